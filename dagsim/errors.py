@@ -17,7 +17,7 @@ DagsimError
 └── SimulationError
     ├── IllegalDecision             an impossible decision: task, time, reason
     ├── PolicyFailed                the policy's code raised another exception
-    └── Stalled                     the policy waits although nothing will happen, or waits for ever
+    └── Stalled                     the policy waits although nothing will happen, or never stops deciding
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class ModelError(InputError):
     """A GPU type, node, cluster, task or job cannot exist as described."""
 
     path: tuple[str | int, ...] = ()
-    """Keys that lead from the checked part to the wrong one."""
+    """The path of keys from the checked part to the faulty value."""
 
     def below(self, *keys: str | int) -> Self:
-        """Return the same error for an enclosing part. ``keys`` lead from the enclosing part to
-        this one.
+        """Extend ``path`` for an enclosing part, and return this error. ``keys`` lead from the
+        enclosing part to the part that was checked so far.
         """
         self.path = (*keys, *self.path)
         return self
@@ -148,14 +148,15 @@ class PolicyFailed(SimulationError):
 
 
 class Stalled(SimulationError):
-    """The policy waits although tasks are left and no pending event could change anything. Also
-    raised if the policy would be called for ever (or practically for ever) before anything changes.
+    """The policy waits although tasks are left and no pending event could change anything. This is
+    also raised if the policy would be called endlessly, or almost endlessly, before anything
+    changes.
     """
 
 
 def require(holds: object, rule: str, value: object, error: type[DagsimError] = ConfigError) -> None:
-    """Check that a value satisfies a rule, which is given in words, such as ``"width must be 1 or
-    more"``.
+    """Raise an error unless ``holds`` is true. ``rule`` states the condition in words, such as
+    ``"width must be 1 or more"``.
 
     Raises:
         DagsimError: The value does not satisfy the rule. The exception has the type ``error`` and

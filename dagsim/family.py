@@ -1,5 +1,5 @@
-"""Families, which are subjects such as Slurm, Gavel or bounds. Each is in a folder of its own,
-which the core does not import.
+"""Families. Each covers one subject, such as Slurm, Gavel or lower bounds, in a folder that the
+core does not import.
 
 A folder ``dagsim/families/NAME`` contains everything about its subject. Its ``family.py`` contains
 a ``Family``, which states what the folder adds to the registries of the core. If you delete the
@@ -25,9 +25,9 @@ _HOME = "dagsim.families"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a registry. ``target`` is a function or class that creates the object, or the
-    ``"module:attr"`` of one. ``moved`` lists parameters that the entry no longer has, each with the
-    spec that has the parameter now.
+    """One entry in a registry. ``target`` is a function or class that creates the object, or the
+    ``"module:attr"`` where it is found. ``moved`` lists removed parameters, each with the spec to
+    use instead.
     """
 
     name: str
@@ -39,22 +39,21 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A family, that is, one subject. Targets such as ``".policies:gavel"`` are relative to its
-    folder.
+    """Everything that one family adds to dagsim. Targets such as ``".policies:gavel"`` are relative
+    to its folder.
     """
 
     summary: str
     needs: tuple[str, ...] = ()
     """Other families that this one imports."""
     adds: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
-    """The entries that the family adds to each registry, by the registry's entry-point group
-    without ``dagsim.`` (``policies``, ``readers``). ``services`` are functions of
-    ``dagsim.services``, ``public`` are functions of dagsim's interface, and ``keys`` are the classes
-    behind configuration keys.
+    """The entries that the family adds to each registry. The keys are the registries' entry-point
+    groups without the prefix ``dagsim.`` (``policies``, ``readers``). ``services`` are functions of
+    ``dagsim.services``, ``public`` are functions of dagsim's interface, and ``keys`` are the
+    classes behind configuration keys.
     """
     commands: Mapping[str, str] = field(default_factory=dict)
-    """The family's commands, each with the module that adds it to ``dagsim.cli.app.app`` when
-    imported."""
+    """The family's commands, each with the module that adds it to ``dagsim.cli.app.app`` on import."""
     shows_only: bool = False
     """True if the family cannot change the result of a cell, so that its files are left out of the
     code digest."""
@@ -85,8 +84,8 @@ def command_modules() -> list[str]:
 
 
 def offered(name: str, group: str) -> Any | None:
-    """Return what a family offers under a name in a group, such as ``services`` or ``keys``, or
-    None if no family that is present offers it.
+    """Return the object that a family offers under ``name`` in ``group``, such as ``services`` or
+    ``keys``, or None if no installed family offers it.
     """
     for home, entry in family_entries(group):
         if entry.name == name:
@@ -96,10 +95,10 @@ def offered(name: str, group: str) -> Any | None:
 
 
 def required(name: str, group: str) -> Any:
-    """Return what a family offers under a name in a group.
+    """Return the object that a family offers under ``name`` in ``group``.
 
     Raises:
-        UnknownName: No family that is present offers it. The message names the missing family.
+        UnknownName: No installed family offers it. The message names the missing family.
     """
     answer = offered(name, group)
     if answer is None:
@@ -125,8 +124,8 @@ def refuse_missing(group: str, name: str) -> None:
 
 
 def missing_family(group: str, name: str) -> str:
-    """Return a text that names the family of ``name`` if its folder is missing, or else an empty
-    text.
+    """Return a text that names the family to which ``name`` belongs if that family's folder is
+    missing, or else an empty text.
     """
     for family, names in all_names().items():
         if name in names.get(group, ()) and family not in families():
@@ -136,6 +135,8 @@ def missing_family(group: str, name: str) -> str:
 
 @cache
 def all_names() -> Mapping[str, Mapping[str, list[str]]]:
-    """Return the names that each of dagsim's families adds, present or not, by family and registry."""
+    """Return the names that each of dagsim's families adds, by family and registry, even if its
+    folder is missing.
+    """
     names: dict[str, dict[str, list[str]]] = json.loads(files(_HOME).joinpath("names.json").read_text("utf-8"))
     return names

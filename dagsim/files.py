@@ -1,5 +1,5 @@
-"""Files that are written either completely or not at all, files that grow by whole records, and
-locks that allow a single writer.
+"""Files that are written either completely or not at all, files to which complete records are
+appended, and locks that allow a single writer.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ except ImportError:  # the module does not exist on Windows, where nothing is lo
 
 
 def parsed_json(text: str | bytes, *, unique: bool = False) -> Any:
-    r"""Parse JSON text. With ``unique``, an object that gives a name two values is an error;
-    otherwise, its last value counts.
+    r"""Parse JSON text. If an object gives one name two different values, this is an error with
+    ``unique``; otherwise, the last value counts.
 
     Raises:
         ValueError: The text is not JSON, is nested too deeply, contains a number with thousands of
-            digits, or contains half a character (``\ud800``), which no output could contain.
+            digits, or contains an unpaired surrogate (``\ud800``), which no output could contain.
     """
     try:
         return whole_characters(json.loads(text, object_pairs_hook=unique_names if unique else None), text)
@@ -58,11 +58,11 @@ _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def whole_characters(value: Any, written: str | bytes) -> Any:
-    """Return a JSON value if all strings in it consist of whole characters. ``written`` is the JSON
-    text of the value.
+    """Return a JSON value after checking that no string in it contains an unpaired surrogate.
+    ``written`` is the JSON text of the value.
 
     Raises:
-        ValueError: A string contains half a character.
+        ValueError: A string contains an unpaired surrogate.
     """
     written = written if isinstance(written, str) else written.decode("latin-1")
     if _HALF.search(written):
@@ -77,7 +77,9 @@ def whole_characters(value: Any, written: str | bytes) -> Any:
 
 
 LONGEST_LINE_B = 1 << 26
-"""Maximum bytes of a line. Readers keep a whole line in memory; no trace has one of a megabyte."""
+"""Maximum number of bytes in a line. Readers keep a whole line in memory, and no known trace has a
+line of even a megabyte.
+"""
 
 
 class LineLimit(RawIOBase):
@@ -94,7 +96,7 @@ class LineLimit(RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read the next bytes."""
+        """Read the next bytes into ``buffer``, and return their number."""
         data = self._stream.read(len(buffer))
         self._length = len(data) - data.rfind(b"\n") - 1 if b"\n" in data else self._length + len(data)
         self._line += data.count(b"\n")
@@ -109,11 +111,11 @@ class LineLimit(RawIOBase):
 
 @contextmanager
 def open_lines(path: Path | str, error: type[InputError] = InputError) -> Iterator[TextIOWrapper]:
-    """Open a UTF-8 file for reading line by line, and decompress it if its name ends in ``.gz``.
+    """Open a UTF-8 file for reading line by line, decompressing it if its name ends in ``.gz``.
 
     Raises:
         OSError: The file cannot be opened.
-        InputError: A line is too long (``LineLimit``); the exception has the type ``error``.
+        InputError: A line is too long (see ``LineLimit``). The exception has the type ``error``.
     """
     with gzip.open(path) if str(path).endswith(".gz") else open(path, "rb") as file:
         limited = BufferedReader(LineLimit(file, str(path), error), 1 << 16)  # type: ignore[arg-type]
@@ -122,8 +124,8 @@ def open_lines(path: Path | str, error: type[InputError] = InputError) -> Iterat
 
 
 def is_there(path: Path | str) -> bool:
-    """Return True if the file or folder exists. Text that cannot be a path, for example because it
-    is too long, gives False.
+    """Return True if the file or folder exists. The result is False for a text that cannot be a
+    path, for example because it is too long.
     """
     try:
         return Path(path).exists()
@@ -139,7 +141,7 @@ _WHY = {
 
 
 def why_unreadable(error: OSError) -> str:
-    """Return the words for a file that cannot be opened, which are the same in every message."""
+    """Describe why a file cannot be opened, in the same words in every message."""
     return _WHY.get(error.errno or 0, f"cannot be read: {error.strerror or error}")
 
 
@@ -169,14 +171,16 @@ def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
 
 
 _LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""Errors of a file whose bytes did not reach the disk; a network's file system finds out this late."""
+"""Error codes for data that did not reach the disk. A network file system may only report them when
+a file is synchronised.
+"""
 
 
 def _sync(path: Path) -> None:
     """Wait until the file or folder is on disk.
 
     Raises:
-        OSError: The data could not be written to the disk.
+        OSError: The data cannot be written to the disk.
     """
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -190,8 +194,8 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path for writing a file completely or not at all (``replaced``). Missing
-    folders are created.
+    """Yield a temporary path for writing a file completely or not at all, as ``replaced`` does.
+    Missing folders are created.
 
     Raises:
         InputError: The file cannot be written.
@@ -232,7 +236,7 @@ def append(path: Path, data: bytes, at: int) -> int:
     and return the new size.
 
     If writing fails (for example, because the disk is full), the file keeps its first ``at`` bytes.
-    If the process is killed while it writes, the file has at least these bytes.
+    If the process is killed while it is writing, the file contains at least these bytes.
 
     Raises:
         OSError: The file cannot be written, or is shorter than ``at``.
@@ -300,8 +304,8 @@ class Lock:
         return True
 
     def is_free(self) -> bool:
-        """Return True if no process holds the lock, as far as this can be determined. Nothing is
-        written.
+        """Return True if no process holds the lock, as far as this can be determined. This writes
+        nothing.
         """
         if fcntl is None or self._release is not None:
             return False

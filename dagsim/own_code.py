@@ -2,10 +2,10 @@
 imported.
 
 A name with a colon, ``module:attr`` or ``path/to/file.py:attr``, refers to code outside dagsim.
-Importing this code runs it, so each command determines which names it accepts. These are the names
-on the command line and in a file given to ``--config``, and those in a run folder if the source
-file still has the SHA-256 that is recorded there. Python programs are not restricted, because they
-run code anyway. See docs/security.md.
+Importing such code runs it, so each command decides which names it accepts: names on the command
+line, names in a file given to ``--config``, and names in a run folder if the source file still has
+the SHA-256 that is recorded there. Python programs are not restricted, because they run code
+anyway. See docs/security.md.
 """
 
 from __future__ import annotations
@@ -40,13 +40,11 @@ class Allowed:
         """True if every name is allowed (``--allow-code``)."""
 
     def trust_command_line(self) -> None:
-        """Allow the names on the command line. This is meant for commands that run the code named
-        there.
-        """
+        """Allow the names on the command line. This is meant for commands that run such code."""
         self._texts += self._command_line
 
     def trust_values(self, value: object) -> None:
-        """Allow every name in the keys and values of a user's YAML file."""
+        """Allow every name in the keys and values of a YAML file that the user wrote."""
         if isinstance(value, Mapping):
             for key, part in value.items():
                 self.trust_values(key)
@@ -72,8 +70,8 @@ class Allowed:
         if self.everything or any(whole_name.search(text) for text in self._texts):
             return
         if _is_path(name) and _resolved(name) in map(_resolved, own_names(" ".join(self._texts))):
-            return  # a configuration that was read from a file names it by its absolute path
-        reason = "this command only reads, so it does not import code outside dagsim"
+            return  # configurations that were read from a file contain the absolute path
+        reason = "not imported, because this command does not run code outside dagsim"
         for folder, hashes in self._recorded:
             recorded = hashes.get(name)
             if recorded is not None and recorded == source_sha256(name):
@@ -89,8 +87,8 @@ _allowed: Allowed | None = None
 
 
 def allowed() -> Allowed | None:
-    """Return the names that this process may import. None means no restriction, as in Python
-    programs.
+    """Return the names that this process may import, or None if it may import any name, as in
+    Python programs.
     """
     return _allowed
 
@@ -98,7 +96,8 @@ def allowed() -> Allowed | None:
 @contextmanager
 def allow(names: Allowed) -> Iterator[Allowed]:
     """Restrict imports to ``names`` while the block is running."""
-    # this is not a context variable, because it must also apply to threads started inside the block
+    # not a context variable, because the restriction must also apply to threads started inside the
+    # block
     global _allowed
     before, _allowed = _allowed, names
     try:
@@ -132,13 +131,13 @@ def own_names(text: str) -> list[str]:
     return names
 
 
-# A single pattern of the whole name takes time quadratic in the length of a text without a colon.
+# A single pattern for the whole name would take quadratic time on a long text without a colon.
 _RUN = re.compile(r"[^\s\[\]=,:'\"]+(:?)")
 _ATTRIBUTE = re.compile(r"[A-Za-z_][\w.]*")
 _WORD = re.compile(r"[\w.]*")
 _LETTER = re.compile(r"[A-Za-z_]")
 _BY_PATH: dict[Path, str] = {}
-"""Modules that were imported from a path, by file: the name in ``sys.modules``."""
+"""The name in ``sys.modules`` of each module that was imported by path, keyed by file."""
 
 
 def attribute(name: str) -> Any:
@@ -168,7 +167,7 @@ def _resolved(name: str) -> tuple[Path | None, str]:
 
 
 def _module_at(path: Path) -> object:
-    """Import the file ``path`` as a module, unless this has been done already.
+    """Import the file ``path`` as a module, unless it has already been imported.
 
     The module is named after the file, and the file's folder is added to the search path, so that
     worker processes can import the module again.
@@ -214,7 +213,7 @@ def name_of(cls: type) -> str:
 
 def source_file(name: str) -> Path | None:
     """Return the file that contains the code called ``name``, or None if there is no source file.
-    Does not import anything.
+    Nothing is imported.
     """
     if _is_path(name):
         file = Path(name.rpartition(":")[0]).expanduser()

@@ -44,8 +44,8 @@ def leave_to_workers(pool: ProcessPoolExecutor) -> None:
     """Close this process's own end of the pipe on which a pool's workers send results, if all workers
     have been started.
 
-    A worker may be killed in the middle of a result. As long as this process could send the rest
-    itself, the pool's thread would wait for it for ever, and so would ``shutdown``.
+    A worker may be killed while it is sending a result. If this process still had the sending end
+    open, the pool's thread would wait endlessly for the rest, and so would ``shutdown``.
     """
     if len(getattr(pool, "_processes", None) or ()) == getattr(pool, "_max_workers", None):
         _close_results(pool)
@@ -58,7 +58,7 @@ def _close_results(pool: ProcessPoolExecutor) -> None:
 
 
 def kill_workers(pool: ProcessPoolExecutor) -> None:
-    """End a pool and its processes at once, whatever they are doing. Workers started in
+    """End a pool and its processes immediately, whatever they are doing. Workers started in
     ``starting`` ignore SIGTERM, so they are killed.
     """
     for process in list((getattr(pool, "_processes", None) or {}).values()):
@@ -68,8 +68,8 @@ def kill_workers(pool: ProcessPoolExecutor) -> None:
 
 
 class OutputError(Exception):
-    """Standard output cannot be written. This is no ``OSError``, because code that writes a file while
-    it prints would report that as an error of the file.
+    """Standard output cannot be written. This is not an ``OSError``, because code that prints while
+    it writes a file would report it as an error in that file.
     """
 
     def __init__(self, error: OSError) -> None:
@@ -114,13 +114,13 @@ def steady_streams() -> None:
     """Make the standard streams of a command safe. Output to a closed stream (``>&-``) is
     discarded, and characters that the terminal's encoding lacks are written as escape sequences. An
     error on standard output is reported. An error on standard error is ignored, because a message
-    that nobody can read is no reason to lose a run.
+    that cannot be shown is no reason to lose a run.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # this takes the lowest free file descriptor, which is ``number``
+            # open() uses the lowest free file descriptor, which is ``number``
             os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(number, True)
     output, errors = (getattr(stream, "encoding", None) or "utf-8" for stream in (sys.stdout, sys.stderr))
@@ -155,9 +155,9 @@ def without_output() -> Iterator[None]:
 def starting(*, main: bool = False) -> Iterator[None]:
     """Start worker processes inside this block.
 
-    The workers ignore the signals that stop a run, because their parent ends them. In numeric
-    libraries, they use one thread. They import the main script only with ``main=True``, which is
-    needed for objects that are defined in it.
+    The workers ignore the signals that stop a run, because their parent ends them. Numeric
+    libraries use one thread in each worker. Workers import the main script only with ``main=True``,
+    which is needed for objects that are defined in it.
     """
     with _signals_blocked(), _one_thread(), nullcontext() if main else _no_main():
         yield
@@ -202,7 +202,7 @@ class Stopped(KeyboardInterrupt):
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__(number)  # NumPy creates exceptions again from their arguments
+        super().__init__(number)  # NumPy re-creates exceptions from their arguments
         self.number = number
 
 
@@ -254,7 +254,7 @@ class Stops:
         self._held = True
 
     def release(self) -> None:
-        """Raise signals again. If a signal was recorded in the meantime, raise it at once."""
+        """Raise signals again. If a signal was recorded in the meantime, raise it immediately."""
         self._held = False
         if self.received is not None:
             raise _stop(self.received)

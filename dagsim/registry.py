@@ -1,8 +1,8 @@
-"""Registries, which find objects by ``"name"``, ``"name[param=value]"`` or ``"module:attr"``, and
-list their names.
+"""Registries. They find objects by ``"name"``, ``"name[param=value]"`` or ``"module:attr"``, and
+list the available names.
 
-Built-in entries form a literal table (name, ``module:attr``, summary), so that they can be listed
-without any import. Other packages add entries through entry points.
+Built-in entries are literal tables (name, ``module:attr``, summary), so listing them imports
+nothing. Other packages add entries through entry points.
 
 ``scalar`` interprets unquoted words in brackets and in configurations as values.
 """
@@ -65,7 +65,7 @@ class Spec(NamedTuple):
 
 
 class Registry(Generic[T]):
-    """All objects of one kind that can be requested by name.
+    """The objects of one kind, which can be requested by name.
 
     ``group`` is the entry-point group for other packages, ``listing`` is the command that lists the
     registry, and ``home`` is the package to which targets such as ``".orders:sjf"`` are relative.
@@ -101,8 +101,8 @@ class Registry(Generic[T]):
         return {entry.name: entry for entry in (*self._builtins, *added)}
 
     def register(self, name: str, summary: str = "", tags: Iterable[str] = ()) -> Callable[[Factory], Factory]:
-        """Decorate a class or function that creates a ``T``, so that it is found by ``name``.
-        Raises ValueError if the name is already taken.
+        """Decorate a class or function that creates a ``T``, so that it is found by ``name``. Raise
+        ValueError if the name is already taken.
         """
 
         def add(factory: Factory) -> Factory:
@@ -290,7 +290,9 @@ def _parameters(target: Callable[..., object]) -> tuple[inspect.Parameter, ...]:
 
 
 _of_class = lru_cache(1024)(_parameters)
-"""Cached parameters of a class, because every training episode makes a reward and a placement."""
+"""The parameters of a class. They are cached, because every training episode creates a reward and a
+placement.
+"""
 
 
 def _number(value: object) -> bool:
@@ -305,7 +307,7 @@ _KINDS: dict[str, Callable[[object], bool]] = {
     "None": lambda value: value is None,
     "tuple[float, ...]": lambda value: isinstance(value, tuple) and all(map(_number, value)),
 }
-"""Annotations of parameters whose values are checked."""
+"""The annotations for which parameter values are checked, each with the check."""
 
 _SAID = {
     "float": "a number",
@@ -327,11 +329,11 @@ def _kinds(annotation: object) -> tuple[str, ...]:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return a suggestion of one of the names, such as ``"; did you mean 'heft'?"``. It is empty if
+    """Suggest the nearest of the names, as in ``"; did you mean 'heft'?"``. The result is empty if
     no name is near.
 
-    For an old name, it suggests the name that has replaced it. Case is ignored, and a name that
-    starts with ``name`` counts as near.
+    For an old name, suggest the name that has replaced it. Case is ignored, and a name that starts
+    with ``name`` counts as near.
     """
     names = list(names)
     if (new := new_name(name, names)) is not None:
@@ -343,13 +345,13 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 _MOST_NAMED = 12
-"""A message lists at most this many names."""
+"""Maximum number of names that a message lists."""
 
 
 def choices(name: str, names: Iterable[str], *, both: bool = False) -> str:
-    """Return a hint for a message about a wrong name: the nearest name or, if none is near, all
-    names. Of many names, it only gives the three nearest. With ``both``, a short list of all names
-    also follows the nearest one.
+    """Return a hint for a message about an unknown name: the nearest name or, if none is near, all
+    names. If there are too many names to list, the hint gives the three nearest ones. With
+    ``both``, the nearest name is followed by all names if there are few.
     """
     names = list(names)
     near = nearest(name, names)
@@ -403,7 +405,7 @@ def _value(text: str, whole: str) -> object:
 
 
 def _written(value: object) -> str:
-    """Return a text from which ``_value`` reads the same value."""
+    """Return the text from which ``_value`` reads this value."""
     if isinstance(value, tuple):
         return f"[{','.join(map(_written, value))}]"
     if value is None or isinstance(value, bool):
@@ -424,8 +426,8 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _INF = re.compile(r"([-+]?)\.(inf|Inf|INF)")
 _NAN = re.compile(r"\.(nan|NaN|NAN)")
 _MOST_DIGITS = 1000
-"""Longest word that is read as a number, because Python cannot print integers with more than 4,300
-digits in error messages.
+"""Maximum length of a word that is read as a number. Python cannot print integers with more than
+4,300 digits, so an error message could not show a longer one.
 """
 
 

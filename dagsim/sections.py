@@ -1,5 +1,6 @@
 """Sections of a configuration, and parts that are selected by name. In such a part, ``kind`` names
-a class, and the other keys are its fields. Systems describe their settings with these classes.
+a class, and the other keys are the fields of that class. Systems use these classes to describe
+their settings.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _WORDS = {
 
 
 def fault_in_words(fault: Mapping[str, Any]) -> str:
-    """Express an error reported by pydantic in words, such as ``must be 1 or more, got 0``."""
+    """Phrase an error reported by pydantic, as in ``must be 1 or more, got 0``."""
     kind, context = fault["type"], fault.get("ctx", {})
     if kind in _LIMITS:
         key, words = _LIMITS[kind]
@@ -62,8 +63,8 @@ def _after(text: str, words: str) -> str:
 
 
 def got(fault: Mapping[str, Any]) -> str:
-    """Return the wrong value in an error, shortened, such as ``", got 'high'"``. A number from the
-    command line is shown without quotes.
+    """Return the words that show the wrong value, such as ``", got 'high'"``. A long value is
+    shortened, and a number from the command line is shown without quotes.
     """
     given = fault["input"]
     text = given if fault["type"] in _LIMITS and isinstance(given, str) else repr(given)
@@ -71,7 +72,7 @@ def got(fault: Mapping[str, Any]) -> str:
 
 
 DEFAULT_KIND = "x-default-kind"
-"""Key of the JSON schema: the ``kind`` of a part that leaves it out."""
+"""The key in the JSON Schema for the default ``kind`` of a part."""
 
 
 class Section(BaseModel):
@@ -81,8 +82,8 @@ class Section(BaseModel):
 
 
 def field_texts(cls: type) -> dict[str, str]:
-    """Return the texts below the fields of a dataclass and of its bases, from their source code. A
-    field without such a text gets the sentences of the class's docstring that name it."""
+    """Return the texts that follow the fields of a dataclass and its bases in the source code. A
+    field without such a text gets the sentences in the class's docstring that name it."""
     sentences = re.split(r"(?<=\.)\s+(?=[A-Z`])|\n\n|\n(?=- )", inspect.getdoc(cls) or "")
     texts = {
         field.name: " ".join(
@@ -104,7 +105,7 @@ def field_texts(cls: type) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Foreign:
-    """A part of a configuration whose class is code outside dagsim and was not imported."""
+    """A part of a configuration whose class is outside dagsim and was not imported."""
 
     kind: str
     settings: Mapping[str, Any]
@@ -112,8 +113,8 @@ class Foreign:
 
 
 class Registered:
-    """The type of a configuration part whose class is named by ``kind``, or else is the
-    ``default``: ``Annotated[Any, Registered(NETWORKS, "uniform")]``.
+    """The type of a configuration part whose class is named by ``kind``; without ``kind``,
+    ``default`` names it: ``Annotated[Any, Registered(NETWORKS, "uniform")]``.
 
     The class is imported only if a configuration uses it. A user's own class (``module:attr`` or an
     entry point) must be a dataclass, but does not need a field ``kind``. If the validation context

@@ -15,17 +15,19 @@ TRAIN = range(1_000_000, 2_000_000)
 VALIDATION = range(2_000_000, 3_000_000)
 REPORT = range(3_000_000, 4_000_000)
 WINDOWS = range(4_000_000, 5_000_000)
-"""Numbers of the windows of a trace in experiments on windows; nothing is drawn from this pool."""
+"""The numbers of a trace's windows in experiments on windows. No random seeds are taken from this
+pool.
+"""
 
 _PARTS = {TRAIN: (0.0, 0.6), VALIDATION: (0.6, 0.8), REPORT: (0.8, 1.0)}
 
 
 def part_of(seed: int) -> tuple[float, float]:
-    """Return the part of a trace that belongs to the pool of ``seed``, as two fractions of its
-    jobs.
+    """Return the part of a trace that belongs to the pool of ``seed``, given as the fractions of
+    the jobs at which it begins and ends.
 
-    Training has the first 60%, and validation and test have 20% each. The seeds of experiments,
-    which belong to no pool, have the whole trace.
+    The first 60% are for training, the next 20% for validation and the last 20% for tests. Seeds of
+    other experiments belong to no pool and use the whole trace.
     """
     return next((part for pool, part in _PARTS.items() if seed in pool), (0.0, 1.0))
 
@@ -34,7 +36,7 @@ def seeds_of(pool: range, count: int) -> tuple[int, ...]:
     """Return the first ``count`` seeds of a pool.
 
     Raises:
-        ConfigError: The pool has fewer seeds.
+        ConfigError: ``count`` is less than 1, or the pool has fewer seeds.
     """
     if not 1 <= count <= len(pool):
         raise ConfigError(f"seeds must be between 1 and {len(pool):,}, got {count:,}")

@@ -38,7 +38,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 class FamilyService(Generic[_P, _R]):
     """A function that a family may offer, with the signature of ``declared``.
 
-    Calling it raises ``UnknownName``, with the name of the missing family, if no family offers it.
+    If no family offers it, calling it raises ``UnknownName`` with the name of the missing family.
     """
 
     def __init__(self, declared: Callable[_P, _R]) -> None:
@@ -78,34 +78,38 @@ def bounds_of_runs(
 def shares_of_the_way(
     lines: Sequence[RunMetrics], bounds: Mapping[int, Any], reference: str | None = None
 ) -> dict[str, float]:
-    """Return the share of the gap between a reference and the bound that each policy closes."""
+    """Return how much of the gap between the reference and the bound each policy closes, as a
+    fraction.
+    """
 
 
 @FamilyService
 def compile(function: _F) -> _F:
-    """Return the function compiled, if numba is installed."""
+    """Return the function, compiled if Numba is installed."""
 
 
 @FamilyService
 def compile_episodes(*, trials: bool = False) -> bool:
-    """Compile the episodes for later processes, and return whether anything had to be compiled."""
+    """Compile the code of episodes and cache it for later processes. Return True if anything had to
+    be compiled.
+    """
 
 
 @FamilyService
 def measured_applications(
     folders: Path | str | Sequence[Path | str], names: Sequence[str] | None = None, cluster: str | None = None
 ) -> dict[str, Any]:
-    """Return Pollux's measured applications in the folders, by name."""
+    """Return the applications that Pollux measured, read from the folders, by name."""
 
 
 @FamilyService
 def seconds_alone(profile: Any, gpus: int, batch: int) -> float:
-    """Return how many seconds an application takes alone on ``gpus`` GPUs."""
+    """Return the seconds that an application takes alone on ``gpus`` GPUs."""
 
 
 @FamilyService
 def forecast_snapshot(settings: Any, state: Path, whole: bool) -> Any:
-    """Return the forecasts of a snapshot with the page that shows them."""
+    """Return the forecasts for a snapshot, with the page that shows them."""
 
 
 @FamilyService
@@ -121,24 +125,24 @@ def explain_waiting(
     *,
     as_json: bool,
 ) -> None:
-    """Print why a job of a snapshot waits (``dagsim why --state``)."""
+    """Print why a job in a snapshot is waiting (``dagsim why --state``)."""
 
 
 @FamilyService
 def past_usage(log: Any, cluster: Cluster, queues: QueueTree) -> Any:
-    """Return the usage in a log, for a policy whose priorities depend on past usage: its method
-    ``beginning`` returns the policy for a simulation that begins after that usage."""
+    """Return the usage in a log, for a policy whose priorities depend on past usage. The result's
+    method ``beginning`` returns the policy for a simulation that begins after that usage."""
 
 
 @FamilyService
 def load_searches() -> None:
-    """Load the compiled searches of a policy in a process that is about to run many simulations."""
+    """Load a policy's compiled searches in a process that is about to run many simulations."""
 
 
 @FamilyService
 def changed_queues(queues: QueueTree | None, file: Path) -> tuple[QueueTree, tuple[str, ...]]:
-    """Return the queues with the changes of a file (``dagsim whatif --alternative``), and what a
-    reader should know about the file."""
+    """Return the queues with the changes in a file (``dagsim whatif --alternative``), and remarks
+    on that file."""
 
 
 @FamilyService
@@ -148,7 +152,7 @@ def training_defaults(system: System | type[System]) -> Any:
 
 @FamilyService
 def training_filled(section: Any, system: System | type[System]) -> Any:
-    """Return the section ``train`` with the system's defaults where it is silent."""
+    """Return the section ``train``, with the system's defaults for all keys that it leaves out."""
 
 
 @FamilyService
@@ -198,7 +202,9 @@ def training_sweep(grid: SweepGrid, output: SweepOutput, *, dry_run: bool) -> No
 
 @FamilyService
 def training_caveats(config: Config, seeds: Iterable[int], checkpoint: Path) -> list[str]:
-    """Return warnings if the runs use windows on which the agent was trained, or knowledge that it never had."""
+    """Return warnings if the runs use windows on which the agent was trained, or give the agent
+    less information than it had in training.
+    """
 
 
 @FamilyService

@@ -1,6 +1,6 @@
-"""Functions that escape text from files, so that it stays plain text. There is one function for
-each output format in which some characters have a special meaning, and it is called where the
-output is written. HTML is escaped by ``html.escape``, and JSON by ``json``.
+"""Functions that escape text from files, so that it is shown as plain text. There is one function
+for each output format in which some characters have a special meaning; call it where the output is
+written. HTML is escaped by ``html.escape``, and JSON by ``json``.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import re
 
 
 def count_of(number: int, one: str, many: str | None = None) -> str:
-    """Return the number with the words for one thing or for several things. ``many`` defaults to
-    ``one`` with an s.
+    """Return the number followed by ``one`` or ``many``, the singular and plural of a noun.
+    ``many`` defaults to ``one`` plus an s.
     """
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def is_text(text: str) -> bool:
-    """Return True if UTF-8 can represent ``text``. This may be False, because JSON and YAML can
-    contain halves of a character, and file names can contain any bytes.
+    """Return True if UTF-8 can represent ``text``. Not every text can be represented, because JSON
+    and YAML can contain unpaired surrogates, and file names can contain any bytes.
     """
     try:
         text.encode()
@@ -27,7 +27,7 @@ def is_text(text: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """Replace all characters except printable ones and line ends. Otherwise, a name in a log could
+    """Replace all unprintable characters except line ends, because a name in a log could otherwise
     send commands to the terminal or reverse the text around it.
     """
     if text.isprintable():

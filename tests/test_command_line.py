@@ -108,7 +108,7 @@ def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
             "error: --policy: replay runs a single scheduler, got fifo and easy[delay=0]; to compare them: dagsim "
             "whatif --policy fifo,easy[delay=0]",
         ),
-        (("eval", "--precision", "200%"), "error: --precision: must lie between 0% and 100%, got 200%"),
+        (("eval", "--precision", "200%"), "error: --precision: must be between 0% and 100%, got 200%"),
         (("eval", "--set", "workload.count=-5"), "error: --set workload.count: must be at least 1, got -5"),
         (("replay", "--trace", "x.csv", "--load", "0"), "error: --load: must be positive, got 0"),
         (("replay", "--trace", "x.csv", "--max-jobs", "0"), "error: --max-jobs: must be 1 or more, got 0"),
@@ -122,7 +122,7 @@ def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
         ),
         (("replay",), "error: dagsim replay: give --trace FILE, or --resume RUN to continue a run"),
         (("workload", "info", "like-phily"), "error: NAME: no workload 'like-phily'; did you mean 'like-philly'?"),
-        (("sweep",), "error: dagsim sweep needs YAML|FOLDER (the grid, or the folder of a sweep); example: "),
+        (("sweep",), "needs YAML|FOLDER (the sweep file, or the folder of an earlier sweep); example: "),
         (("eval", "--policy", "zzz"), "unknown policy 'zzz'; the nearest of "),
         (("tune", "--policy", "zzz"), "unknown policy 'zzz'; the nearest of "),
         (("bench", "--policy", "sjf"), "dagsim bench has no option --policy; it is an option of dagsim bench run"),

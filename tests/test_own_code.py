@@ -331,7 +331,7 @@ def test_every_name_of_ones_own_is_recorded_with_its_source(folder: Path) -> Non
 
 def test_a_command_allows_whole_names_only() -> None:
     names = Allowed(["--algo", "sjf[placement=mine:Rule]"])
-    with pytest.raises(CodeNotAllowed, match="this command only reads"):
+    with pytest.raises(CodeNotAllowed, match="not imported, because this command does not run code outside dagsim"):
         names.check("placement", "mine:Rule")
     names.trust_command_line()
     names.check("placement", "mine:Rule")

@@ -1,7 +1,7 @@
 """The ``dagsim`` command, which parses options, calls the library and prints results. There is one
 file per command or group of commands, and families add their own commands.
 
-Slow imports are placed inside the commands that need them.
+Commands import slow modules inside their functions, so that other commands start fast.
 """
 
 from importlib import import_module

@@ -48,7 +48,7 @@ ALIASES = {
 }
 """Other names for commands."""
 _EXPECTED = {"simulate": "eval", "run": "eval", "evaluate": "eval", "test": "eval"}
-"""Commands that newcomers expect, each with the one that does it."""
+"""Commands that newcomers expect, each with the command that does the same in dagsim."""
 SPELLINGS = {
     "--algo": ("--policy",),
     "--scheduler": ("--policy",),
@@ -77,13 +77,15 @@ SPELLINGS = {
     "--num-seeds": ("--seeds",),
     "--show": ("--top",),
 }
-"""Other spellings of options, each with the option that it stands for, in commands that have that
-option and not the other spelling.
+"""Other spellings of options, each with the options that it may stand for. A command accepts such a
+spelling if it has one of these options and no option with that spelling.
 """
 _UNREAD = 128 + 13
-"""Exit code of a command whose reader closed the pipe: that of a program ended by SIGPIPE."""
+"""Exit code of a command whose output pipe was closed by its reader, as for a program that SIGPIPE
+ended.
+"""
 _UsageError: Any = typer.BadParameter.__mro__[1]
-"""The class of faults in a command line, which Typer does not export."""
+"""The exception for faults in a command line, which Typer does not export."""
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -101,8 +103,8 @@ class Command(typer.core.TyperCommand):
         return rest
 
     def _judge_repeated(self, ctx: Any, args: list[str]) -> None:
-        """Reject several schedulers for a command that runs one, and warn about any other option whose
-        last value replaces different values before it.
+        """Reject several schedulers for a command that runs one. Warn about every other option that
+        is repeated with different values, because only the last value counts.
         """
         collecting = copy(self)
         collecting.params = [copy(param) for param in self.params]
@@ -131,7 +133,7 @@ class Command(typer.core.TyperCommand):
 
 
 def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
-    """Replace alternative spellings with the options that the command has, such as ``--algo sjf`` with
+    """Replace alternative spellings with the command's own options, such as ``--algo sjf`` with
     ``--policy sjf``.
     """
     written: list[str] = []
@@ -157,8 +159,8 @@ def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
 
 
 def _without_types(params: list[Any]) -> list[Any]:
-    """Show types in the help only where they are useful: N for a number, and no type beside a switch
-    or the name of an argument.
+    """Show types in the help only where they are useful: N for a limited number, but no type for a
+    switch or an argument.
     """
     for param in params:
         if param.param_type_name == "argument":
@@ -175,15 +177,16 @@ def say(*lines: object, err: bool = False) -> None:
     """Print lines that may contain names from files. All output from commands except tables goes
     through this function.
 
-    A line break within a line is replaced, because a name could otherwise start a new line.
+    A line break inside one of the lines is replaced, because a name could otherwise start a new
+    line.
     """
     for line in lines:
         typer.echo(on_one_line(str(line)), err=err)
 
 
 class CommandGroup(typer.core.TyperGroup):
-    """A group of commands from the core and from families. For a command of a missing family, the
-    error names the family.
+    """A group of commands from the core and from families. The error for a command from a missing
+    family names that family.
     """
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -223,7 +226,7 @@ class App(typer.Typer):
 
 
 def _joined(docstring: str) -> str:
-    """Return a docstring with each paragraph on a single line, so that the help can wrap it at its own
+    """Return a docstring with each paragraph on a single line, so that the help can wrap it to any
     width.
     """
     paragraphs = re.split(r"\n\s*\n", cleandoc(docstring))
@@ -239,8 +242,8 @@ class _Guarded(CommandGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         options = args[: args.index("--")] if "--" in args else args
         ctx.obj = Allowed([arg for arg in args if arg != ALLOW_CODE])
-        # This option is accepted anywhere on the line, because it applies to every command that
-        # runs something.
+        # This option is accepted anywhere on the command line, because it applies to every command
+        # that runs something.
         if ALLOW_CODE in options:
             ctx.obj.everything = True
             args = [*(arg for arg in options if arg != ALLOW_CODE), *args[len(options) :]]
@@ -351,8 +354,8 @@ def _sentence(error: Any, group: Any) -> str:
 
 
 def _named(error: Any) -> str:
-    """Return the option or argument that an error is about, as the user would write it. The result
-    is empty if it is unknown.
+    """Return the option or argument that an error is about, as the user would write it, or an empty
+    text if it is unknown.
     """
     if error.param_hint is not None:
         hint = error.param_hint if isinstance(error.param_hint, str) else " / ".join(error.param_hint)
@@ -374,12 +377,12 @@ _SETTINGS = {
     "--jobs": "workload.count=200",
     "--load": "workload.load=0.7",
 }
-"""Options that newcomers expect, each with a setting of the configuration that does it."""
+"""Options that newcomers expect, each with a setting that has the same effect."""
 
 
 def _elsewhere(option: str, command: Any, below: str, group: Any) -> str:
-    """Return a hint if other commands have an option: the subcommands of this command, or else those
-    of the whole program.
+    """Return a hint that names other commands with this option: subcommands of this command or, if
+    there are none, any commands.
     """
     inside = getattr(command, "commands", {}) if command is not group else {}
     owners = [f"{below} {name}" for name, other in inside.items() if _has_option(other, option)]
@@ -391,7 +394,7 @@ def _elsewhere(option: str, command: Any, below: str, group: Any) -> str:
 
 
 def _nearest_option(option: str, options: Sequence[str]) -> str:
-    """Return a hint at the option, or the setting of the configuration, that was probably meant."""
+    """Return a hint that names the option or the setting that was probably meant."""
     if option in _SETTINGS and "--set" in options:
         return f"; change the configuration, as in --set {_SETTINGS[option]}"
     near = nearest(option.strip("-"), [name.strip("-") for name in options if len(name) > 2])
@@ -399,7 +402,7 @@ def _nearest_option(option: str, options: Sequence[str]) -> str:
 
 
 def _ended(error: Exception, text: str | tuple[str, ...], code: int) -> typer.Exit:
-    """Print an error, with one line per text, and return the exit that ends the command.
+    """Print an error, one line for each text, and return the exit that ends the command.
     ``DAGSIM_DEBUG=1`` also prints the traceback.
     """
     if os.environ.get("DAGSIM_DEBUG", "0") not in ("", "0"):
@@ -429,22 +432,22 @@ app = App(
 
 
 _GC_THRESHOLDS = 200_000, 20, 10
-"""Thresholds of the garbage collector. A run creates millions of objects and few reference cycles;
-with Python's default thresholds a replay takes 10% longer.
+"""Thresholds of the garbage collector. A run creates millions of objects but few reference cycles,
+so a replay takes 10% longer with Python's default thresholds.
 """
 
 
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(*_GC_THRESHOLDS)
-    # goodput fits are small, so threads would take six times the CPU
+    # goodput fits are small, so several threads would take six times the CPU time
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     steady_streams()
     if fault := _unusable():
         raise SystemExit(_ended(InputError(), fault, 2).exit_code)
     # appended last, so that --policy my_module:MyPolicy finds modules in the current folder
     sys.path.append(str(Path.cwd()))
-    # The exit frees all memory anyway, and a last garbage collection would take 10% of a short
+    # Exiting frees all memory anyway, and a final garbage collection would take 10% of a short
     # command's time.
     atexit.register(gc.freeze)
     with Stops() as stops:
@@ -457,8 +460,8 @@ def main() -> None:
 
 
 def _unusable() -> str:
-    """Describe what is wrong with the working folder or the command line as a whole. The result is
-    empty if nothing is wrong."""
+    """Describe what is wrong with the working folder or the encoding of the command line. Return an
+    empty text if nothing is wrong."""
     try:
         texts = (*sys.argv[1:], str(Path.cwd()))
     except FileNotFoundError:

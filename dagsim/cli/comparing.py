@@ -39,7 +39,11 @@ def compare_runs(
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios with their intervals.")] = None,
     precision: Annotated[
         float | None,
-        typer.Option(metavar="2%", parser=fraction, help="Print how many seeds are needed for intervals this narrow."),
+        typer.Option(
+            metavar="2%",
+            parser=fraction,
+            help="Print how many seeds are needed for intervals of at most this half-width.",
+        ),
     ] = None,
     bound: Annotated[
         bool,
@@ -109,7 +113,9 @@ def _to_bound(
     *,
     watched: bool,
 ) -> dict[str, float]:
-    """Return the share of the gap between the reference and the bound that each policy closes."""
+    """Return how much of the gap between the reference and the bound each policy closes, as a
+    fraction.
+    """
     from dagsim import services
     from dagsim.errors import InputError
     from dagsim.report.terminal import counted
@@ -138,7 +144,7 @@ def why(
         Path | None,
         typer.Option(
             metavar="SNAPSHOT",
-            help="Explain why a job is waiting now, based on this file with the output of squeue --json, qstat -f "
+            help="Explain why a job is waiting now. The file contains the output of squeue --json, qstat -f "
             "or kubectl get -o json.",
         ),
     ] = None,
@@ -156,7 +162,8 @@ def why(
         typer.Option(metavar="LOG", help="With --state: accounting records from sacct, for run times and usage."),
     ] = None,
     samples: Annotated[
-        int, typer.Option(min=1, max=1000, help="With --state: number of simulations for each change to the job.")
+        int,
+        typer.Option(min=1, max=1000, help="With --state: number of simulations for each possible change to the job."),
     ] = 10,
     policy: Annotated[
         str | None,
@@ -170,8 +177,8 @@ def why(
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Explain why a job waited: which resource, limit or rule held it back, which jobs held the
-    GPUs, and which jobs went first.
+    """Explain why a job waited: which resource, limit or rule held it back, which jobs occupied the
+    GPUs, and which jobs started before it.
 
     With --state now.json --config site.yaml, explain why a job in the queue is waiting now: what
     holds it back, which jobs are ahead, and which change would start it sooner.
@@ -230,13 +237,13 @@ def _explain_run(
     if is_rejected(schedule_columns, asked):
         jobs = schedule_columns.jobs
         never, reason = "", RejectReason(int(jobs.rejected[asked])).words
-        with suppress(InputError):  # what it asked for is not known any more
+        with suppress(InputError):  # the job's request may no longer be known
             never = obstacle(folder, schedule, line.policy, asked)
         if as_json:
             say(json.dumps(facts | {"job": jobs.ids[asked], "rejected": reason, "never": never or None}))
             return
         say(f"{line.policy}, seed {line.seed}: job {on_one_line(jobs.ids[asked])} was rejected on arrival: {reason}")
-        say(f"never: {never}" if never else "The run does not show what it would have needed.")
+        say(f"never: {never}" if never else "The run does not show what the job would have needed.")
         return
     reasons, bound, unknown = wait_reasons(schedule_columns, asked), None, ""
     try:
@@ -257,10 +264,11 @@ def _explain_run(
 
 
 def _place(folder: Store, policy: str | None, number: int | None) -> int:
-    """Return the number of the run that the options select.
+    """Return the number of the run that ``--policy`` or ``--run`` selects.
 
     Raises:
-        InputError: The policy has no run, its runs contain no schedule, or both options are given.
+        InputError: The policy has no run, the folder contains no schedules, or both options are
+            given.
     """
     from dagsim.errors import InputError
     from dagsim.experiment.store import is_sweep

@@ -28,7 +28,9 @@ def plot(
     number: Annotated[
         int | None,
         typer.Option(
-            "--run", min=0, help="Number of the run, counted from 0 (default: compare the runs, or draw the only one)."
+            "--run",
+            min=0,
+            help="Number of the run, counted from 0 (default: compare all runs, or draw the run if there is only one).",
         ),
     ] = None,
     out: Annotated[
@@ -37,7 +39,9 @@ def plot(
     format_: Annotated[PlotFormat, typer.Option("--file-type", help="File format of the plots.")] = PlotFormat.PNG,
     perfetto: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev instead: .json.gz or .json."),
+        typer.Option(
+            metavar="FILE", help="Instead of plots, write a trace for ui.perfetto.dev to this file (.json.gz or .json)."
+        ),
     ] = None,
 ) -> None:
     """Draw a run: Gantt chart, completion times, utilisation and queue over time, priorities. For
@@ -50,10 +54,10 @@ def plot(
     from dagsim.report.drawing import draw, draw_perfetto
 
     if out is not None and out.suffix in _PICTURES:
-        raise InputError(f"--out {out}: give a folder; --file-type chooses the kind of file")
+        raise InputError(f"--out {out}: must be a folder, not a file; --file-type chooses the file format")
     if perfetto is not None:
         if len(runs) > 1:
-            raise InputError("plot: --perfetto takes one run folder")
+            raise InputError("plot: --perfetto takes a single run folder")
         say(draw_perfetto(Store.open(runs[0]), perfetto, number or 0))
         return
     trainings = [run for run in runs if (run / "progress.csv").exists()]

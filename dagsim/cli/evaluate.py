@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from dagsim.config.schema import Config
 
 MANY, SEEDS_OF_MANY = 10, 30
-"""Tables of ``MANY`` policies or more use ``SEEDS_OF_MANY`` seeds by default: Holm's correction for
-many comparisons costs power.
+"""Tables with at least ``MANY`` policies use ``SEEDS_OF_MANY`` seeds by default, because Holm's
+correction for many comparisons reduces the power of each.
 """
 
 
@@ -140,7 +140,9 @@ def replay_trace(
     seed: Seed = None,
     reference: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Also run this scheduler and compare with it (default with --blocks: fifo)."),
+        typer.Option(
+            metavar="NAME", help="Also run this scheduler, and compare --policy with it (default with --blocks: fifo)."
+        ),
     ] = None,
     windows: Windows = None,
     blocks: Annotated[
@@ -184,7 +186,7 @@ def replay_trace(
 
 
 def _list_dropped(config: Config, path: Path, *, watched: bool) -> None:
-    """Write a line for each row in the trace that was dropped or tolerated."""
+    """Write one line for each row of the trace that was dropped or was accepted despite a fault."""
     from dagsim.files import write_text
     from dagsim.report.terminal import counted
 

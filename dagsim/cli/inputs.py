@@ -56,7 +56,7 @@ def config_check(
         try:
             config = configured(file, None, own=False)
             unchecked = foreign_parts(config)
-            if not unchecked:  # a scenario cannot be built if one of its parts is missing
+            if not unchecked:  # if a part was not checked, the scenario cannot be built
                 check(config, (config.policy,))
                 # the rewards, baselines and estimators of a training run are imported only when it
                 # starts
@@ -80,7 +80,7 @@ def config_check(
 
 
 def _gpus_in(value: object) -> Iterator[str]:
-    """Yield the GPU types that the groups of nodes in a configuration name."""
+    """Yield the GPU types named in a configuration's groups of nodes."""
     if isinstance(value, dict):
         if isinstance(name := value.get("gpu"), str):
             yield name

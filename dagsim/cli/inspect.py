@@ -30,7 +30,8 @@ def trace_sample(
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the log and the nodes of a synthetic Slurm cluster: 500 jobs on 64 GPUs of three types.
+    """Write the log and the list of nodes of a synthetic Slurm cluster: 500 jobs on 64 GPUs of
+    three types.
 
     Example: dagsim trace sample --out site
     """
@@ -65,7 +66,9 @@ def show_trace(
     map_: TraceColumns = None,
     read: Read = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plot.")] = Path("results"),
-    plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the distributions.")] = True,
+    plots: Annotated[
+        bool, typer.Option("--plots/--no-plots", help="Draw distributions of work, sizes and arrivals.")
+    ] = True,
     strict: Strict = False,
     json_: Json = False,
     quiet: Quiet = False,
@@ -124,11 +127,11 @@ def convert_trace(
     ] = None,
     strict: Strict = False,
 ) -> None:
-    """Rewrite a trace as JSON Lines, which dagsim reads back without loss, as a Parquet table, or
-    for another simulator.
+    """Convert a trace to JSON Lines, which dagsim reads back without loss, to a Parquet table, or
+    to the format of another simulator.
 
     A run folder becomes the log of its first run. If you replay it with --policy recorded, jobs
-    start and end as before.
+    start and end as in that run.
 
     Example: dagsim trace convert batch_task.csv.gz jobs.jsonl.gz
     """

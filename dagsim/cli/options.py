@@ -1,4 +1,4 @@
-"""Options that several commands share, in groups. ``expand_options`` adds a group's options to a
+"""Groups of options that several commands share. ``expand_options`` adds a group's options to a
 command.
 """
 
@@ -40,7 +40,7 @@ def fraction(text: str) -> float:
         raise typer.BadParameter(f"expected a percentage such as 2%, got {text!r}") from None
     value /= 100 if "%" in text or value >= 1 else 1
     if not 0 < value < 1:
-        raise typer.BadParameter(f"must lie between 0% and 100%, got {text.strip()}")
+        raise typer.BadParameter(f"must be between 0% and 100%, got {text.strip()}")
     return value
 
 
@@ -48,11 +48,11 @@ _SEVERAL = {
     "eval": "dagsim baseline --policy {}",
     "replay": "dagsim whatif --policy {}",
 }
-"""By command, the command that compares several schedulers."""
+"""For each command that runs one scheduler, the command that compares several."""
 
 
 def refuse_several(ctx: typer.Context, policies: Sequence[str]) -> None:
-    """Reject several schedulers for a command that runs one.
+    """Reject several schedulers for a command that runs only one.
 
     Raises:
         BadParameter: Always.
@@ -66,7 +66,7 @@ def refuse_several(ctx: typer.Context, policies: Sequence[str]) -> None:
 
 
 def _one_scheduler(ctx: typer.Context, text: str | None) -> str | None:
-    """Return the scheduler, after checking that it is a single one."""
+    """Return the scheduler after checking that only one is given."""
     from dagsim.systems.policy_spec import split_policies
 
     if text is not None and len(names := split_policies([text])) > 1:
@@ -160,7 +160,7 @@ TraceFormat = Annotated[
 TraceColumns = Annotated[
     str | None,
     _of_trace(
-        "--map", metavar="OURS=THEIRS,...", help="Which columns of a CSV or JSON Lines file hold dagsim's fields."
+        "--map", metavar="OURS=THEIRS,...", help="The columns of a CSV or JSON Lines file that contain dagsim's fields."
     ),
 ]
 
@@ -180,8 +180,8 @@ def one_output(argument: Path | None, option: Path | None) -> Path:
 
 
 class WindowCount(NamedTuple):
-    """The number of windows of a trace, and the number of jobs in each. Longer windows improve results
-    more than additional windows do.
+    """The number of windows to take from a trace, and the number of jobs in each. Longer windows
+    improve results more than additional windows do.
     """
 
     windows: int
@@ -263,7 +263,7 @@ def read_settings(texts: Iterable[str]) -> Iterator[Setting]:
     from dagsim.config.schema import Setting
 
     for text in texts:
-        from dagsim.traces import TraceOptions  # only here, because a run without traces does not need it
+        from dagsim.traces import TraceOptions  # imported here, because a run without traces does not need it
 
         key, equals, value = text.partition("=")
         if not key.strip():
@@ -277,7 +277,7 @@ def read_settings(texts: Iterable[str]) -> Iterator[Setting]:
 
 
 class Experiment(NamedTuple):
-    """Options that select and change a configuration."""
+    """Options that select a configuration and change it."""
 
     workload: Jobs = None
     config: ConfigFile = None
@@ -292,12 +292,12 @@ _CARBON = (
     "CSV file with the grams of CO2 per kWh for each hour (columns time,value), which adds the kg of CO2 to the table."
 )
 Carbon = Annotated[Path | None, typer.Option(metavar="CSV", help=_CARBON)]
-# hidden in commands that have many options already; docs/costs.md explains it
+# hidden in commands that already have many options; docs/costs.md explains it
 UnlistedCarbon = Annotated[Path | None, typer.Option("--carbon", metavar="CSV", help=_CARBON, hidden=True)]
 
 
 class EnergySeries(NamedTuple):
-    """Options for what the energy costs and emits, hour by hour."""
+    """Options for the hourly price and carbon intensity of energy."""
 
     price: Annotated[
         Path | None,
@@ -381,8 +381,8 @@ class TraceFlags(NamedTuple):
         _of_trace(
             "--from",
             metavar="WHEN",
-            help="Begin at this time in the log, with the jobs running and waiting at that time. Give a date, "
-            "or a time after the first job (36h, 7d).",
+            help="Start at this time in the log, with the jobs running and waiting at that time. Give a date, "
+            "or a duration after the first job (36h, 7d).",
         ),
     ] = None
     until: Annotated[str | None, _of_trace(metavar="WHEN", help="Leave out jobs that arrive after this time.")] = None
@@ -392,7 +392,7 @@ class TraceFlags(NamedTuple):
         """Return the settings for those options that were given.
 
         Raises:
-            BadParameter: A ``--read`` option has no key.
+            BadParameter: The value of a ``--read`` option has no key, or there is no such key.
         """
         from dagsim.config.schema import Setting
 
@@ -412,8 +412,8 @@ class TraceFlags(NamedTuple):
 
 
 def expand_options(command: Callable[..., None], leave_out: Collection[str] = ()) -> Callable[..., None]:
-    """Decorate a command such that each parameter that represents a group of options is replaced by
-    the options in the group. Options in ``leave_out`` are not added, and keep their defaults.
+    """Decorate a command so that each parameter annotated with a group of options is replaced with
+    the options in that group. Options in ``leave_out`` are not added, and keep their defaults.
     """
     signature = inspect.signature(command, eval_str=True)
     groups = {

@@ -34,7 +34,7 @@ def trust(*files: Path) -> None:
     """Allow this command to import the code that the user names on the command line and in
     ``files`` (YAML).
 
-    From a run folder, only code with the recorded SHA-256 is allowed.
+    If a file is in a run folder, only code with the SHA-256 recorded there is allowed.
     """
     from dagsim.config.yaml import read_yaml
     from dagsim.own_code import allowed
@@ -61,11 +61,11 @@ def configured(
     named: str = "--workload",
     own: bool = True,
 ) -> Config:
-    """Return the configuration in ``file``, modified first by the workload, then by ``--set``, then
-    by the other options.
+    """Return the configuration in ``file`` with the workload, the values of ``--set`` and the other
+    options applied to it, in this order.
 
-    ``named`` is the option or argument for the workload. With ``own=False``, for commands that run
-    nothing, no code outside dagsim is imported.
+    ``named`` is the option or argument that gives the workload. With ``own=False``, which is meant
+    for commands that run nothing, no code outside dagsim is imported.
     """
     from dagsim.config.bundled import find_config
     from dagsim.config.schema import Setting, load_config
@@ -90,12 +90,14 @@ def experiment(
 ) -> Config:
     """Return the configuration described by the options of a command.
 
-    ``first`` selects parts whose keys ``--set`` may change, and ``more`` is applied last. If the
-    workload is a trace, ``scenario.on_its_cluster`` chooses the cluster. With ``invented=False``
-    (for questions about a real cluster), no cluster is made up.
+    ``first`` is applied before ``--set``, so that ``--set`` can change keys of the parts that it
+    selects. ``more`` is applied after ``--set``. If the workload is a trace,
+    ``scenario.on_its_cluster`` chooses the cluster. With ``invented=False``, which is meant for
+    questions about a real cluster, no cluster is made up.
 
     Raises:
-        InputError: An option is wrong, or does not apply to the system or the workload.
+        InputError: The value of an option is wrong, or an option does not apply to the system or
+            the workload.
     """
     from dagsim.config.schema import Setting
 
@@ -131,11 +133,12 @@ def experiment(
 
 
 def with_series(config: Config, prices: Path | None, carbon: Path | None) -> Config:
-    """Return the configuration with metrics for these series.
+    """Return the configuration with metrics for the given series of energy prices and carbon
+    intensities.
 
     Raises:
-        ConfigError: A series cannot be read, the configuration already has such a metric, or it is not
-            one of a GPU cluster.
+        ConfigError: A series cannot be read, or the configuration already has such a metric or does
+            not describe a GPU cluster.
     """
     if prices is None and carbon is None:
         return config
@@ -158,9 +161,9 @@ def with_series(config: Config, prices: Path | None, carbon: Path | None) -> Con
 
 
 def with_own_site(path: Path, asked: Experiment, reading: TraceFlags, scratch: Path, *, told: bool) -> Experiment:
-    """Return the options with the configuration of the site that a log or a snapshot itself describes,
-    written to ``scratch``. The options are unchanged if a cluster is given, or if the file
-    describes no site.
+    """Write the configuration of the site that a log or a snapshot itself describes to ``scratch``,
+    and return the options with this configuration. If a cluster is given or the file describes no
+    site, return the options unchanged.
     """
     if asked.config is not None or reading.cluster is not None or not services.holds_site(path):
         return asked
@@ -173,8 +176,8 @@ def with_own_site(path: Path, asked: Experiment, reading: TraceFlags, scratch: P
 
 
 def audited(config: Config, *, told: bool, doubts: tuple[str, ...] = ()) -> Audit:
-    """Check the log in a configuration before anything is simulated. Print the contradictions within
-    the log and with the site, and the additional ``doubts``.
+    """Check a configuration's log before anything is simulated. Print the contradictions within the
+    log and with the site, and the additional ``doubts``.
     """
     from dagsim.systems.cluster.scenario import cluster_scenario_of
 
@@ -186,7 +189,7 @@ def audited(config: Config, *, told: bool, doubts: tuple[str, ...] = ()) -> Audi
 
 
 def checked(option: str, metric: str, config: Config | None = None, own: Iterable[str] = ()) -> None:
-    """Reject a metric that no run can have, before anything is simulated.
+    """Reject an unknown metric before anything is simulated.
 
     Raises:
         InputError: There is no such metric.
@@ -202,14 +205,18 @@ def checked(option: str, metric: str, config: Config | None = None, own: Iterabl
 
 
 def trace_at(path: Path, option: str = "--trace") -> list[Setting]:
-    """Return the setting for an option that makes a trace the workload."""
+    """Return the setting that makes the trace ``path`` the workload. ``option`` is its name in
+    messages.
+    """
     from dagsim.config.schema import Setting
 
     return [Setting(f"{option} {path}", "workload", {"kind": "trace", "path": str(path)})]
 
 
 def given(**options: Any) -> list[Setting]:
-    """Return the settings for the options that were given, each under the key that it sets."""
+    """Return the settings for those options that were given. Each name is the key that the option
+    sets.
+    """
     from dagsim.config.schema import Setting
 
     return [Setting(f"{_option(key)} {value}", key, value) for key, value in options.items() if value is not None]
@@ -222,8 +229,8 @@ def _option(key: str) -> str:
 
 
 def _refuse_without_trace(config: Config, asked: Sequence[str]) -> None:
-    """Raise an error if options for traces were given but the workload is not a trace, because they
-    would be ignored.
+    """Raise an error if options for traces were given but the workload is not a trace, because the
+    options would be ignored.
     """
     from dagsim.errors import InputError
 
@@ -245,8 +252,8 @@ def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]
 
 
 def _warn_of_agents(plan: Plan) -> None:
-    """Warn if agents run on windows from the part of a trace on which they were trained, or where durations
-    are hidden and were not in training.
+    """Warn if agents run on windows from the part of a trace on which they were trained, or if
+    durations are hidden but were not hidden in training.
     """
     from dagsim.experiment.provenance import provenance
 
@@ -261,11 +268,11 @@ def _warn_of_agents(plan: Plan) -> None:
 
 
 class Kept(NamedTuple):
-    """A store, its runs and, if a precision was requested, how that precision was reached."""
+    """A run folder, its runs and, if a precision was requested, how that precision was reached."""
 
     folder: Store
     runs: dict[Cell, CellRun]
-    """The finished and the failed cells."""
+    """The runs of all finished and failed cells."""
     precise: Precise | None = None
 
     @property
@@ -288,9 +295,9 @@ def run_policies(
     """Run the policies into a new folder while showing progress. Ctrl-C keeps the finished runs and
     exits with code 130.
 
-    ``seeds`` default to those in the configuration, or to as many as the requested precision needs.
-    If ``repeats`` (the value of ``--config``) is a run folder, files that have changed since that
-    run are reported.
+    By default, ``seeds`` are those in the configuration, or as many as the requested precision
+    needs. If ``repeats`` (the value of ``--config``) is a run folder, files that have changed since
+    that run are reported.
     """
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.compare import rule_for, seeds_for
@@ -333,8 +340,8 @@ def resume_policies(command: str, output: Output, *groups: OptionGroup, **option
 
 
 def refuse_beside_resume(groups: Iterable[OptionGroup], options: Mapping[str, Any], what: str = "run") -> None:
-    """Raise an error if an option is given with ``--resume`` although its value is already in the
-    run folder.
+    """Raise an error if an option is given together with ``--resume`` although the run folder
+    already determines its value.
     """
     from dagsim.errors import InputError
 
@@ -347,8 +354,8 @@ def refuse_beside_resume(groups: Iterable[OptionGroup], options: Mapping[str, An
 
 
 def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int | None = None) -> Kept:
-    """Carry out a plan while showing its progress: its cells, or as many seeds as the requested
-    precision needs. After an error or Ctrl-C, the message states what has been kept.
+    """Run the cells of a plan, or as many seeds as the requested precision needs, while showing
+    progress. After an error or Ctrl-C, the message states what has been kept.
     """
     from dagsim.experiment.carry_out import carry_out
     from dagsim.experiment.executors import executor_for
@@ -405,7 +412,7 @@ def _tell_kept(kept: Kept, output: Output) -> None:
 
 
 def audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
-    """Return values for JSON: the contradictions in the input of the first run that has any, and what
+    """Return values for JSON: the contradictions in the first run whose input has any, and what
     information policies had.
     """
     from dagsim.report.tables import knowledge_of
@@ -416,8 +423,8 @@ def audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
 
 
 def _incomplete(lines: Iterable[CellRun]) -> dict[str, Any]:
-    """Return sentences for JSON about the jobs that did not complete. The numbers are part of each
-    run.
+    """Return, for JSON, sentences about the jobs that did not complete. Each run also contains
+    their number.
     """
     from dagsim.report.tables import losses
 
@@ -426,7 +433,7 @@ def _incomplete(lines: Iterable[CellRun]) -> dict[str, Any]:
 
 
 def tell_failures(folder: Store) -> int:
-    """Print the failed runs to standard error; return their number."""
+    """Print the failed runs to standard error, and return their number."""
     failures = folder.failures()
     for failure in failures:
         say(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)
@@ -434,7 +441,7 @@ def tell_failures(folder: Store) -> int:
 
 
 def _over_time(folder: Store) -> OverTime | None:
-    """Return the comparison over blocks of jobs in one run, or None if it was not requested."""
+    """Return the comparison over blocks of consecutive jobs, or None if it was not requested."""
     blocks = (folder.manifest["plan"] or {}).get("blocks")
     if blocks is None:
         return None
@@ -481,7 +488,7 @@ def _print(
 
     workloads = [line.workload for line in lines]
     urgent = [*contradictions(workloads), *losses(lines)]
-    for note in urgent:  # printed first, because all figures below leave these jobs out
+    for note in urgent:  # printed first, because these jobs are left out of all figures below
         say(note, err=output.table is not TableFormat.TEXT)
     workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):

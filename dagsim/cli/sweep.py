@@ -25,13 +25,17 @@ if TYPE_CHECKING:
 @app.command()
 @expand_options
 def sweep(
-    grid: Annotated[Path, typer.Argument(metavar="YAML|FOLDER", help="The grid, or the folder of a sweep.")],
+    grid: Annotated[
+        Path, typer.Argument(metavar="YAML|FOLDER", help="The sweep file, or the folder of an earlier sweep.")
+    ],
     output: SweepOutput,
-    max_cells: Annotated[int | None, typer.Option(min=1, help="Run at most this many cells in this call.")] = None,
+    max_cells: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of cells to run now (default: all).")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells without running them.")] = False,
     strict: Strict = False,
     show: Annotated[
-        bool, typer.Option("--show", help="Print the results in the folder without running anything.")
+        bool, typer.Option("--show", help="Print the results that are already in the folder, without running anything.")
     ] = False,
     metric: Annotated[str | None, typer.Option(help="Metric to compare (default: the first in the sweep).")] = None,
     reference: Annotated[
@@ -39,7 +43,8 @@ def sweep(
         typer.Option(metavar="NAME", help="Policy or value to compare the others with (default: the first)."),
     ] = None,
 ) -> None:
-    """Run an experiment with every combination of some settings, print a table and write a folder.
+    """Run an experiment with every combination of some settings, print a table and write a run
+    folder.
 
     Cells that are already in the folder are not run again, so you can repeat the command after an
     interruption or with a larger grid.
@@ -107,10 +112,10 @@ def swept(
 
 
 def _refuse_contradictions(cells: Sequence[Cell]) -> None:
-    """Reject a log that contradicts itself, or the site of one of the cells.
+    """Reject a log that contradicts itself or the site in one of the cells.
 
     Raises:
-        ContradictoryInput: There are urgent contradictions.
+        ContradictoryInput: Contradictions affect too many jobs or hours.
     """
     for config in {id(cell.config): cell.config for cell in cells}.values():
         if config.trace_file is not None:
@@ -118,7 +123,7 @@ def _refuse_contradictions(cells: Sequence[Cell]) -> None:
 
 
 class _Shown(NamedTuple):
-    """Options for printing a sweep."""
+    """Options for printing the results of a sweep."""
 
     metric: str
     reference: str | None
@@ -137,8 +142,8 @@ def _list(cells: Sequence[Cell], shown: _Shown) -> None:
 
 
 def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], shown: _Shown) -> None:
-    """Print the table of the finished cells below the contradictions in their input, or everything
-    as JSON."""
+    """Print the contradictions in the input of the finished cells and the table of their results,
+    or everything as JSON."""
     from dagsim.experiment.compare import compared_axis, grouped_standings
     from dagsim.experiment.scenario import sample_of, workload_label
     from dagsim.metrics.standings import METHOD

@@ -43,7 +43,9 @@ def tune(
     ] = None,
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: the policy's own)."),
+        typer.Option(
+            "--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: those listed for the policy)."
+        ),
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric to optimise.")] = "jct_s.mean",
     seeds: Annotated[int, typer.Option(min=2, help="Validation seeds.")] = 30,
@@ -82,7 +84,7 @@ def tune(
             raise typer.BadParameter("give --policy NAME or --resume RUN", param_hint="'--policy'")
         chosen = experiment(what, trace, policy, windows=windows, watched=output.watched)
         checked("--metric", metric, chosen)
-        check(chosen, (policy,))  # before its values are looked up
+        check(chosen, (policy,))  # before the values to try are looked up
         tried = candidates(policy, grid_of(policy, param or ()))
         about = {"metric": metric, "keep": None if yaml is None else str(yaml)}
         kept = run_policies(

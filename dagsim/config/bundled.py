@@ -1,5 +1,5 @@
-"""Configurations and workloads that are selected by name: files in the current folder, files that
-ship with dagsim, and presets.
+"""Find configurations and workloads by name, among the files in the current folder, the files that
+ship with dagsim, and the presets.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def shipped(kind: Kind) -> dict[str, Path]:
 
 
 def shipped_folder(kind: Kind, name: str) -> Path:
-    """Find a folder below ``configs/`` or ``workloads/`` that ships with dagsim.
+    """Return a folder below ``configs/`` or ``workloads/`` that ships with dagsim.
 
     Raises:
         UnknownName: There is no folder with that name.
@@ -52,13 +52,13 @@ def find_config(text: str) -> Path:
 
     Raises:
         UnknownName: There is no such file or name.
-        ConfigError: A folder has no configuration.
+        ConfigError: The folder contains no configuration.
     """
     path = Path(text)
     if is_there(path) and path.is_dir():
         if not (path / "config.yaml").is_file():
             raise ConfigError(
-                f"{path}: a folder without a config.yaml; give a YAML file, a run folder, "
+                f"{path}: this folder has no config.yaml; give a YAML file, a run folder, "
                 "or a name from dagsim list configs"
             )
         return path / "config.yaml"
@@ -77,8 +77,8 @@ def find_config(text: str) -> Path:
 
 
 def opening_of(path: Path) -> str:
-    """Return the summary of a configuration file, which is its first comment that is not meant for
-    editors.
+    """Return the summary of a configuration file, which is the first comment that is not an
+    instruction to editors.
     """
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
@@ -89,11 +89,13 @@ def opening_of(path: Path) -> str:
 
 
 FITTED = Path(__file__).parents[1] / "workload" / "fitted"
-"""Folder with the fits, which ``scripts/fit_workloads.py`` makes."""
+"""The folder with the fitted workloads, which ``scripts/fit_workloads.py`` writes."""
 
 
 class _Workloads(Mapping[str, Preset]):
-    """Presets and fitted workloads by name. A fit is read from its file only when it is used."""
+    """Presets and fitted workloads by name. A fitted workload is read from its file only when it is
+    used.
+    """
 
     def __getitem__(self, name: str) -> Preset:
         return PRESETS[name] if name in PRESETS else _fit(FITTED / f"{name}.yaml")

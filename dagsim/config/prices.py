@@ -1,4 +1,4 @@
-"""The file with prices that a configuration may refer to."""
+"""Price files, to which a configuration may refer."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class PriceFile(Section):
     buy: Mapping[str, _Amount] = {}
     """Purchase price of a GPU by GPU type, including its share of the node."""
     years: float = Field(default=4.0, gt=0, allow_inf_nan=False)
-    """Years over which purchases are written off."""
+    """Number of years over which purchases are written off."""
     power: _Amount = 0.0
     """Price of a kWh."""
     pue: float = Field(default=1.0, ge=1, allow_inf_nan=False)
-    """Energy of the whole site divided by that of the machines (power usage effectiveness)."""
+    """Power usage effectiveness: the site's total energy divided by the energy of the machines."""
 
 
 def read_prices(path: Path) -> PriceFile:

@@ -1,8 +1,8 @@
-"""The configuration of an experiment. YAML and ``--set`` options are turned into frozen objects,
-and all faults are reported together.
+"""The configuration of an experiment. This module converts YAML and ``--set`` options to frozen
+objects, and reports all faults together.
 
-The sections for lower layers (runtime, network, estimates and others) are dataclasses from those
-layers, which are selected by ``kind``. All keys have defaults here, so every command runs without a
+The sections for lower layers (runtime, network, estimates and others) are dataclasses in those
+layers, and ``kind`` selects among them. Every key has a default, so every command runs without a
 file.
 """
 
@@ -46,8 +46,8 @@ _PRESET = "workload.preset"
 
 
 def _spelled_out(workload: Any) -> Any:
-    """Replace the name of a workload with its preset or file, and apply the keys beside the name to
-    it.
+    """Replace a workload's name with the preset or file that has this name, and apply any keys
+    given with the name.
     """
     if isinstance(workload, str):
         workload = {"preset": workload}
@@ -61,18 +61,18 @@ def _spelled_out(workload: Any) -> Any:
     path = Path(name) if is_there(name) else shipped("workloads").get(name)
     if path is not None:
         return {"kind": "trace", "path": str(path)} | changes
-    if "." in name or "/" in name:  # a file was meant
+    if "." in name or "/" in name:  # the name looks like a file
         files = sorted(map(str, Path(name).parent.glob("*"))) if Path(name).parent.is_dir() else ()
         raise WorkloadError(f"{name}: no such file{nearest(name, files)} (or a name from dagsim list workloads)")
     raise WorkloadError(f"no workload {name!r}{choices(name, WORKLOADS)} (dagsim list workloads)")
 
 
 class Config(TopKeys):
-    """An experiment: a cluster, a workload, the models of everything that takes time, a policy, and
+    """An experiment: a cluster, a workload, models of everything that takes time, a policy, and
     seeds.
 
-    ``system`` selects what is simulated. The keys beside it describe the GPU cluster, whereas any
-    other system has its keys inside ``system``.
+    ``system`` selects what is simulated. The GPU cluster is described by top-level keys, whereas
+    any other system has its keys inside ``system``.
     """
 
     system: Annotated[Any, Registered(SYSTEMS, DEFAULT_SYSTEM)] = DefaultSystem()
@@ -153,7 +153,7 @@ class Config(TopKeys):
             and (names := self.whole_system.policies.names())
             and self.policy not in names
         ):
-            # this bypasses validation, which would reject a change to a frozen section
+            # bypasses validation, which would reject a change to a frozen section
             self.__dict__["policy"] = names[0]
         return self
 
@@ -166,17 +166,17 @@ class Config(TopKeys):
 
     @property
     def whole_system(self) -> System:
-        """The system with all its settings, also those at the top level; its ``scenario()`` is what is
-        simulated.
+        """The system with all its settings, including those at the top level. Its ``scenario()`` is
+        what is simulated.
         """
         return _system_of(self.system).of(self)
 
     def changed(self, source: str, parts: Mapping[str, Any]) -> Config:
-        """Return a copy of this configuration with other values for top-level keys. The result is
-        validated again, but no file is read.
+        """Return a copy of this configuration with different values for top-level keys. The copy is
+        validated, but no file is read.
 
         Raises:
-            ConfigError: A value is wrong or contradicts the rest; the message begins with
+            ConfigError: A value is wrong or contradicts another value. The message begins with
                 ``source``.
         """
         return _validate(
@@ -195,9 +195,9 @@ class Config(TopKeys):
         """Build the cluster described by the section ``cluster``.
 
         Raises:
-            ConfigError: The section requires the machines of a trace, but there is no trace or the
-                trace lists none; or the system has no such section.
-            TraceError: The machines cannot be read.
+            ConfigError: The section takes its machines from a trace, but there is no trace or the
+                trace lists no machines; or the system has no such section.
+            TraceError: The list of machines cannot be read.
         """
         if not self.whole_system.has_top_keys:
             raise ConfigError(f"the system {self.kind!r} has no cluster section")
@@ -205,14 +205,14 @@ class Config(TopKeys):
 
 
 def _name_of(system: Any) -> str:
-    """Return the name of a system's class in a configuration. For a user's own class, this is the
-    place where it is found.
+    """Return the name by which a configuration refers to a system's class. For a user's own class,
+    this is the place where it is found.
     """
     return str(getattr(system, "kind", None) or kind_of(system))
 
 
 class _Unread(System):
-    """A system whose class is code outside dagsim, and which was not imported."""
+    """A system whose class is outside dagsim and was not imported."""
 
     def __init__(self, name: str) -> None:
         self.system = name  # type: ignore[misc]
@@ -255,7 +255,7 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
     code becomes a ``Foreign``.
 
     Raises:
-        ConfigError: Something is wrong; the message has one line per fault.
+        ConfigError: The configuration is invalid. The message has one line per fault.
         CodeNotAllowed: The file names code that this process may not import.
     """
     document = yaml.Document({}, "defaults") if path is None else yaml.read_yaml(path)
@@ -271,8 +271,8 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
 
 
 def _is_foreign(value: Any) -> bool:
-    """Return True if a document is not meant as a configuration: it is text, or has several keys
-    of which none is known or near a known one.
+    """Return True if a document is not meant as a configuration, because it is a text, or has
+    several keys and none of them resembles a known key.
     """
     if not isinstance(value, dict):
         return isinstance(value, str)
@@ -283,9 +283,9 @@ def _is_foreign(value: Any) -> bool:
 
 
 def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:
-    """Build the configuration that ``document`` describes; see ``load_config``."""
+    """Build the configuration that ``document`` describes, as ``load_config`` does."""
     applied = [setting if isinstance(setting, Setting) else Setting.parse(setting) for setting in settings]
-    # A preset must be set first, because all other settings of the workload change it.
+    # A preset must be set first, because all other settings for the workload change it.
     applied.sort(key=lambda setting: setting.key != _PRESET)
     config = _with_settings(document, applied, own)
     for setting in applied:
@@ -309,8 +309,7 @@ def _with_settings(document: yaml.Document, settings: Iterable[Setting], own: bo
         if key == _PRESET and isinstance(document.value, dict):
             match document.value.get("workload"):
                 case {"preset": _}:
-                    # the keys beside the old preset change it, so they should change the new preset
-                    # as well
+                    # the keys given with the old preset should also change the new preset
                     pass
                 case _:
                     document.value["workload"] = {}
@@ -319,7 +318,7 @@ def _with_settings(document: yaml.Document, settings: Iterable[Setting], own: bo
 
 
 def _part_at(config: Any, key: str) -> Any:
-    """Return the part of a configuration at ``a.b.0.c``; ``...`` if there is no such part."""
+    """Return the part of a configuration at ``a.b.0.c``, or ``...`` if there is no such part."""
     for word in key.split("."):
         match config:
             case Mapping():
@@ -332,7 +331,7 @@ def _part_at(config: Any, key: str) -> Any:
 
 
 def _agrees(part: Any, value: Any) -> bool:
-    """Return True if a part of a configuration has the value of a setting."""
+    """Return True if a part of a configuration has the value that a setting gives it."""
     match value:
         case dict():
             return all(_agrees(_part_at(part, key), below) for key, below in value.items())
@@ -344,11 +343,11 @@ def _agrees(part: Any, value: Any) -> bool:
 
 
 def dump_config(config: Config) -> str:
-    """Return the whole configuration as YAML. ``load_config`` reads an equal configuration from it,
-    and equal configurations give equal text.
+    """Return the whole configuration as YAML. ``load_config`` reads an equal configuration from
+    this text, and equal configurations give equal texts.
     """
-    # Validate it again, so that a default written as 20 in the code becomes 20.0, as a value from a
-    # file does.
+    # The configuration is validated again, so that a default written as 20 in the code becomes
+    # 20.0, like a value from a file.
     return yaml.dump(plain(Config.model_validate(plain(config), context={"own": not foreign_parts(config)})))
 
 
@@ -371,8 +370,8 @@ def foreign_parts(value: Any) -> list[str]:
 
 
 def config_hash(config: Config) -> str:
-    """Return the SHA-256 of ``dump_config`` as hex digits, which does not depend on comments and
-    spelling in the file.
+    """Return the SHA-256 of ``dump_config``'s text as hex digits. It does not depend on comments
+    and formatting in the file.
     """
     return sha256(dump_config(config).encode()).hexdigest()
 
@@ -380,8 +379,8 @@ def config_hash(config: Config) -> str:
 @cache
 def json_schema(*, described: bool = False) -> dict[str, Any]:
     """Return the JSON Schema of the configuration for use in editors (``# yaml-language-server:
-    $schema=...``). With ``described``, the keys of dataclasses have descriptions, too, which are read
-    from the source code.
+    $schema=...``). With ``described``, the keys of dataclasses also have descriptions, which are
+    read from the source code.
     """
     from pydantic.json_schema import GenerateJsonSchema
 
@@ -396,8 +395,8 @@ def json_schema(*, described: bool = False) -> dict[str, Any]:
 
 
 def _described() -> Any:
-    """Return a generator of JSON Schemas that describes the fields of dataclasses by the texts below
-    them."""
+    """Return a generator for JSON Schemas that takes the descriptions of dataclass fields from the
+    texts below the fields."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class Described(GenerateJsonSchema):
@@ -424,14 +423,14 @@ def _validate(document: yaml.Document, *, own: bool = False) -> Config:
 
 
 def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
-    """Return the defaults for the parts that ``document`` leaves out. They are needed to set a
-    value at ``key``.
+    """Return the defaults that are needed to set a value at ``key``, where ``document`` leaves out
+    parts.
 
-    If the workload is given by name, it becomes a mapping with that name.
+    In ``document``, a workload given by name is replaced with a mapping that contains the name.
     """
     defaults = plain(Config())
     if key == _PRESET:
-        del defaults["workload"]  # the preset provides all keys that the document does not state
+        del defaults["workload"]  # the preset provides all keys that the document leaves out
     if key.strip().startswith("train."):
         system = document.value.get("system") if isinstance(document.value, dict) else None
         kind = system.get("kind", DEFAULT_SYSTEM) if isinstance(system, dict) else system
@@ -446,8 +445,8 @@ def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
 
 
 def _system_at(kind: Any, own: bool) -> type[System]:
-    """Return the class named by ``system.kind``. If validation will reject this name, return the
-    default system.
+    """Return the class named by ``system.kind``, or the default system if validation will reject
+    this name.
     """
     if isinstance(kind, str) and (kind in SYSTEMS or (own and SYSTEMS.is_own(kind))):
         with suppress(DagsimError):
@@ -457,14 +456,16 @@ def _system_at(kind: Any, own: bool) -> type[System]:
 
 
 def _left_out(config: Config) -> tuple[str, ...]:
-    """Return the keys that ``plain`` omits: keys of other systems, and rare keys without a value."""
+    """Return the keys that ``plain`` omits: rare keys without a value and, for a system that does
+    not use them, the top-level keys of the GPU cluster.
+    """
     rare = [name for name in ("prices", "communication", "metrics", "request") if not getattr(config, name)]
     return (*rare, *(() if config.whole_system.has_top_keys else _top_keys()))
 
 
 def plain(value: Any) -> Any:
-    """Convert models, dataclasses and tuples to values for YAML. The key ``kind`` comes first, for
-    readability.
+    """Convert models, dataclasses and tuples to values for YAML. For readability, the key ``kind``
+    comes first.
     """
     match value:
         case BaseModel():

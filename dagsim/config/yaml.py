@@ -1,7 +1,7 @@
-"""Read and write YAML. Unquoted words are read as people mean them, the position of each value is
-recorded, and faults are reported with their position and a remedy.
+"""Functions that read and write YAML. Unquoted words have the meaning that people expect, the
+position of each value is recorded, and faults are reported with a position and a remedy.
 
-Unquoted words follow YAML 1.2 (``dagsim.registry``), a duplicate key is an error, and all keys of
+Unquoted words follow YAML 1.2 (``dagsim.registry``), a duplicate key is an error, and all keys in
 mappings are strings.
 """
 
@@ -26,19 +26,19 @@ from dagsim.sections import DEFAULT_KIND, fault_in_words, got
 from dagsim.text import is_text
 
 Key: TypeAlias = tuple[str | int, ...]
-"""Path to a value: mapping keys and list indices from the top."""
+"""The path to a value: the mapping keys and list indices that lead to it from the top."""
 
 _MOST_BYTES = 10_000_000
 _MOST_VALUES = 100_000
-"""Each use of an alias counts with all its values, because nine lines of aliases can expand to
-billions of values.
+"""Maximum number of values in a document. Each use of an alias counts all values in it, because
+nine lines of aliases can expand to billions of values.
 """
 _TEXT = "tag:yaml.org,2002:str"
 
 
 class Setting(NamedTuple):
-    """A key that was set on the command line. ``source`` is the option as typed, and ``key`` has
-    the same form as in ``--set``.
+    """A key that was set on the command line. ``source`` is the option as the user typed it, and
+    ``key`` has the same form as in ``--set``.
     """
 
     source: str
@@ -93,10 +93,11 @@ class Document:
         self.put(key, value, source, default)
 
     def put(self, key: str, value: Any, source: str, default: Any = None) -> None:
-        """Set the part at ``key`` (``a.b.0.c``); ``source`` is its position in messages.
+        """Set the part at ``key`` (``a.b.0.c``). Messages give ``source`` as the position of the
+        new value.
 
         Missing parts along the path are filled in from ``default``. A new ``kind`` removes the
-        settings of the old one.
+        settings for the old one.
 
         Raises:
             ConfigError: A value along the path has no such part, or another option would lose its
@@ -130,8 +131,8 @@ class Document:
 
     def _check_no_option_lost(self, key: Key, replaced: Key, source: str) -> None:
         """Raise an error if setting ``key`` would remove a value that another option has set inside
-        ``replaced``. An option for the same key may replace a ``--set``, or an earlier use of the
-        same option.
+        ``replaced``. An option may replace a value that ``--set`` or the same option has set for
+        the same key.
         """
         own = source.partition(" ")[0]
         for path, place in self.values.items():
@@ -283,9 +284,7 @@ def _part(default: Any, holder: Any, word: str) -> Any:
 
 
 def _step(holder: Any, word: str, path: Key, source: str) -> Any:
-    """Return the key or index in ``holder`` to which ``word`` refers. ``path`` is the position of
-    ``holder``.
-    """
+    """Return the key or index in ``holder`` to which ``word`` refers. ``path`` leads to ``holder``."""
     at = ".".join(map(str, path))
     match holder:
         case dict():
@@ -341,7 +340,7 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
             place = document.place(path)
         case _:
             what = fault_in_words(fault)
-    while (said := what.partition(": "))[2] and said[0] in path:  # the path already states this
+    while (said := what.partition(": "))[2] and said[0] in path:  # the path already contains this
         what = said[2]
     if place.startswith(("--", "NAME ")) and document.values.get(path) == place:
         return _of_option(place, path, what)
@@ -349,8 +348,8 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
 
 
 def _of_option(place: str, path: Key, what: str) -> str:
-    """Return the line for a fault in the value of an option, in the words of the command line: without
-    the key that the option sets, unless ``--set`` names another key.
+    """Return the line for a fault in the value of an option. It names the option instead of the key
+    that the option sets, unless the fault is in another key than the one that ``--set`` names.
     """
     option, _, typed = place.partition(" ")
     key = ".".join(map(str, path))
@@ -392,8 +391,8 @@ def _child(value: Any, key: str | int) -> Any:
 
 
 def _named(message: str, path: Key, value: Any) -> Key:
-    """Extend ``path`` to the key below it that the message names. The key is found by its name, or
-    else by its value.
+    """Extend ``path`` by the key below it that is at fault. The message names either this key or
+    its value.
     """
     for key in path:
         value = _child(value, key)
@@ -407,7 +406,7 @@ def _named(message: str, path: Key, value: Any) -> Key:
 
 def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
     """Return the keys that the schema allows at ``loc``. If ``value`` has a ``kind`` there, return
-    only the keys of that kind.
+    only the keys for that kind.
     """
     node: Schema = schema
     for key in loc:
@@ -423,8 +422,8 @@ def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
 
 
 def _default_kind(schema: Schema, node: Schema) -> str | None:
-    """Return the default ``kind`` of a part, which ``Registered`` writes beside the union in the
-    schema.
+    """Return the default ``kind`` of a part, which ``Registered`` adds to the schema beside the
+    union.
     """
     nodes = [node, *(node.get("anyOf") or ())]
     return next((str(branch[DEFAULT_KIND]) for branch in nodes if DEFAULT_KIND in branch), None)
@@ -432,7 +431,7 @@ def _default_kind(schema: Schema, node: Schema) -> str | None:
 
 def _within(schema: Schema, node: Schema, key: str | int) -> Schema:
     """Return the part of the schema to which ``key`` leads: a property, the items of a list, or the
-    branch for that kind.
+    branch of a union for this kind.
     """
     for branch in _branches(schema, node):
         properties = branch.get("properties", {})
@@ -446,7 +445,7 @@ def _within(schema: Schema, node: Schema, key: str | int) -> Schema:
 
 
 def _branches(schema: Schema, node: Schema) -> list[Schema]:
-    """Return the alternatives for a node in the schema, with references resolved."""
+    """Return the alternatives for a node in the schema, after resolving references."""
     if "$ref" in node:
         return _branches(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
     alternatives = node.get("anyOf") or node.get("oneOf")

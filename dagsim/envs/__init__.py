@@ -1,5 +1,5 @@
 """The entry point for learning environments. ``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0",
-config="heterogeneous-dag")`` imports this module, which registers the environments.
+config="heterogeneous-dag")`` imports this module, and the module registers the environments.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SCHEDULING_ID = "dagsim/Scheduling-v0"
 
 
 def make_env(*arguments: Any, **settings: Any) -> Any:
-    """Build the environment for an experiment; see ``families/learning/make_env.py``.
+    """Build an environment for an experiment; see ``families/learning/make_env.py``.
 
     Raises:
         InputError: The experiment or the environment cannot be built.
@@ -25,7 +25,8 @@ def make_env(*arguments: Any, **settings: Any) -> Any:
 
 
 def make_vector_env(*arguments: Any, **settings: Any) -> Any:
-    """Build several environments for an experiment, which are stepped together.
+    """Build a vector environment, in which several environments for an experiment are stepped
+    together.
 
     Raises:
         InputError: The experiment or the environment cannot be built.

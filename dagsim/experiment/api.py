@@ -1,4 +1,4 @@
-"""The commands as Python functions: simulate, replay a trace, compare run folders."""
+"""Functions that do what commands do: simulate, replay a trace, compare run folders."""
 
 from __future__ import annotations
 
@@ -43,11 +43,12 @@ def simulate(
     """Run ``workload`` on ``cluster`` under ``policy``.
 
     ``workload`` is the name of a preset (``dagsim list workloads``), a trace file, a ``Synthetic``
-    or ``Sessions`` object, or jobs in order of arrival. ``cluster`` may be GPU counts by type.
-    ``runtime`` defaults to the measured throughputs for ``Synthetic`` workloads and to the recorded
-    seconds for all others. ``models`` contains the other keyword arguments of ``ClusterKernel``,
-    and ``engine`` (``auto``, ``simpy`` or ``compiled``). Metrics count the jobs that the workload
-    measures, as in ``dagsim eval``. The same arguments give the same schedule, byte for byte.
+    or ``Sessions`` object, or jobs in order of arrival. ``cluster`` may also be a mapping from GPU
+    types to counts. ``runtime`` defaults to the measured throughputs for ``Synthetic`` workloads
+    and to the recorded seconds for all others. ``models`` contains further keyword arguments for
+    ``ClusterKernel``, and ``engine`` (``auto``, ``simpy`` or ``compiled``). As in ``dagsim eval``,
+    metrics cover only the jobs that the workload measures. The same arguments give the same
+    schedule, byte for byte.
 
     Raises:
         InputError: A name, file or value is not valid.
@@ -69,7 +70,7 @@ def simulate(
         kernel, decider = scenario.kernel(seed, observers=observers), scenario.fitted(policy)
     schedule = drive(kernel, decider)
     name = policy if isinstance(policy, str) else type(policy).__name__
-    measured = getattr(jobs, "measure", None)  # a plain list of jobs counts in full
+    measured = getattr(jobs, "measure", None)  # all jobs in a plain list are measured
     return Outcome(schedule, summarize(schedule, measured=measured), name, seed, decider=facts_of(decider))
 
 
@@ -120,8 +121,8 @@ def replay(
 
 
 def compare(*runs: str | Path, metric: str | None = None, reference: str | None = None) -> tuple[PolicyResult, ...]:
-    """Compare finished run folders, paired by seed, as ``dagsim compare`` does. The results are sorted
-    from best to worst and have 95% intervals.
+    """Compare finished run folders, paired by seed, as ``dagsim compare`` does. Return the results
+    with 95% intervals, sorted from best to worst.
 
     ``metric`` defaults to the system's own metric. Every policy is compared with ``reference``
     (default: the first).

@@ -1,6 +1,4 @@
-"""Export a run as a cluster log that contains the simulated start times, nodes and run times of the
-jobs.
-"""
+"""Export a run as a cluster log with the jobs' simulated start times, nodes and run times."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from dagsim.traces.export import Written, export, formats
 
 
 class _Run(NamedTuple):
-    """The last run of a job: when it started and ended, and its instances by node."""
+    """The last run of a job: when it started and ended, and how many instances ran on each node."""
 
     start_s: float
     end_s: float
@@ -36,8 +34,8 @@ def is_run(path: Path) -> bool:
 def write_run(
     path: Path, to: Path, to_format: str | None, counted: Callable[[Iterable[Job]], Iterator[Job]] = iter
 ) -> tuple[str, Written]:
-    """Write the first run in a folder as a log in ``to_format``. Return a sentence about what was left
-    out, and the written files. The work of a job is the duration of its last run.
+    """Write the first run in a folder as a log in ``to_format``. Return a sentence that states what
+    was left out, and the written files. The work of each job is the duration of its last run.
 
     Raises:
         InputError: The folder is not a run on the GPU cluster, or its jobs cannot be generated
@@ -64,7 +62,9 @@ def write_run(
 
 
 def _last_runs(store: Store) -> tuple[dict[int, _Run], int]:
-    """Return the last run of each completed job, keyed by job number, and the number of stopped runs."""
+    """Return the last run of each completed job, keyed by job number, and the number of earlier
+    runs that were stopped.
+    """
     starts: dict[int, float] = {}
     where: dict[int, dict[int, int]] = defaultdict(dict)
     job_of: dict[int, int] = {}

@@ -1,5 +1,5 @@
-"""Carry out a plan: an executor runs the cells that are missing from the store, until all are done
-or the plan is stopped.
+"""Carry out a plan: an executor runs the cells that are missing from the store, until all cells are
+finished or the plan is stopped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RunProgress:
     done: int
     """Number of finished cells."""
     runs: int
-    """Number of all cells."""
+    """Total number of cells."""
     jobs: int
     """Number of jobs that have arrived in the current run."""
 
@@ -42,13 +42,12 @@ Watch = Callable[[RunProgress], None]
 
 
 def check_plan(plan: Plan) -> None:
-    """Check the plan by building everything that its cells need, once for each policy.
+    """Check a plan by building everything that its cells need, once for each policy.
 
     Raises:
-        InputError: Something cannot be built.
+        InputError: A part of the experiment cannot be built.
         PluginError, PolicyFailed: The code of a policy cannot be imported, or raised an exception.
-            Outside
-            a grid, one of several policies may fail.
+            Outside a grid, one of several policies may fail.
     """
     several = plan.grid is None and len(plan.policies) > 1
     if plan.grid is None:
@@ -81,8 +80,8 @@ def carry_out(
     have an ``error``.
 
     Raises:
-        KeyboardInterrupt: The user stopped the plan; finished cells are kept.
-        DagsimError: No cell could be finished, or the executor was lost; finished cells are kept.
+        KeyboardInterrupt: The user stopped the plan. Finished cells are kept.
+        DagsimError: No cell could be finished, or the executor was lost. Finished cells are kept.
     """
     with _ending_recorded(store, plan):
         done, failed = store.done(plan.cells), dict[Cell, CellRun]()
@@ -125,7 +124,7 @@ def carry_out(
 
 @contextmanager
 def _ending_recorded(store: Store, plan: Plan) -> Iterator[None]:
-    """Record in the store that the user or an error stopped the block."""
+    """If the user or an error stops the block, record this in the store."""
     try:
         yield
     except KeyboardInterrupt:
@@ -139,8 +138,8 @@ def _ending_recorded(store: Store, plan: Plan) -> Iterator[None]:
 
 
 def _concluded(store: Store, plan: Plan, failed: Mapping[Cell, CellRun], left: int) -> dict[Cell, CellRun]:
-    """Record the state and the comparison in the store when no cell is in progress any more. Return
-    the finished and the failed cells.
+    """Record the state and the comparison in the store after the last cell has ended. Return the
+    finished and the failed cells.
 
     Raises:
         SimulationError: No cell could be finished.
@@ -170,8 +169,8 @@ def _concluded(store: Store, plan: Plan, failed: Mapping[Cell, CellRun], left: i
 
 
 def _advice(cell: Cell, run: CellRun) -> str:
-    """Return a sentence naming the engine that would have been faster for a long run, or an empty
-    string if there is none.
+    """For a long run, return a sentence that names a faster engine, or an empty string if there is
+    none.
     """
     if "engine" not in run.timing:
         return ""
@@ -179,7 +178,7 @@ def _advice(cell: Cell, run: CellRun) -> str:
 
 
 def _paired(cells: Sequence[Cell], runs: Iterator[CellRun]) -> Iterator[tuple[Cell, CellRun]]:
-    """Yield each run of a grid with its cell, in order of completion."""
+    """Yield each run of a grid with its cell, in the order in which the runs finish."""
     by_id = {cell.id: cell for cell in cells}
     return ((by_id[run.id], run) for run in runs)
 
@@ -214,7 +213,7 @@ def raise_failures(runs: Mapping[Cell, CellRun]) -> None:
 
 
 def write_comparison(ranked: Sequence[PolicyResult], path: Path) -> None:
-    """Write the standings as CSV atomically, without clock times, so that equal runs give equal
+    """Write the standings as CSV, atomically and without clock times, so that equal runs give equal
     bytes.
 
     Raises:

@@ -1,5 +1,5 @@
-"""Compare finished runs: paired by seed, in groups of cells, over blocks of jobs, or with more and
-more seeds until the intervals are narrow enough.
+"""Compare finished runs: paired by seed, in groups of cells, over blocks of jobs, or on an
+increasing number of seeds until the intervals are narrow enough.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from dagsim.systems.cluster.waits import Stretch
 
 _NOT_THE_JOBS = {"policy", "precision", "seeds"}
-"""Keys of the configuration that change neither the jobs nor the machines."""
+"""Configuration keys that affect neither the jobs nor the machines."""
 _KEYS_SHOWN = 2
-"""Maximum number of keys in a label, because longer labels are hard to read."""
+"""Maximum number of keys in a label. Longer labels are hard to read."""
 
 
 class Pairing(NamedTuple):
@@ -51,7 +51,7 @@ class Pairing(NamedTuple):
 
     lines: list[CellRun]
     differences: list[str]
-    """Keys of the configuration, besides the policy, in which the folders differ."""
+    """The configuration keys, besides the policy, in which the folders differ."""
     missing: list[str]
     """Remarks about folders that contain fewer runs than when they were finished."""
 
@@ -89,8 +89,8 @@ def paired_lines(folders: Sequence[Store]) -> Pairing:
 
 
 def _labels(folders: Sequence[Store]) -> dict[Path, str]:
-    """Return a unique label for each folder: the user's name for it, the values of one or two keys,
-    or its path.
+    """Return a unique label for each folder: the name that the user gave to it, the values of one
+    or two keys, or its path.
     """
     configs = {folder.path: dict(_flat(plain(folder.config))) for folder in folders}
     keys = [
@@ -139,12 +139,12 @@ class CellGroup:
     """Cells that differ only in the compared axis and the seed."""
 
     at: Mapping[str, str]
-    """The labels that they share, by the short names of the other axes."""
+    """The labels that the cells share, keyed by the short names of the other axes."""
     standings: tuple[PolicyResult, ...]
-    """One row for each value of the compared axis, best first. It is empty if no seed has all
-    values."""
+    """The results for the values of the compared axis, from best to worst. It is empty if no seed
+    has runs for all values."""
     metrics: Mapping[str, Mapping[str, float]]
-    """The mean of each metric, by label."""
+    """The mean of each metric, for each label."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that are safe for JSON."""
@@ -165,8 +165,8 @@ def grouped_standings(
     sample: Sample = Sample.SEED,
     reference: str | None = None,
 ) -> list[CellGroup]:
-    """Return the groups of the finished cells, in the order of the grid. Each group is compared
-    with its first label, or with ``reference``.
+    """Group the finished cells in the order of the grid. In each group, the other labels are
+    compared with the first label or with ``reference``.
 
     Raises:
         InputError: The metric or the reference does not exist.
@@ -189,7 +189,7 @@ def grouped_standings(
 
 
 def _paired_only(rows: Sequence[CellRun], axis: Axis) -> list[CellRun]:
-    """Return the rows for the seeds that all labels have, in the order of the labels."""
+    """Return the runs on the seeds that all labels have in common, in the order of the labels."""
     seeds = [{row.seed for row in rows if row.policy == label} for label in axis.labels]
     common = set.intersection(*seeds)
     ordered = sorted(rows, key=lambda row: axis.labels.index(row.policy))
@@ -197,7 +197,9 @@ def _paired_only(rows: Sequence[CellRun], axis: Axis) -> list[CellRun]:
 
 
 def _with_holm(groups: Sequence[CellGroup]) -> list[CellGroup]:
-    """Return the groups with Holm's p computed over all of them, because they form one table."""
+    """Return the groups with p values to which Holm's correction is applied across all groups,
+    because they form one table.
+    """
     tests: dict[tuple[int, frozenset[str]], float] = {}
     for place, group in enumerate(groups):
         for result in group.standings:
@@ -231,7 +233,7 @@ def block_ratios(folder: Store, policy: str, reference: str, blocks: int) -> Ove
     the first run of each policy.
 
     Raises:
-        InputError: A job did not complete under one of the policies; see also ``over_time``.
+        InputError: A job did not complete under one of the policies, or ``over_time`` raised it.
     """
     return over_time(_jcts(folder, policy), _jcts(folder, reference), blocks)
 
@@ -252,7 +254,7 @@ def _jcts(folder: Store, policy: str) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Precise:
-    """The runs on all seeds so far, and the latest result of each comparison."""
+    """The runs on all seeds used so far, and the latest result of each comparison."""
 
     lines: list[CellRun]
     looks: Mapping[str, Look]
@@ -260,18 +262,18 @@ class Precise:
 
     def notes(self) -> Iterator[str]:
         """Yield sentences that state how many comparisons are precise enough, and how many seeds
-        the others need.
+        the other comparisons need.
         """
         enough = [name for name, look in self.looks.items() if look.ending in (Ending.ENOUGH, Ending.IDENTICAL)]
         n = max((look.n for look in self.looks.values()), default=0)
-        of = f"{len(enough)} of {len(self.looks)} within" if len(self.looks) > 1 else "asked for within"
+        of = f"{len(enough)} of {len(self.looks)} within" if len(self.looks) > 1 else "requested within"
         yield f"precision: {of} {100 * self.within:g}% after {count_of(n, 'seed')}"
         for name, look in self.looks.items():
             if len(self.looks) == 1 or name not in enough:
                 yield f"precision of {name}: {look}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; numbers that are not finite become None."""
+        """Return plain values for JSON, with None for numbers that are not finite."""
         return {
             name: {
                 "ending": str(look.ending),
@@ -285,12 +287,12 @@ class Precise:
 
 
 def rule_for(config: Config) -> Precision:
-    """Return the stopping rule for ``config.precision``. On a trace, the rule also stops when the
-    disjoint windows are used up.
+    """Return the stopping rule for ``config.precision``. On a trace, the rule also stops once all
+    disjoint windows have been used.
 
     Raises:
         InputError: ``config`` sets no precision, runs a whole trace (which is only one sample), or
-            has too few windows to start with.
+            has fewer windows than the rule starts with.
     """
     if config.precision is None:
         raise InputError("precision: the configuration sets no precision; set it with --precision")
@@ -307,8 +309,8 @@ def rule_for(config: Config) -> Precision:
 
 
 def seeds_for(config: Config, count: int) -> tuple[int, ...]:
-    """Return the first ``count`` seeds of the experiment; a larger count begins with the same
-    seeds."""
+    """Return the first ``count`` seeds of the experiment. With a larger count, the sequence begins
+    with the same seeds."""
     return replicate_seeds(config.seed, count) if config.trace_file is None else window_seeds(config, count)
 
 
@@ -320,8 +322,9 @@ def run_until_precise(
 ) -> Precise:
     """Add seeds until every comparison with the first policy is precise enough or cannot become so.
 
-    ``run`` runs all policies on additional seeds, stores the runs in ``folder`` and returns all
-    runs so far. With a single policy, the rule applies to the interval of its geometric mean.
+    ``run`` runs all policies on additional seeds, stores the new runs in ``folder``, and returns
+    all runs made so far. With a single policy, the rule applies to the interval of the policy's
+    geometric mean.
 
     Raises:
         InputError: As in ``rule_for``, or raised by ``run``.
@@ -344,8 +347,8 @@ def run_until_precise(
 def looks_at(
     lines: Sequence[RunMetrics], rule: Precision, metric: str = "jct_s.mean", reference: str | None = None
 ) -> dict[str, Look]:
-    """Compare every policy with the reference, by default the first; policies without a ratio are
-    left out.
+    """Compare every policy with the reference (default: the first policy). Policies without a ratio
+    are left out.
     """
     runs = runs_by_policy(lines)
     logs = {policy: _logs([line.metrics.get(metric) for line in mine.values()]) for policy, mine in runs.items()}
@@ -366,8 +369,8 @@ def _logs(values: Iterable[float | None]) -> Floats:
 
 
 def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
-    """Return the traffic on the links of the shared network in a run of the folder; empty without
-    such a network.
+    """Return the traffic on the links of the shared network in a run. The result is empty if the
+    run had no such network.
 
     Raises:
         InputError: The run's trace is missing or has changed.
@@ -399,8 +402,8 @@ def explained_waits(
 
 
 def obstacle(folder: Store, schedule: Schedule, policy: str, job: int) -> str:
-    """Describe what prevents a job in a run from ever starting, even if nothing else runs. The
-    result is empty if nothing does.
+    """Describe what prevents a job from ever starting, even on an otherwise empty cluster. The
+    result is empty if the job can start.
 
     Raises:
         InputError: The run belongs to another system, or its trace is missing or has changed.

@@ -1,7 +1,7 @@
-"""Executors, which run cells in processes on this machine (``--executor local:4``) or through
-another named executor.
+"""Executors. They run cells in processes on this machine (``--executor local:4``), on a Ray
+cluster, or as Slurm jobs.
 
-An executor only runs cells. All files are written by the process that calls it.
+An executor only runs cells. The process that calls it writes all files.
 """
 
 from __future__ import annotations
@@ -30,38 +30,38 @@ from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, st
 from dagsim.registry import Entry, Registry
 
 OnProgress: TypeAlias = Callable[[int, int, int], None]
-"""Called with the index of an item in progress, the number of finished items, and a count from the
-item itself (its jobs).
+"""A function that is called with the index of an item in progress, the number of finished items,
+and a count that the item reports (of its jobs).
 """
 Wanted: TypeAlias = Callable[[Cell], bool]
-"""Returns false for a cell that is no longer needed."""
+"""A function that returns False for a cell that is no longer needed."""
 
 _KILLS = 3
-"""Number of workers killed in a row, without a finished cell in between, after which the run fails.
+"""The run fails after this many workers have been killed without any cell being finished in
+between.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class CellWork:
-    """A function object that runs cells. It is pickled and sent to workers, where traces must be at
-    the configured paths.
+    """A function object that runs cells. It is pickled and sent to workers. There, traces must be
+    at the configured paths.
     """
 
     keep: Keep = "log"
     raises: bool = False
-    """True if a policy's error is raised instead of being stored in its run."""
+    """True if an error in a policy is raised instead of being stored in the run."""
     named: bool = False
     """True if each run contains the id of the cell."""
     code: str | None = None
-    """Digest of the simulating code, which must be the same in the worker; None to skip this
-    check."""
+    """Digest of the simulation code, which must be the same in the worker. None skips this check."""
     trace: str | None = None
     """Path of the trace on this machine, if it differs from the configured one."""
     aside: str | None = None
-    """Folder with logs that were set aside because something failed after their simulations."""
+    """The folder for logs of simulations after which something else failed."""
 
     def __call__(self, cell: Cell, tell: Callable[[int], None]) -> CellRun:
-        """Simulate ``cell``; from time to time, call ``tell`` with the number of jobs that have
+        """Simulate ``cell``, and call ``tell`` from time to time with the number of jobs that have
         arrived.
 
         Raises:
@@ -84,7 +84,9 @@ class CellWork:
         return replace(run, at=cell.at, id=cell.id) if self.named else run
 
     def _set_aside(self, cell: Cell) -> Played | None:
-        """Return the simulation of a cell if an earlier attempt kept its log, otherwise None."""
+        """Return the finished simulation of a cell if an earlier attempt kept its log, or else
+        None.
+        """
         if self.aside is None or not Path(self.aside).is_dir():
             return None
         return played_from(Path(self.aside, cell.id), scenario_of(self._config(cell)).cluster)
@@ -110,8 +112,8 @@ def with_trace_at(config: Config, path: str) -> Config:
 
 
 class CellExecutor(Protocol):
-    """An interface for running cells somewhere. An executor writes no files. It returns the runs to
-    the caller, in any order.
+    """The interface of executors. An executor runs cells somewhere and returns the runs to the
+    caller, in any order. It writes no files.
     """
 
     def run(
@@ -128,16 +130,16 @@ class CellExecutor(Protocol):
 EXECUTORS: Registry[Any] = Registry(
     "executor",
     [
-        Entry("local", ".executors:Local", "processes on this machine: local, or local:4 for four of them"),
+        Entry("local", ".executors:Local", "processes on this machine: local, or local:4 for four processes"),
         Entry("ray", ".on_ray:OnRay", "a Ray cluster: ray, or ray://HOST:10001 (pip install -e '.[ray]')"),
-        Entry("slurm", ".on_slurm:OnSlurm", "jobs of Slurm: slurm, or slurm:partition=short,jobs=50 ('.[slurm]')"),
+        Entry("slurm", ".on_slurm:OnSlurm", "Slurm jobs: slurm, or slurm:partition=short,jobs=50 ('.[slurm]')"),
     ],
     group="dagsim.executors",
     home="dagsim.experiment",
     listing="dagsim list executors",
     method="run",
 )
-"""Every executor by name; each is called with the text after its name and colon."""
+"""Every executor by name. It is called with the text that follows the name and a colon."""
 
 
 def executor_for(text: str) -> CellExecutor:
@@ -182,14 +184,14 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _WORTH_S = 3.0
-"""Seconds of work below which starting workers is not worthwhile."""
+"""Workers are not started if less than this many seconds of work are left."""
 _WARM_UP_S = 0.5
-"""CPU seconds that the first item may have spent on imports."""
+"""CPU seconds of the first item that are attributed to imports."""
 _LISTEN_S = 0.05
 """Seconds between two readings of the workers' counts."""
 _HELD_BYTES = 1 << 28
-"""Maximum bytes of pickled results that wait for their turn. Above this limit, workers get no more
-items.
+"""Maximum total size of pickled results that wait for their turn. Above this limit, workers get no
+more items.
 """
 
 
@@ -200,15 +202,15 @@ def in_order(
     on_progress: OnProgress | None = None,
     wanted: Callable[[Item], bool] = lambda item: True,
 ) -> Iterator[Result]:
-    """Yield the results of all items that are still ``wanted`` at their turn, in order.
+    """Yield, in order, the results of all items that are still ``wanted`` when it is their turn.
 
     This process begins the work itself, and starts workers once they clearly save time. The workers
-    end with the iterator and with this process, for whatever reason it ends. If a worker is killed,
-    new workers continue with the remaining items.
+    end when the iterator or this process ends, for whatever reason. If a worker is killed, new
+    workers continue with the remaining items.
 
     Raises:
-        Exception: An error raised by ``work``, at the turn of its item.
-        SimulationError: Workers are killed repeatedly.
+        Exception: ``work`` raised this error. It is raised when it is the item's turn.
+        SimulationError: Workers were killed repeatedly.
     """
     index, kills, began = 0, 0, process_time()
     pool: _Pool[Item, Result] | None = None
@@ -216,7 +218,7 @@ def in_order(
     try:
         while index < len(items):
             left = len(items) - index
-            # with wall-clock time, busy cores would lead to more workers
+            # CPU time, because wall-clock time would lead to more workers when the cores are busy
             spent_s = max(process_time() - began - _WARM_UP_S, 0.0)
             if pool is None and min(workers, left) > 1 and spent_s * left > _WORTH_S * max(index, 1):
                 pool = _Pool(work, min(workers, left), telling=on_progress is not None)
@@ -231,8 +233,8 @@ def in_order(
                     pool.end()
                     if (kills := kills + 1) == _KILLS:
                         raise error from None
-                    # Do not run items in this process meanwhile: an item that exhausts the memory
-                    # would kill it as well.
+                    # Do not run items in this process meanwhile, because an item that exhausts the
+                    # memory would kill it as well.
                     pool = _Pool(work, min(workers, left), telling=on_progress is not None)
                     pool.wait()
                     continue
@@ -301,11 +303,11 @@ class _Pool(Generic[Item, Result]):
             tell(index, turn, count)
 
     def killed(self) -> SimulationError:
-        """Return the error to raise for a worker that was killed."""
+        """Return the error to raise after a worker was killed."""
         ended = wait_for_processes([process.sentinel for process in self._processes], 5)
         first = [process for process in self._processes if process.sentinel in ended]
-        # The executor only sends SIGTERM to the other processes, which they ignore, and from Python 3.12 on it
-        # then waits for them for ever.
+        # The executor only sends SIGTERM to the other processes, which they ignore, and since
+        # Python 3.12 it then waits for them endlessly.
         for process in self._processes.difference(first):
             process.kill()
         # the executor's thread may have reaped a process without having stored its exit code yet
@@ -313,11 +315,11 @@ class _Pool(Generic[Item, Result]):
         code = next((process.exitcode for process in first if process.exitcode), None)
         how = "" if code is None else f"signal {-code}; " if code < 0 else f"exit code {code}; "
         return SimulationError(
-            f"a worker process was killed ({how}check that there is enough memory; one worker needs the least)"
+            f"a worker process was killed ({how}check that there is enough memory; a single worker needs the least)"
         )
 
     def end(self) -> None:
-        """Kill every worker. Nothing is lost: all finished results are in this process."""
+        """Kill every worker. Nothing is lost, because all finished results are in this process."""
         for process in self._processes:  # even those that the executor has already given up
             process.kill()
         kill_workers(self._executor)
@@ -332,7 +334,7 @@ class _Pool(Generic[Item, Result]):
 _work: Callable[[Any, Callable[[int], None]], Any]
 """The work of this worker process."""
 _counts: Any
-"""The queue for counts, or None if the parent does not listen."""
+"""The queue for counts, or None if the parent does not show progress."""
 
 
 def _begin(pickled: bytes, counts: Any) -> None:
@@ -354,7 +356,7 @@ def _made(index: int, item: Any) -> bytes:
 
 
 def portable(error: Exception) -> Exception:
-    """Return the error, or a similar one that can be pickled."""
+    """Return the error itself or, if it cannot be pickled, a similar one."""
     try:
         sent: Exception = pickle.loads(pickle.dumps(error))
     except Exception:

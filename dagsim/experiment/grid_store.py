@@ -34,14 +34,14 @@ _CELLS, _PROGRESS = "cells", "progress.jsonl"
 
 
 class GridStore(Store):
-    """The folder of a sweep; ``whatif``, ``plan`` and other commands create sweeps as well."""
+    """The folder of a sweep. ``whatif``, ``plan`` and other commands create sweeps, too."""
 
     _holds = _CELLS
     _unit = "cells"
 
     @classmethod
     def of_plan(cls, root: Path, plan: Plan, argv: Sequence[str]) -> GridStore:
-        """Create the folder of a grid, or continue it; see ``begin``."""
+        """Create the folder of a grid, or continue an existing one; see ``begin``."""
         assert plan.grid is not None
         path = root / f"{slug(f'{plan.command}-{plan.grid.name}', LONGEST_NAME)}"
         created = datetime.now(UTC)
@@ -70,7 +70,7 @@ class GridStore(Store):
         before = read_json_file(path / "manifest.json") if (path / "manifest.json").exists() else None
         if before is None and not (path / "lock").exists():
             raise RunFolderError(
-                f"{path}: already exists and is not a run folder; choose another place with --out or --name"
+                f"{path}: already exists but is not a run folder; choose another place with --out or --name"
             )
         if before is not None and before.get("command") != plan.command:
             raise RunFolderError(f"{path}: belongs to dagsim {before.get('command')}; use another --name or --out")
@@ -96,13 +96,13 @@ class GridStore(Store):
 
     @property
     def label(self) -> str:
-        """The name of the sweep. It takes the place of a workload, because the points of a sweep may
-        have different workloads.
+        """The name of the sweep. It replaces the name of the workload, because the points of a
+        sweep may have different workloads.
         """
         return f"sweep {self.sweep.name}"
 
     def as_grid(self) -> GridStore:
-        """Return this folder, which holds a grid."""
+        """Return this folder, which contains a grid."""
         return self
 
     @cached_property
@@ -110,7 +110,7 @@ class GridStore(Store):
         """The grid.
 
         Raises:
-            ConfigError: Its ``sweep.yaml`` cannot be read.
+            ConfigError: The file ``sweep.yaml`` cannot be read.
         """
         return read_grid(self.path / GRID, self.manifest["plan"]["sweep"]["name"])
 
@@ -119,7 +119,7 @@ class GridStore(Store):
         return Plan.of_grid(self.sweep, self.manifest["command"])
 
     def done(self, cells: Iterable[Cell]) -> dict[Cell, CellRun]:
-        """Return the cells that are finished."""
+        """Return the finished cells."""
         return {cell: run for cell in cells if (run := self._cell(cell.id)) is not None}
 
     def keep(self, cell: Cell, run: CellRun) -> None:
@@ -154,10 +154,10 @@ class GridStore(Store):
         self._tell("failed", id=cell.id, label=cell.label, seed=cell.seed, error=run.error)
 
     def _list_cells(self, plan: Plan, state: str) -> None:
-        """Write the finished cells of a grid as a list of runs, named by their labels, and as a table."""
+        """Write the finished cells as a list of runs, named by their labels, and as a table."""
         done = self.done(plan.cells)
         times = {event["id"]: event for event in self.progress() if event.get("event") == "done"}
-        ends = dict.fromkeys(TABLES, 0)  # a grid has no tables that have to be truncated
+        ends = dict.fromkeys(TABLES, 0)  # a grid has no tables from which an unfinished run would have to be cut off
         runs, timing = bytearray(), bytearray()
         for cell, run in done.items():
             who, clock = {"policy": cell.label, "seed": cell.seed}, times.get(cell.id, {})
@@ -169,7 +169,7 @@ class GridStore(Store):
         self._tell("ended", state=state, done=len(done), cells=len(plan.cells))
 
     def progress(self) -> list[dict[str, Any]]:
-        """Return the events in ``progress.jsonl``; an incomplete last line is ignored.
+        """Return the events in ``progress.jsonl``, ignoring an incomplete last line.
 
         Raises:
             RunFolderError: The file cannot be read.

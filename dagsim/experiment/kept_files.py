@@ -1,5 +1,5 @@
-"""The files in a run folder: tables and the schedule of a finished run as bytes, JSON files, files
-that only grow by appended lines, and summaries of all runs.
+"""The files in a run folder: the tables and the schedule of a finished run as bytes, JSON files,
+files to which lines are only appended, and summaries of all runs.
 """
 
 from __future__ import annotations
@@ -29,46 +29,48 @@ from dagsim.model.log import NUMBERS, ROW, FactColumns, Schedule, ScheduleLog
 from dagsim.systems.seam import EngineUse
 
 CLOCKED = "decision_time_us"
-"""The only metric that is measured by a clock. It differs in every run, so it is stored separately.
+"""The only metric that is measured with a clock. It differs each time, so it is stored separately.
 """
 
 Keep: TypeAlias = Literal["summary", "series", "jobs", "log"]
-"""Files kept of each run besides its metrics: ``summary`` keeps none, ``series`` values for each
-job that intervals need (``metrics.series``), ``jobs`` the table of jobs, and ``log`` both tables
-and the schedule.
+"""The files of each run that are kept besides its metrics: with ``summary`` none, with ``series``
+the values per job that intervals need (``metrics.series``), with ``jobs`` the table of jobs, and
+with ``log`` both tables and the schedule.
 """
 
 TABLES = ("jobs.csv.gz", "tasks.csv.gz")
-"""The tables that contain the rows of all runs, each run as a separate gzip member. Large runs have
-no rows in them: ``metrics.jobs_table`` and ``metrics.runs_table`` compute them from the schedule.
+"""The tables with the rows of all runs. Each run is a separate gzip member. Large runs have no rows
+in the tables: ``metrics.jobs_table`` and ``metrics.runs_table`` compute them from the schedule.
 """
 
 
 FACTS_OF_LOG = ".facts.json"
-"""Suffix of the file with the facts about a run whose log was set aside."""
+"""Suffix of the file that describes a run whose log was set aside."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellRun:
     """A finished or failed cell: its line in the store and, until they are written, its files. Any
-    process can create one, but only a single process writes it.
+    process can create a ``CellRun``, but only one process writes it.
     """
 
     policy: str
-    """Its name in tables; for a cell in a grid that is not listed yet, the policy."""
+    """The name of the run in tables. For a cell of a grid that is not listed yet, this is the
+    policy.
+    """
     seed: int
     workload: dict[str, Any] = field(default_factory=dict)
-    """Facts about its jobs, and under ``decider`` about its policy (``Outcome.decider``), if there
-    are any."""
+    """Facts about the jobs and, under ``decider``, any facts about the policy
+    (``Outcome.decider``)."""
     metrics: dict[str, Any] = field(default_factory=dict)
     at: Mapping[str, str] = field(default_factory=dict)
     """The label of the cell's value on each axis of a grid."""
     id: str = ""
     """The id of the run's cell in a grid."""
     error: str = ""
-    """The reason why it failed. It is empty if it did not."""
+    """The reason why the run failed. It is empty if the run did not fail."""
     timing: Mapping[str, Any] = field(default_factory=dict)
-    """Its line in ``timing.jsonl``."""
+    """The run's line in ``timing.jsonl``."""
     tables: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict)
     """The first line and the rows of each of ``TABLES``, compressed separately."""
     schedule: Mapping[str, bytes] = field(default_factory=dict)
@@ -116,8 +118,8 @@ def log_of(played: Played | Outcome) -> CellRun:
 
 
 def played_from(stem: Path, cluster: Cluster) -> Played | None:
-    """Read a simulation from the files of ``log_of`` whose names begin with ``stem``, or None if there
-    are none or they cannot be used.
+    """Read a simulation from the files that ``log_of`` wrote, whose names begin with ``stem``.
+    Return None if there are no such files or they cannot be used.
     """
     facts = stem.with_name(f"{stem.name}{FACTS_OF_LOG}")
     if not facts.exists():
@@ -154,7 +156,7 @@ def _log_files(schedule: Schedule) -> dict[str, bytes]:
 
 
 def _packed_table(who: dict[str, Any], table: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Return the first line of the table as CSV, and its rows, compressed separately."""
+    """Return the table as CSV, with the header and the rows compressed separately."""
     rows = len(next(iter(table.values())))
     head, _, rest = to_csv({key: [value] * rows for key, value in who.items()} | table).partition("\n")
     return _packed(f"{head}\n"), _packed(rest)
@@ -167,19 +169,21 @@ def _small_files(schedule: Schedule) -> dict[str, bytes]:
 
 
 def _packed(text: str) -> bytes:
-    """Return a gzip member without name and time stamp, so that equal texts give equal bytes."""
+    """Return a gzip member without a name and a time stamp, so that equal texts give equal
+    bytes.
+    """
     return gzip.compress(text.encode(), compresslevel=6, mtime=0)
 
 
 FACTS = tuple(name for name in JobFacts._fields if name != "parents")
-"""The facts of each job, in order."""
+"""The fields of each job, in the order in which they are written."""
 
 _ALONE: tuple[tuple[int, ...], ...] = ((),)
 
 
 def jobs_text(schedule: Schedule) -> str:
-    """Return the seed, the end time and the jobs as JSON. Each distinct graph is written once, and
-    only if it has several tasks.
+    """Return the seed, the end time and the jobs as JSON. Each distinct graph with several tasks is
+    written once.
     """
     content: dict[str, Any] = {
         "fields": FACTS,
@@ -196,8 +200,8 @@ def jobs_text(schedule: Schedule) -> str:
 
 
 def jobs_from(content: dict[str, Any]) -> list[JobFacts]:
-    """Read the jobs from the content of a schedule file. The parents of tasks are unknown if an older
-    version of dagsim wrote the file.
+    """Read the jobs from the content of a schedule file. If an older version of dagsim wrote the
+    file, the tasks' parents are unknown.
 
     Raises:
         KeyError, TypeError, ValueError, IndexError: The content has an unexpected structure.
@@ -238,10 +242,10 @@ def read_schedule(stem: Path, cluster: Cluster) -> Schedule:
 
 
 def _checked(schedule: Schedule, path: Path) -> Schedule:
-    """Check a schedule that was read from a file.
+    """Return a schedule that was read from a file, after checking it.
 
     Raises:
-        RunFolderError: The schedule cannot have been written by a simulation.
+        RunFolderError: No simulation can have written the schedule.
     """
     try:
         schedule.check()
@@ -254,12 +258,14 @@ def _checked(schedule: Schedule, path: Path) -> Schedule:
 
 
 LARGE_ROWS = 500_000
-"""Number of rows in a log from which a run counts as large."""
+"""A run whose log has at least this many rows counts as large."""
 
 _LEVEL = 1
-"""The default level, 6, takes four times as long and saves only 20%."""
+"""The compression level. The default level, 6, takes four times as long and saves only 20% of the
+size.
+"""
 _WHEN = (1980, 1, 1, 0, 0, 0)
-"""Constant time stamp of every file, so that equal schedules give equal bytes."""
+"""The constant time stamp of every file, so that equal schedules give equal bytes."""
 
 
 def packed_schedule(schedule: Schedule) -> bytes:
@@ -277,7 +283,7 @@ def packed_schedule(schedule: Schedule) -> bytes:
 
 
 def _unpacked_schedule(path: Path, cluster: Cluster) -> Schedule:
-    """Read a schedule that ``packed_schedule`` packed."""
+    """Read a schedule from an archive that ``packed_schedule`` wrote."""
     try:
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             rows = np.empty(len(file["kind"]), ROW)
@@ -335,7 +341,7 @@ def _fact_columns(file: Any) -> FactColumns:
 
 
 def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
-    """Return the manifest's entry for engines, by policy: the requested engine, the engine used,
+    """Return the manifest's entry for engines: the requested engine and, by policy, the engine used
     and the reason.
     """
     asked = next(iter(used.values())).asked
@@ -373,8 +379,8 @@ def _means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
 
 
 def cells_table(runs: Sequence[CellRun]) -> str:
-    """Return one row for each cell, sorted by id; if a cell has no value for a metric, the field is
-    empty."""
+    """Return a CSV table with one row for each cell, sorted by id. If a cell has no value for a
+    metric, the field is empty."""
     ordered = sorted(runs, key=lambda run: run.id)
     keys = list(dict.fromkeys(key for run in ordered for key in run.at))
     names = list(dict.fromkeys(name for run in ordered for name in run.metrics))
@@ -385,8 +391,8 @@ def cells_table(runs: Sequence[CellRun]) -> str:
 
 
 def rename_free(folder: Path, wanted: Path, *, numbered: bool) -> Path | None:
-    """Rename the folder to ``wanted`` and return its new path. If that name is taken, return None
-    or, with ``numbered``, use the first free name ``wanted-N``.
+    """Rename the folder to ``wanted``, and return its new path. If that name is taken, return None
+    or, with ``numbered``, use the first free name of the form ``wanted-N``.
     """
     number = 1
     while True:
@@ -408,7 +414,7 @@ def slug(text: str, most: int = 40) -> str:
 
 
 def value_in(line: Mapping[str, Any], key: str, file: str) -> Any:
-    """Return the value in a line of a run folder's file.
+    """Return the value of ``key`` in a line of ``file``, which is in a run folder.
 
     Raises:
         RunFolderError: The line has no such key.
@@ -452,8 +458,8 @@ def _expected(shape: Any) -> str:
 
 
 def whole_lines(path: Path) -> list[bytes]:
-    """Return the complete lines, with line ends. An incomplete last line left by a stopped writer
-    is omitted."""
+    """Return the complete lines of a file, with line ends. An incomplete last line, which a stopped
+    writer may have left, is omitted."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
@@ -464,10 +470,10 @@ def whole_lines(path: Path) -> list[bytes]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a file of JSON objects; an incomplete last line is ignored.
+    """Return the JSON objects in a file that has one per line, ignoring an incomplete last line.
 
     Raises:
-        RunFolderError: A line is not a JSON object; the message gives its number.
+        RunFolderError: A line is not a JSON object. The message gives the number of the line.
     """
     values = []
     for number, line in enumerate(whole_lines(path), 1):
@@ -475,7 +481,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
             value = parsed_json(line)
             if not isinstance(value, dict):
                 raise ValueError(f"expected an object, got {value!r:.60}")
-        except ValueError as error:  # catches UnicodeDecodeError as well, which is a ValueError
+        except ValueError as error:  # also catches UnicodeDecodeError, which is a ValueError
             raise RunFolderError(
                 f"{path}:{number}: damaged: this line is not valid JSON ({error}); restore the file, or run the "
                 "command in command.txt again"
@@ -500,13 +506,15 @@ def read_json_file(path: Path) -> Any:
 
 
 def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
-    """Replace the file atomically, so that a reader sees either the old or the new text."""
+    """Replace the file atomically, so that readers see either the old or the new text."""
     with replaced(path, durable=durable) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def overwrite(path: Path, text: str) -> None:
-    """Overwrite the file in place, because a full disk has no space for a second file."""
+    """Overwrite the file in place. This works even on a full disk, which has no space for a second
+    file.
+    """
     with path.open("r+b") as file:
         file.write(text.encode())
         file.truncate()

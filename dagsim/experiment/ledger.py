@@ -5,14 +5,14 @@ A ledger is the file ``seeds.yaml`` in the folder that contains the run folders.
 ``results/seeds.yaml`` is the ledger of this project.
 
 Each training run is tested on a block of seeds that no other training run in the same folder uses
-(``claim_report_seeds``). If all training runs used the same seeds, choosing the best of several by
-their tests would mean choosing on the test set. A training run claims its block at its first test,
-records it in its run folder, and keeps it when it is resumed.
+(``claim_report_seeds``). If all training runs used the same seeds, choosing the best of several
+training runs by their tests would mean choosing on the test set. A training run claims its block of
+seeds at its first test, records the block in its run folder, and keeps it when it is resumed.
 
 A script that makes a table requests seeds (``Ledger.spend``) before its first run, and closes the
-entry (``Ledger.close``) when the table is written. A second request for the same table is refused,
-unless the script takes unused seeds (``fresh``) or the table states how often its seeds have been
-used (``again``). A script that was stopped continues with its open entry.
+entry (``Ledger.close``) when the table has been written. A second request for the same table is
+refused, unless the script takes unused seeds (``fresh``) or the table states how often its seeds
+have been used (``again``). A stopped script continues with its open entry.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from dagsim.text import count_of
 BLOCK = 1_000
 """Number of seeds in a pool."""
 FIRST = REPORT.start + 10_000
-"""The first seed of the first pool. Earlier seeds were used before the ledger existed."""
+"""The first seed of the first pool. Lower seeds were used before the ledger existed."""
 _WAIT_S = 60.0
-"""Seconds that a process waits for another to finish its entry."""
+"""Maximum number of seconds that a process waits until another process has written its entry."""
 _RECORD = "report_seeds.yaml"
 _HEAD = "# Report seeds by published table: its pool, and who spent which (dagsim/experiment/ledger.py).\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """A set of test seeds for a table, and how often they have been used for it."""
+    """A table's test seeds, and how often they have been used for the table."""
 
     table: str
     seeds: range
@@ -52,13 +52,13 @@ class Spending:
     commit: str
     on: str
     times: int
-    """Number of tables made on these seeds, including this one."""
+    """How many times the table has been made on these seeds, including this time."""
     last_commit: str = ""
-    """The commit at which a stopped script was continued, if it differs."""
+    """The commit at which a stopped script was continued, if it differs from ``commit``."""
 
     def sentence(self, method: str, unit: str = "report seeds", n: int | None = None) -> str:
-        """Return the line below a table that states the command, the commit, the seeds, n (the
-        number used, if not all) and the method.
+        """Return the line below a table that states the command, the commit, the seeds and the
+        method. ``n`` is the number of seeds used, if not all were used.
         """
         used = self.seeds[: len(self.seeds) if n is None else n]
         again = "" if self.times == 1 else f", used {self.times} times (results/seeds.yaml)"
@@ -73,8 +73,8 @@ def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tu
     """Return the test seeds of the training run in the run folder ``folder``.
 
     The seeds are read from the run folder. If it contains none, the next free block is taken from
-    the ledger beside the run folder. With ``first``, the seeds from that number onwards are used,
-    to repeat an earlier test.
+    the ledger beside the run folder. To repeat an earlier test, give ``first``, the first of its
+    seeds.
 
     Raises:
         ConfigError: The ledger does not have enough seeds left, or ``first`` is not a test seed.
@@ -96,15 +96,15 @@ def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tu
         seeds = range(first, first + count)
         if first not in REPORT or seeds[-1] not in REPORT:
             raise ConfigError(
-                f"train.report_from: seeds {first} to {seeds[-1]} must lie within {REPORT.start} to {REPORT.stop - 1}"
+                f"train.report_from: seeds {first} to {seeds[-1]} must be within {REPORT.start} to {REPORT.stop - 1}"
             )
     write_text(record, yaml.dump({"seeds": _bounds(seeds)}))
     return tuple(seeds)
 
 
 class Ledger:
-    """The pools of test seeds in the YAML file at ``path``, which is created with the first
-    entry."""
+    """The pools of test seeds in the YAML file at ``path``. The file is created when the first
+    entry is made."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -122,12 +122,12 @@ class Ledger:
     ) -> Spending:
         """Assign ``count`` seeds to ``table``.
 
-        ``pool`` is used for a table with fixed seeds, whereas other tables get a block of 1,000.
-        ``windows_of`` names the part of a trace whose windows are numbered by the seeds. Such a
-        seed is the position of a window, and no random numbers are drawn from it.
+        A table with fixed seeds uses ``pool``, whereas any other table gets a block of 1,000 seeds.
+        ``windows_of`` names a part of a trace, whose windows are numbered by the seeds. Such a seed
+        is the position of a window, and no random numbers are drawn from it.
 
         Raises:
-            ConfigError: The seeds have been used before, or the pool has too few.
+            ConfigError: The seeds have been used before, or the pool has too few seeds left.
         """
         with self._locked():
             tables = self.tables()
@@ -169,7 +169,7 @@ class Ledger:
             return _spending(table, spent[-1], spent)
 
     def close(self, spending: Spending) -> None:
-        """Record that the table has been created, so its seeds are used up.
+        """Record that the table has been made, so that its seeds count as used.
 
         Raises:
             ConfigError: The entry does not exist.
@@ -202,7 +202,7 @@ class Ledger:
         block is running.
 
         Raises:
-            ConfigError: Another process has held the lock for a minute.
+            ConfigError: Another process held the lock for a minute.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock, until = Lock(self.path.with_name(f".{self.path.name}.lock")), time.monotonic() + _WAIT_S
@@ -227,8 +227,8 @@ def _spending(table: str, entry: Mapping[str, Any], spent: list[dict[str, Any]])
 
 
 def _next_block(tables: Mapping[str, Any], count: int) -> range:
-    """Return the first free block of whole thousands that contains ``count`` seeds. Pools of
-    windows, and pools outside the report seeds, do not count.
+    """Return the first free block of at least ``count`` seeds, in whole thousands. Pools of windows
+    and pools outside the test seeds are ignored.
     """
     blocks = [entry["pool"][1] for entry in tables.values() if FIRST <= entry["pool"][0] < REPORT.stop]
     first = max(blocks, default=FIRST)

@@ -1,4 +1,4 @@
-"""Run cells on a Ray cluster with one machine, or with several that need not share a disk."""
+"""Run cells on a Ray cluster. Its machines do not need to share a disk."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from dagsim.experiment.provenance import code_digest
 TRIES = 10
 """Number of retries of a cell whose worker or machine is lost."""
 _AHEAD = 4
-"""Number of cells submitted at once for each core of the cluster."""
+"""Number of cells for each core of the cluster that are submitted ahead."""
 _MOST_BYTES = 2_000_000_000
 """Maximum size in bytes of a trace that is sent to workers."""
 PATIENCE_S = 600.0
-"""Seconds to wait for the first actor, or for a new one after all others were lost."""
+"""Seconds to wait for the first actor, or for a new actor after all others were lost."""
 
 
 class OnRay:
-    """An executor that runs cells on a Ray cluster: the one running on this machine or named by
-    ``RAY_ADDRESS``, or else a new one on this machine. With ``address`` (``ray://HOST:10001``), it
-    uses a remote cluster.
+    """An executor that runs cells on a Ray cluster. With ``address`` (``ray://HOST:10001``), this
+    is a remote cluster. Otherwise, it is the cluster that is running on this machine or named by
+    ``RAY_ADDRESS``, or else a new one on this machine.
 
     Every machine needs the same version of dagsim. Traces are sent to the machines, and results are
     sent back. Ray's usage statistics are switched off.
@@ -92,8 +92,7 @@ class OnRay:
 
     @contextmanager
     def rollouts(self, config: Config, factory: Any, lockstep: int) -> Iterator[Any]:
-        """Provide the roll-outs for a training run of ``config``, with one actor for each core of the
-        cluster.
+        """Provide the roll-outs for a training run on a Ray cluster, with one actor for each core.
 
         Raises:
             SimulationError: The cluster cannot be reached.
@@ -109,7 +108,7 @@ class OnRay:
                     self._ray.shutdown()
 
     def _joined(self) -> bool:
-        """Connect to the cluster; return True if the caller must disconnect afterwards."""
+        """Connect to the cluster. Return True if the caller has to disconnect afterwards."""
         if self._ray.is_initialized():
             return False
         try:
@@ -128,8 +127,8 @@ def result(ray: Any, ready: Any) -> Any:
 
 
 def _run_remotely(work: CellWork, cell: Cell, trace: str | None, ship: Mapping[str, Any]) -> CellRun:
-    """Run a cell on a worker, which first fetches the trace (by SHA-256) if it does not have it
-    yet.
+    """Run a cell on a worker. If the worker does not have the trace yet, it fetches the trace
+    first.
     """
     if trace is not None:
         work = replace(work, trace=str(local_trace(trace, ship[trace])))
@@ -137,7 +136,7 @@ def _run_remotely(work: CellWork, cell: Cell, trace: str | None, ship: Mapping[s
 
 
 _PLACED: dict[str, Path] = {}
-"""Traces that this worker already has, by SHA-256."""
+"""The paths of traces that this worker already has, by SHA-256."""
 
 
 def local_trace(sha: str, shipped: Any) -> Path:

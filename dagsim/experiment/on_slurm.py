@@ -19,7 +19,7 @@ from dagsim.experiment.provenance import code_digest
 from dagsim.registry import nearest
 
 _TRIES = 3
-"""Number of times that a lost job is submitted again."""
+"""How many times a lost job is submitted again."""
 _LISTEN_S = {"slurm": 5.0, "local": 0.1}
 """Seconds between two checks of the jobs. Each check may query Slurm's accounting."""
 
@@ -29,17 +29,17 @@ class SubmitSettings:
     """The settings after ``slurm:``, such as ``partition=short,jobs=50``."""
 
     cluster: str = "slurm"
-    """``slurm``; ``local`` runs the same jobs as processes on this machine, as a trial."""
+    """``slurm``, or ``local`` to run the same jobs as processes on this machine, as a trial."""
     partition: str = ""
     account: str = ""
     qos: str = ""
     minutes: int = 240
-    """Time limit of a job."""
+    """Time limit of each job."""
     memory_gb: int = 4
     jobs: int = 100
-    """Maximum number of jobs; each takes an equal share of the cells."""
+    """Maximum number of jobs. Each job gets an equal share of the cells."""
     at_once: int = 100
-    """Maximum number of jobs that run at the same time."""
+    """Maximum number of simultaneously running jobs."""
     folder: str = "slurm-jobs"
     """Folder for the files that ``submitit`` writes: scripts, logs and results. All machines must
     have access to it."""
@@ -72,7 +72,7 @@ class OnSlurm:
     """An executor that runs cells as Slurm jobs. ``address`` is parsed by ``SubmitSettings``.
 
     Every machine needs the same version of dagsim, and the traces at the same paths. A job that is
-    lost (because its node failed, or it reached its time limit) is submitted again, up to three
+    lost, because its node failed or it reached its time limit, is submitted again, up to three
     times.
 
     Raises:
@@ -97,7 +97,7 @@ class OnSlurm:
     def run(
         self, work: CellWork, cells: Sequence[Cell], on_progress: OnProgress | None = None, wanted: Wanted | None = None
     ) -> Iterator[CellRun]:
-        """Yield the runs of each job when the job has ended.
+        """Yield the runs of each job once the job has ended.
 
         Raises:
             SimulationError: Slurm cannot be reached, or a job was lost repeatedly.
@@ -183,6 +183,6 @@ def _run_share(share: _Share) -> list[CellRun | Exception]:
 
 
 def _lines_of(job: Any, error: Exception) -> str:
-    """Return why a job was lost, with the path of its log file."""
+    """Describe why a job was lost, and where its log file is."""
     reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
     return f"job {job.job_id} was lost {_TRIES + 1} times: {reason.strip()[:200]}; its log is {job.paths.stderr}"

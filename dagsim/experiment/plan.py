@@ -1,5 +1,5 @@
-"""Plans of cells to run, from a command or a YAML file. A cell is a configuration, a policy and a
-seed.
+"""Plans. A plan lists the cells to run, and comes from a command or a YAML file. A cell is a
+configuration, a policy and a seed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LABEL = 40
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One key of the configuration and its values, each with a label for tables."""
+    """A configuration key and the values that it takes, each with a label for tables."""
 
     key: str
     labels: tuple[str, ...]
@@ -96,8 +96,8 @@ def _steps(first: Any, last: Any, step: Any, place: str) -> tuple[float, ...]:
 
 
 def _value(value: Any) -> Any:
-    """Return a value for the configuration; ``{file: best.pt}`` represents the agent in that
-    checkpoint."""
+    """Return a value as it is written in a configuration. ``{file: best.pt}`` represents the agent
+    in that checkpoint."""
     match value:
         case {"file": str(path), **rest} if not rest:
             return str(Spec(services.algorithm_of(Path(path)), {"checkpoint": path}))
@@ -129,22 +129,24 @@ class SweepGrid:
 
     name: str
     base: Path | None
-    """A file, or ``None`` for the defaults."""
+    """A configuration file, or ``None`` for the defaults."""
     axes: tuple[Axis, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Keys that are the same in all cells, besides the base."""
+    """Settings that are applied to the base in all cells."""
     seeds: int | Sequence[int] | None = None
-    """Number of replicates of each point, or their seeds; ``None`` uses those in the
+    """The number of replicates of each point, or their seeds. ``None`` uses the seeds in the
     configuration."""
     keep: Keep = "summary"
     metrics: tuple[str, ...] = _METRICS
-    """Columns of the table; policies are compared by the first one."""
+    """The metrics in the columns of the table. Policies are compared by the first metric."""
     stop: str | None = None
-    """``median`` to stop training runs that are worse than the median of the others."""
+    """With ``median``, training runs that are worse than the median of the others are stopped."""
 
     @property
     def trains(self) -> bool:
-        """True if the points are training runs, because some of them differ in keys of ``train``."""
+        """True if the points are training runs, which is the case if they differ in keys of
+        ``train``.
+        """
         return any(axis.key.startswith("train.") for axis in self.axes)
 
     def config(self) -> Config:
@@ -172,8 +174,8 @@ class SweepGrid:
         return list(cells.values())
 
     def points(self) -> Iterator[Cell]:
-        """Yield the cells in the order of the grid. Cells may be the same experiment, as they are if
-        only settings of training runs differ.
+        """Yield the cells in the order of the grid. Several cells may describe the same experiment,
+        for example if only settings for training differ.
         """
         common = self._common()
         names = short_names([axis.key for axis in self.axes if axis.key != "policy"])
@@ -215,7 +217,7 @@ class SweepGrid:
 
 
 def read_grid(path: Path, name: str | None = None) -> SweepGrid:
-    """Read the sweep in a YAML file; its name is ``name``, or else the name of the file.
+    """Read the sweep in a YAML file. The sweep is called ``name`` (default: the name of the file).
 
     Raises:
         ConfigError: The file cannot be read, or a key or value in it is wrong.
@@ -265,8 +267,8 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
 
 
 def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
-    """Return the axis. The values of the key ``base`` are resolved to configuration files, like the
-    base of a sweep.
+    """Return the axis. If its key is ``base``, its values are resolved to configuration files, like
+    the base of a sweep.
     """
     if axis.key != "base":
         return axis
@@ -351,7 +353,7 @@ def _metrics(value: Any, place: str, own: Iterable[str]) -> tuple[str, ...]:
 
 
 _NOT_THE_CELL = ("engine", "policy", "precision", "seed", "seeds", "train")
-"""Configuration keys that do not affect the numbers of a cell, or are hashed separately."""
+"""Configuration keys that do not affect a cell's results, or are hashed separately."""
 _ID = 16
 """Number of hexadecimal digits in an id. In a sweep of a million cells, the probability that two
 share an id is 10^-7.
@@ -367,18 +369,22 @@ class Cell:
     policy: str
     seed: int
     label: str
-    """Its name in tables: the policy, and after ``@`` its values on the other axes of a grid."""
+    """The cell's name in tables: the policy, followed in a grid by ``@`` and the cell's values on
+    the other axes.
+    """
     at: Mapping[str, str] = field(default_factory=dict)
     """The label of the cell's value on each axis of a grid."""
 
     @property
     def name(self) -> str:
-        """Its policy in the results of a run: the name that the user gave to the policy, if any."""
+        """The name of the cell's policy in results: the name that the user gave to it, or the
+        policy itself.
+        """
         return self.policy if self.at else self.label
 
     @cached_property
     def id(self) -> str:
-        """A hash of everything that the results of the cell depend on, in hexadecimal digits.
+        """A hash, in hexadecimal digits, of everything on which the cell's results depend.
 
         Raises:
             ConfigError: A file that the cell depends on is missing.
@@ -386,7 +392,8 @@ class Cell:
         return sha256(f"{_content(self.config, self.policy)} {self.seed}".encode()).hexdigest()[:_ID]
 
     def trace(self) -> tuple[str, Path] | None:
-        """Return the SHA-256 and path of the trace from which the jobs come.
+        """Return the SHA-256 and the path of the trace from which the jobs come, or None if they
+        come from no trace.
 
         Raises:
             ConfigError: The file does not exist.
@@ -399,8 +406,8 @@ class Cell:
 
 
 def _cell(config: bytes, policy: str, seed: int, label: str, at: Mapping[str, str], id_: str | None) -> Cell:
-    """Rebuild a received cell. In each process, cells with the same configuration share the object
-    and its caches.
+    """Rebuild a cell that was sent to this process. Cells with the same configuration share one
+    object with its caches.
     """
     cell = Cell(_unpickled(config), policy, seed, label, at)
     if id_ is not None:
@@ -415,8 +422,8 @@ def _unpickled(config: bytes) -> Config:
 
 
 def _last_config(make: Callable[..., Made]) -> Callable[..., Made]:
-    """Cache the result of ``make`` for the last configuration, because cells with the same
-    configuration follow each other.
+    """Cache the result of ``make`` for the last configuration, because consecutive cells often have
+    the same configuration.
     """
     last: tuple[Config, tuple[Any, ...], Made] | None = None
 
@@ -437,10 +444,12 @@ def _pickled(config: Config) -> bytes:
 
 @_last_config
 def _content(config: Config, policy: str) -> str:
-    """Return a text that contains everything that the results of a cell depend on, except its seed."""
+    """Return a text that contains everything, except the seed, on which the results of a cell
+    depend.
+    """
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
     trace = config.whole_system.trace_path
-    if trace is not None:  # compare the contents of the trace, not its path
+    if trace is not None:  # use the contents of the trace, not its path
         part, key = ("workload", "path") if "workload" in described else ("system", "trace")
         described = {**described, part: {**described[part], key: digest(trace)}}
     files = [digest(path) for _, _, path in sources_of(config, policy)]
@@ -460,9 +469,9 @@ class Plan:
     grid: SweepGrid | None = None
     """The grid from which the cells come, or None for policies on seeds."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """Additional values that the command needs to continue the plan."""
+    """Further values that the command needs to continue the plan."""
     label: str | None = None
-    """A few words for the name of the folder (default: the policy)."""
+    """A few words for the folder's name (default: the policy)."""
     name: str | None = None
     """The user's name for the run."""
 
@@ -514,27 +523,27 @@ class Plan:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """The names of the policies in tables, without repetitions. In a grid, they are the names of
-        its points.
+        """The names of the policies in tables, without duplicates. For a grid, these are the names
+        of its points.
         """
         return tuple(dict.fromkeys(cell.label for cell in self.cells))
 
     @property
     def specs(self) -> tuple[str, ...]:
-        """The policies without repetitions, each with the name that the user gave to it."""
+        """The policies without duplicates, each with the name that the user gave to it."""
         named = dict.fromkeys((cell.name, cell.policy) for cell in self.cells)
         return tuple([policy if policy == name else f"{name}={policy}" for name, policy in named])
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds without repetitions. The seeds of a grid are sorted."""
+        """The seeds without duplicates. The seeds of a grid are sorted."""
         seeds = dict.fromkeys(cell.seed for cell in self.cells)
         return tuple(seeds if self.grid is None else sorted(seeds))
 
 
 def _check_cluster(config: Config) -> None:
-    """Raise an error if a trace would run on the default cluster without this having been
-    requested."""
+    """Raise an error if a trace would run on the default cluster although the user did not request
+    this."""
     described = {"cluster", "gpu_types"} & config.model_fields_set
     if config.trace_file is not None and not described:
         raise ConfigError(
@@ -545,7 +554,7 @@ def _check_cluster(config: Config) -> None:
 
 
 def _whole_numbers(value: Any) -> Any:
-    """Return the value with whole floats as integers, because 20.0 and 20 are the same setting."""
+    """Convert whole floats to integers, because 20.0 and 20 are the same setting."""
     match value:
         case float() if value.is_integer():
             return int(value)

@@ -1,6 +1,7 @@
 """Files that determine a run: the user's own code, checkpoints and traces, each with its SHA-256.
 
-The manifest of a run folder records them, so that a repetition can detect changes.
+The manifest of a run folder records these files, so that changes are detected when the run is
+repeated.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from dagsim.systems.policy_spec import PolicyKind, PolicySpec, named_files
 from dagsim.systems.seam import Scenario
 
 _CANNOT_MATTER = ("cli", "report", "testing", "configs", "workloads", "ARCHITECTURE.md", "py.typed")
-"""Parts of the package that cannot affect the numbers of a cell. Everything else counts, including
-data files, so a new file is covered by default. ``configs`` and ``workloads`` exist only in the
-wheel. The hash of a configuration includes what the configuration takes from them. A family
-declares itself if it cannot affect them (``shows_only``).
+"""Parts of the package that cannot affect a cell's results. The digest covers everything else,
+including data files, so a new file is covered by default. ``configs`` and ``workloads`` exist only
+in the wheel, and the hash of a configuration covers what the configuration takes from them. A
+family that cannot affect results declares this itself (``shows_only``).
 """
 _STATING = ("__init__.py", "family.py")
-"""Files in each family that every process reads."""
+"""The files in a family that every process reads."""
 _KINDS = {"code": "the source of", "checkpoints": "the checkpoint of", "traces": "the trace"}
 _PACKAGE = Path(__file__).parents[1]
 
@@ -64,9 +65,9 @@ def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
 
 
 def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
-    """Yield the files of a policy: the checkpoint of an agent, the user's own module, the files in
-    the command that starts another program, or a scheduler's own configuration. Each comes with its
-    kind (``code`` or ``checkpoints``) and the name under which it is recorded.
+    """Yield the files that a policy uses: the checkpoint of an agent, the user's own module, the
+    files named in the command that starts an external program, or a scheduler's own configuration.
+    Each comes with its kind (``code`` or ``checkpoints``) and the name under which it is recorded.
     """
     spec = PolicySpec.parse(policy)
     if spec.kind is not PolicyKind.PROGRAM:
@@ -87,8 +88,8 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
 
 
 def _checkpoints(scenario: Scenario, name: str) -> Callable[..., Iterable[Path]] | None:
-    """Return the method that lists a policy's checkpoints, or None if there is none, or if the policy
-    cannot be imported. In the latter case, the runs of the policy report the error, and the other
+    """Return the method that lists a policy's checkpoints, or None if there is none, or if the
+    policy cannot be imported. In the last case, the policy's runs report the error, and the other
     policies still run.
     """
     try:
@@ -104,9 +105,9 @@ def metric_files(config: Config) -> dict[str, Path]:
 
 
 def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> list[str]:
-    """Return one sentence for each change in the simulation code or in a file between the manifest
-    ``recorded`` and ``now`` (as returned by ``provenance``). Without ``now``, compare with the
-    files on disk. Names that are not in ``now`` are not compared.
+    """Return one sentence for each file that differs between the manifest ``recorded`` and ``now``
+    (the result of ``provenance``), and one if the simulation code has changed. Without ``now``,
+    compare with the files on disk. Names that are not in ``now`` are not compared.
     """
     sentences = [changed] if (changed := _code_changed(recorded)) else []
     for kind, noun in _KINDS.items():
@@ -139,7 +140,7 @@ def code_digest() -> str:
 
 
 def digested_files(package: Path) -> list[Path]:
-    """Return the files of the package that determine what a cell computes, sorted."""
+    """Return the sorted files of the package that determine what a cell computes."""
     home = package / "families"
     shown = tuple([home / name for name, family in families().items() if family.shows_only])
     return [
@@ -154,8 +155,8 @@ def digested_files(package: Path) -> list[Path]:
 
 
 def _code_changed(recorded: Mapping[str, Any]) -> str:
-    """Describe how the simulation code differs from that in a manifest. The result is empty if it
-    is the same."""
+    """State how the simulation code differs from the code recorded in a manifest. The result is
+    empty if both are the same."""
     code = recorded.get("code_sha256")
     if code == code_digest():
         return ""
@@ -165,8 +166,8 @@ def _code_changed(recorded: Mapping[str, Any]) -> str:
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 of a file or folder. The digest is cached until the size or the modification
-    time changes.
+    """Return the SHA-256 of a file or folder. It is cached until the size or the modification time
+    changes.
 
     Raises:
         ConfigError: The file or folder does not exist.
@@ -210,8 +211,8 @@ def _names_in(value: Any) -> Iterator[str]:
 
 
 SCHEMA = 2
-"""The version of the layout of run folders; 2 records where the rows of each run end, and which
-policies were to run.
+"""The version of the run folder's layout. Since version 2, a run folder records where the rows of
+each run end, and which policies were to run.
 """
 
 _PACKAGES = ("numpy", "pandas", "pydantic", "scipy", "simpy", "torch", "gymnasium")
@@ -252,15 +253,15 @@ def _version(package: str) -> str | None:
 
 
 def _commit(checkout: Path) -> str | None:
-    """Return the commit that dagsim runs from, with ``-dirty`` if files differ from it; ``None``
+    """Return the commit of the checkout, with ``-dirty`` if any file differs from it, or ``None``
     outside a checkout.
     """
     return _git(checkout, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
 
 
 def code_commit(checkout: Path) -> str | None:
-    """Return the commit, with ``-dirty`` only if the code differs from it. Changes in ``results/`` do
-    not count, because scripts write their tables there.
+    """Return the commit, with ``-dirty`` only if the code differs from it. Changes in ``results/``
+    are ignored, because scripts write their tables there.
     """
     commit = _git(checkout, "rev-parse", "HEAD")
     changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", "dagsim", "scripts", "configs")

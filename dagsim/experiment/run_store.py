@@ -1,4 +1,6 @@
-"""Folders for successive runs, whose rows are appended to common tables (see ``store``)."""
+"""Folders for runs that finish in a fixed order, and whose rows are appended to common tables (see
+``store``).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from dagsim.systems.policy_spec import labelled
 
 
 class RunStore(Store):
-    """The folder of a command that runs policies over seeds, in a fixed order."""
+    """The folder of a command that runs policies on seeds in a fixed order."""
 
     _holds = "schedules"
     _unit = "runs"
@@ -31,9 +33,11 @@ class RunStore(Store):
     def __init__(self, path: Path, config: Config, manifest: dict[str, Any]) -> None:
         super().__init__(path, config, manifest)
         self._ends: dict[str, int] | None = None
-        """Length of each table after the last finished run, or None if it has not been read yet."""
+        """The length of each table after the last finished run, or None if it has not been read
+        yet.
+        """
         self._count = 0
-        """Number of finished runs, valid once ``_ends`` is read."""
+        """The number of finished runs. It is valid once ``_ends`` has been read."""
 
     @classmethod
     def of_plan(cls, root: Path, plan: Plan, argv: Sequence[str]) -> RunStore:
@@ -69,8 +73,8 @@ class RunStore(Store):
         reused.
 
         ``label`` describes the run in the folder's name (default: the policy), and ``name`` is the
-        user's name for the run. ``seeds`` default to those of the configuration. ``policies`` and
-        ``plan`` (further arguments of the command) are kept for ``--resume``.
+        user's name for the run. The default for ``seeds`` is in the configuration. ``policies`` and
+        ``plan`` (further arguments of the command) are stored for ``--resume``.
 
         Raises:
             RunFolderError: ``root`` cannot be written to, or ``name`` is not a single line of text.
@@ -190,7 +194,7 @@ class RunStore(Store):
                 file.unlink(missing_ok=True)
 
     def _written(self) -> dict[str, int]:
-        """Return the length in bytes that each file had after the last finished run."""
+        """Return the number of bytes that each file had after the last finished run."""
         if self._ends is None:
             runs, timing = (whole_lines(self.path / name) for name in (RUNS, TIMING))
             count = min(len(runs), len(timing))

@@ -1,5 +1,5 @@
-"""Functions that derive facts from a configuration: the scenario, the seeds, what the seeds sample,
-and a description of the workload.
+"""Functions that derive facts from a configuration: the scenario, the seeds, the kind of sample
+that a seed represents, and a description of the workload.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from dagsim.systems.seam import Scenario
 
 
 def scenario_of(config: Config) -> Scenario:
-    """Return the scenario that builds the kernels for ``config``. Every command uses the same
-    scenario. The policies and seeds of one configuration share it, so that the same jobs are drawn
-    or read only once.
+    """Return the scenario that builds the kernels for ``config``. All policies and seeds of one
+    configuration share this scenario, so that the same jobs are drawn or read only once.
 
     Raises:
         InputError: The scenario cannot be built.
@@ -34,7 +33,9 @@ def scenario_of(config: Config) -> Scenario:
 
 
 _recent: deque[tuple[Config, Scenario]] = deque(maxlen=2)
-"""Configurations and their scenarios; two, because some commands alternate between two clusters."""
+"""The last two configurations with their scenarios, because some commands alternate between two
+clusters.
+"""
 
 
 def on_its_cluster(
@@ -49,12 +50,12 @@ def on_its_cluster(
     If the workload is a trace, the first of these clusters that exists is used: ``cluster``
     (``trace``, ``sized`` or a configuration), the cluster in the configuration, the machines listed
     in the trace, or a cluster sized for the trace. A whole trace runs on a single seed unless more
-    were requested, because most other runs would be identical. Jobs that are read in order to size
-    a cluster pass through ``watch``.
+    seeds were requested, because runs on other seeds would usually be identical. Jobs that are read
+    to size a cluster pass through ``watch``.
 
     Raises:
-        InputError: The cluster is wrong, the trace cannot be read, or no cluster is given and none
-            may be ``invented``.
+        InputError: The cluster is wrong, the trace cannot be read, or no cluster is given and
+            ``invented`` is False.
     """
     if cluster is not None or config.trace_file is not None:
         from dagsim.experiment.sizing import trace_cluster
@@ -67,7 +68,9 @@ def on_its_cluster(
 
 
 def experiment_seeds(config: Config) -> tuple[int, ...]:
-    """Return the seeds of an experiment: one per replicate, or the numbers of the windows in the trace."""
+    """Return the seeds of an experiment: one per replicate, or the numbers of the trace's
+    windows.
+    """
     trace = config.trace_file
     if trace is not None and trace.window is not None:
         return window_seeds(config, trace.windows or config.seeds)
@@ -78,7 +81,7 @@ def window_seeds(config: Config, count: int) -> tuple[int, ...]:
     """Return the numbers of ``count`` windows of the experiment's trace.
 
     Raises:
-        ConfigError: The configuration has a seed, which would have no effect.
+        ConfigError: The configuration sets a seed, which would have no effect.
     """
     if config.seed:
         raise ConfigError(
@@ -93,8 +96,8 @@ def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
     """Return the seeds of ``count`` replicates: ``root`` itself, so that a single run uses the
     given seed, followed by numbers drawn from it.
 
-    They are not ``root + 1`` and so on, because the experiments with roots 0 and 1 would then share
-    all but one workload.
+    The seeds are not simply ``root + 1`` and so on, because experiments with the roots 0 and 1
+    would then share all but one workload.
     """
     drawn = stream(root, "replicates").integers(2**32, size=count - 1)
     return (root, *map(int, drawn))

@@ -1,5 +1,5 @@
-"""Run a policy once: find the heuristic, trained agent or program that its name refers to, and
-return the outcome."""
+"""Run a policy once: find the heuristic, trained agent or program to which its name refers,
+simulate it, and return the outcome."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Played:
     engine: EngineUse | None
 
     def outcome(self, config: Config) -> Outcome:
-        """Compute the metrics.
+        """Return the outcome with its metrics.
 
         Raises:
             ConfigError, PluginError: A user's own metric does not exist, or failed.
@@ -64,16 +64,17 @@ class Outcome:
     wall_s: float = 0.0
     """Wall-clock seconds of the simulation."""
     decider: Mapping[str, Any] = field(default_factory=dict)
-    """Facts about the policy. ``clairvoyant`` means that it declared to read true durations. For an
-    agent, ``outside_training`` is the share of inputs outside the range seen in training.
+    """Facts about the policy. ``clairvoyant`` is true if the policy declares that it reads true
+    durations. For an agent, ``outside_training`` is the share of inputs outside the range seen in
+    training.
     """
     engine: EngineUse | None = None
     """The engine that was used, if the system has several."""
 
 
 def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None) -> Outcome:
-    """Run ``policy`` once, and compute every metric; call ``tell`` from time to time with the number of
-    jobs that have arrived.
+    """Run ``policy`` once, and compute every metric. From time to time, ``tell`` is called with the
+    number of jobs that have arrived.
 
     Raises:
         InputError: The cluster, the workload or the policy cannot be built.
@@ -86,7 +87,8 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
 def play_policy(
     config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None, name: str | None = None
 ) -> Played:
-    """Run ``policy`` once. The result calls it ``name`` (default: as it is written).
+    """Run ``policy`` once. The result contains it under the name ``name`` (default: the text
+    ``policy``).
 
     Raises:
         InputError, SimulationError: As in ``run_policy``.
@@ -107,8 +109,8 @@ def play_policy(
 
 
 def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the facts about a policy after its run (``Outcome.decider``). ``notes`` are placed before
-    the policy's own notes.
+    """Return the facts about a policy after its run (``Outcome.decider``). ``notes`` precede the
+    policy's own notes.
     """
     facts: dict[str, Any] = {"clairvoyant": True} if stated(decider, "clairvoyant") else {}
     if notes := [*notes, *stated(decider, "notes")]:
@@ -124,8 +126,8 @@ def measured(config: Config, schedule: Schedule) -> Summary:
 
 
 def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) -> None:
-    """Check an experiment by building everything that it needs. With ``keep_going``, skip policies
-    that fail.
+    """Check an experiment by building everything that it needs. With ``keep_going``, policies that
+    fail are skipped.
 
     Raises:
         InputError: Something cannot be built.
@@ -167,12 +169,12 @@ def _blame(policy: str, error: Exception) -> PolicyFailed:
 
 
 class Timed:
-    """A policy with a stopwatch, which measures the CPU time of the policy's decisions without the
-    work of the kernel in between.
+    """A policy with a stopwatch that measures the CPU time of the policy's decisions, but not of
+    the kernel's work in between.
 
     Reading the clock takes longer than many decisions. In long runs, therefore, only every 17th
-    call is timed, and the others are assumed to take as long on average. (The number is odd because
-    calls that return a decision often alternate with calls that return none.)
+    call is timed, and the other calls are assumed to take as long on average. (The number is odd,
+    because calls that return a decision often alternate with calls that return none.)
     """
 
     def __init__(self, policy: Policy[Any, Any], name: str = "") -> None:
@@ -183,14 +185,14 @@ class Timed:
         self.decisions = 0
         self._calls = 0
         self._first_s = 0.0
-        """CPU seconds of the first calls, each of which is timed."""
+        """CPU seconds of the first calls, all of which are timed."""
         self._later_s = 0.0
-        """CPU seconds of the timed later calls: every 17th."""
+        """CPU seconds of those later calls that are timed, which is every 17th."""
 
     @property
     def decision_s(self) -> float:
-        """CPU seconds spent on all decisions. Calls that were not timed are estimated from the timed
-        ones.
+        """CPU seconds spent on all decisions. The time of calls that were not timed is estimated
+        from the timed ones.
         """
         later = self._calls - _ALL
         return self._first_s + (self._later_s * later / (later // _EVERY) if later >= _EVERY else 0.0)
@@ -227,7 +229,9 @@ class Timed:
 
 
 _ALL, _EVERY = 100, 17
-"""Number of first calls that are all timed, and the period of the timed later ones."""
+"""How many of the first calls are timed without exception, and which fraction of the later calls is
+timed (one in 17).
+"""
 
 
 def agent_spec(
@@ -238,9 +242,10 @@ def agent_spec(
 ) -> str:
     """Return the policy named by ``--policy ALGO``, with its ``--checkpoint`` as a parameter.
 
-    The name of an algorithm refers to the agent from the newest training run for ``system`` (or the
-    default system) below ``root``, or else to the agent that ships with dagsim. ``sb3:model.zip``
-    is the Stable-Baselines3 model in that file. Any other name is returned unchanged.
+    The name of an algorithm refers to the agent from the newest training run for ``system``
+    (default: the default system) below ``root`` or, if there is none, to the agent that ships with
+    dagsim. ``sb3:model.zip`` is the Stable-Baselines3 model in that file. Any other name is
+    returned unchanged.
 
     Raises:
         UnknownName: The agent does not exist, or a checkpoint is given for a policy that is not
@@ -250,7 +255,7 @@ def agent_spec(
     spec, system = PolicySpec.parse(algo), system or system_named(DEFAULT_SYSTEM)
     if not spec.names_agent():
         if checkpoint is not None:
-            raise UnknownName(f"--checkpoint applies only to --policy {', '.join(agent_names())}, not with {algo!r}")
+            raise UnknownName(f"--checkpoint applies only to --policy {', '.join(agent_names())}, not to {algo!r}")
         return algo
     if "checkpoint" in spec.params:
         if checkpoint is not None:
@@ -265,14 +270,14 @@ def agent_spec(
     if spec.name not in services.shipped_agents(system):
         raise UnknownName(
             f"there is no trained {spec.name} agent for the system {system.system!r} below {root}/; train "
-            f"one(dagsim train --algo {spec.name}) or give --checkpoint"
+            f"one (dagsim train --algo {spec.name}) or give --checkpoint"
         )
     return algo
 
 
 def only_system_of(algo: str | None) -> str | None:
-    """Return the name of the system for which the agent ``algo`` ships with dagsim, if there is only
-    one such system and it is not the default.
+    """Return the name of the only system for which the agent ``algo`` ships with dagsim. Return
+    None if there are several, or if it is the default system.
     """
     if algo is None or algo in system_named(DEFAULT_SYSTEM).policies or algo not in agent_names():
         return None
@@ -284,7 +289,7 @@ def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Polic
     """Return the heuristic or the trained agent that ``spec`` names.
 
     Raises:
-        InputError: The policy does not exist, or its parameters or its checkpoint are wrong.
+        InputError: The policy does not exist, or its parameters or checkpoint are wrong.
     """
     return scenario.fitted(_policy(scenario, spec, seed))
 

@@ -1,4 +1,4 @@
-"""The cluster for a trace: its own machines, or a cluster sized so that the jobs offer a load of
+"""The cluster for a trace: the machines in the trace, or a cluster sized for an offered load of
 0.9."""
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from dagsim.workload.arrays import JobArrays
 from dagsim.workload.load import ArrivalTimes
 
 LOAD = 0.9
-"""The offered load for which a cluster is sized."""
+"""The offered load for which clusters are sized."""
 
 _NODE = NodeGroup(name="node", gpus=8, gpu="T4", cpus=96.0, memory_gb=1024.0)
-"""A node for any GPU type; it is enlarged if an instance needs more."""
+"""A node, for any GPU type. It is enlarged if an instance needs more."""
 _MOST = {"nodes": 100_000, "GPUs a node": 1_024, "cores a node": 1_000_000, "GB a node": 10_000_000}
-"""Limits of a plausible cluster. A larger need means that a field of the trace is damaged."""
+"""The largest plausible cluster. If the jobs need more, a field in the trace is probably
+damaged.
+"""
 _MOST_INVENTED = 128
 """Maximum number of GPUs in an invented node. Real nodes have at most 16, and racks that act as one
 node have 72."""
 _ROUNDING = 1e-9
 _USUAL = {group.gpu: group.count * group.gpus for group in ClusterSection().groups if group.gpu}
-"""The types of the default cluster with their GPUs, for tasks that name no type."""
+"""The GPU types of the default cluster with their numbers of GPUs, for tasks that name no type."""
 
 
 @dataclass(slots=True)
@@ -56,26 +58,26 @@ class TotalDemand:
         self._runtime = runtime
         self._rows: dict[tuple[str, ...], tuple[Any, ...]] = {}
         self.gpu_s: defaultdict[str, float] = defaultdict(float)
-        """GPU seconds by type. A task's demand is divided equally over the types that it names, or
-        else over the default ones.
+        """GPU-seconds by type. A task's demand is divided equally among the types that it names or,
+        if it names none, among the default types.
         """
         self.gpus_at_once: defaultdict[str, float] = defaultdict(float)
-        """GPUs by type that all jobs together hold if none waits; each job counts with its average
-        over its critical path.
+        """GPUs of each type that all jobs together hold if none waits. Each job counts as its
+        average demand over its critical path.
         """
         self.cores_at_once = self.gb_at_once = 0.0
         """Cores and GB that all jobs together hold if none waits."""
         self.gangs: dict[tuple[str, float, float, float], int] = {}
         """Number of instances in the widest gang, by GPU type and by GPUs, cores and GB per
-        instance. A gang runs on a single type; it is counted for the last type that its tasks may
-        use, or for "" without GPUs.
+        instance. A gang runs on a single GPU type. It is counted for the last type that its task
+        may use, or for "" if it uses no GPUs.
         """
         self.core_s = self.gb_s = 0.0
         self.instance_gpus, self.instance_cpus, self.instance_gb = 0.0, 0.0, 0.0
-        """The largest amounts that one instance takes."""
+        """The largest amounts that a single instance needs."""
         self.arrivals = ArrivalTimes()
         self.period_s: float | None = None
-        """Seconds over which the jobs arrive, if known."""
+        """Length of the period in which the jobs arrive, in seconds, if known."""
 
     def add(self, job: Job) -> None:
         """Add ``job``."""
@@ -92,7 +94,7 @@ class TotalDemand:
         self.gb_at_once += asked.gb_s * share
 
     def add_arrays(self, jobs: JobArrays, runtime: HasRates) -> None:
-        """Add all jobs at once. The totals are the same as if the jobs were added one by one."""
+        """Add all jobs together. The totals are the same as if the jobs were added one by one."""
         self.arrivals.add_all(jobs.arrival_s)
         job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
         shortest, mean_s = np.zeros(jobs.tasks), np.zeros(jobs.tasks)
@@ -127,7 +129,7 @@ class TotalDemand:
                 self.gb_s, self.gb_at_once = totals
 
     def _add(self, task: Task, asked: _Asked) -> float:
-        """Add the task to ``asked``; return its shortest time in seconds."""
+        """Add the task to ``asked``, and return its shortest run time in seconds."""
         names, types, weights = self._row(task)
         seconds = self._runtime.seconds(task, types)
         mean_s = 0.0
@@ -150,8 +152,8 @@ class TotalDemand:
         self.gangs[shape] = max(self.gangs.get(shape, 1), instances if task.gang else 1)
 
     def _row(self, task: Task) -> tuple[Any, ...]:
-        """Return the names of GPU types, the types, and the task's share for each, cached by the
-        set of names."""
+        """Return the names of the GPU types that a task may use, the types, and the task's share
+        for each. The result is cached by the set of names."""
         key = task.gpu_types or (("",) if task.gpus else ())
         if key not in self._rows:
             named = [canonical(name) for name in task.gpu_types or () if canonical(name) in GPU_TYPES]
@@ -168,8 +170,9 @@ def trace_cluster(
     *,
     invented: bool = True,
 ) -> tuple[str, Mapping[str, Any]]:
-    """Return the option that selects the cluster, and the configuration keys that describe it. There
-    are no keys if the configuration already contains the cluster (see ``scenario.on_its_cluster``).
+    """Return the option that selects the cluster, and the configuration keys that describe the
+    cluster. There are no keys if the configuration already contains it (see
+    ``scenario.on_its_cluster``).
     """
     if cluster not in (None, "trace", "sized"):
         other = load_config(find_config(cluster), own=False)
@@ -201,9 +204,9 @@ def trace_cluster(
 def _sized_to_part(
     part: tuple[JobArrays, float], trace: TraceFile, every: JobArrays, runtime: Runtime
 ) -> ClusterSection:
-    """Return the cluster on which the jobs that arrive in a part of a log offer the usual load. It
-    is large enough for the widest job in the whole log, because earlier jobs are running and
-    waiting when the part begins.
+    """Return the cluster sized for the jobs that arrive in a part of a log. It is large enough for
+    the widest job in the whole log, because earlier jobs are running and waiting when the part
+    begins.
     """
     jobs, begins_s = part
     demand, widest = TotalDemand(runtime), TotalDemand(runtime)
@@ -223,7 +226,7 @@ def _sized_to_part(
 
 
 def sized(jobs: Iterable[Job], runtime: Runtime, load: float = LOAD) -> ClusterSection:
-    """Return the cluster to which ``jobs`` offer ``load`` (``cluster_for``)."""
+    """Return the cluster to which ``jobs`` offer ``load`` (see ``cluster_for``)."""
     demand = TotalDemand(runtime)
     for job in jobs:
         demand.add(job)
@@ -231,7 +234,7 @@ def sized(jobs: Iterable[Job], runtime: Runtime, load: float = LOAD) -> ClusterS
 
 
 def sized_to(jobs: JobArrays, runtime: HasRates, load: float = LOAD) -> ClusterSection:
-    """Return the same cluster as ``sized`` does, for jobs in arrays."""
+    """Return the same cluster as ``sized``, for jobs in arrays."""
     demand = TotalDemand(runtime)
     demand.add_arrays(jobs, runtime)
     return cluster_for(demand, load)
@@ -246,8 +249,8 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     are added if the nodes with GPUs have too few cores or too little memory.
 
     The load refers to the period that the arrivals represent (``ArrivalTimes``). If jobs last much
-    longer than that period, this rule would result in more machines than all jobs use at once. In
-    that case, the cluster is just large enough that no job waits.
+    longer than that period, this rule would give more machines than all jobs can use
+    simultaneously. In that case, the cluster is just large enough that no job waits.
 
     Raises:
         ConfigError: The cluster would be larger than any real one.
@@ -255,8 +258,8 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     period_s = demand.arrivals.period_s if demand.period_s is None else demand.period_s
 
     def needed_for(seconds: float, at_once: float) -> float:
-        """Return the amount needed for the load, but at most the amount that all jobs would hold at
-        once if none waited.
+        """Return the amount needed for the load, but at most the amount that all jobs would hold
+        simultaneously if none waited.
         """
         return min(seconds / (period_s * load), at_once) if period_s > 0 else at_once
 
@@ -297,8 +300,8 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
 
 
 def _totals(job: np.ndarray, amount: np.ndarray, share: np.ndarray) -> tuple[float, float]:
-    """Return the amounts of all tasks, summed by job and then over jobs, and the same sums weighted
-    by each job's share.
+    """Sum the amounts of all tasks, first within each job and then over all jobs. Return this sum,
+    and the sum in which each job is weighted by its share.
     """
     by_job = np.bincount(job, amount)
     return float(np.add.accumulate(by_job)[-1]), float(np.add.accumulate(by_job * share)[-1])

@@ -104,7 +104,7 @@ _MANIFEST: dict[str, Any] = {
     **{"policies": [str], "seeds": [int], "trace": {"path": str, "sha256": str}},
     **{kind: {None: _FILES} for kind in ("code", "checkpoints", "traces")},
 }
-"""Types of values in a line and in the manifest (``check_shape``)."""
+"""The types of values in a line and in the manifest (see ``check_shape``)."""
 GRID, RUNS, TIMING, FAILURES = "sweep.yaml", "runs.jsonl", "timing.jsonl", "failures.jsonl"
 
 
@@ -114,11 +114,11 @@ def is_sweep(path: Path) -> bool:
 
 
 def recorded_code(path: Path) -> dict[str, str]:
-    """Return, by name, the SHA-256 of the source of all code outside dagsim that was used by the
+    """Return the SHA-256 of the source of all code outside dagsim, by name, that was used by the
     run in the folder ``path``; see ``own_code.Allowed``.
 
     Raises:
-        RunFolderError: Its manifest cannot be read.
+        RunFolderError: The manifest cannot be read.
     """
     facts = read_json_file(path / "manifest.json")
     return _recorded_code(facts if isinstance(facts, dict) else {})
@@ -132,13 +132,12 @@ def _recorded_code(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Store(ABC):
-    """One run folder: a ``RunStore``, or a ``GridStore`` for the cells of a grid.
-
-    Create it with ``begin`` or ``RunStore.create``; read it with ``open`` or ``read``.
+    """One run folder: a ``RunStore``, or a ``GridStore`` for the cells of a grid. Create it with
+    ``begin`` or ``RunStore.create``; read it with ``open`` or ``read``.
     """
 
     _holds: str
-    """The subfolder for its finished cells."""
+    """The subfolder for finished cells."""
 
     def __init__(self, path: Path, config: Config, manifest: dict[str, Any]) -> None:
         self.path = path
@@ -148,23 +147,23 @@ class Store(ABC):
         """The comparison of several policies after ``carry_out``, as in ``comparison.csv``."""
         self._lock = Lock(path / "lock")
 
-    # Making and opening
+    # Creating and opening
 
     @staticmethod
     def begin(root: Path, plan: Plan, *, argv: Sequence[str]) -> Store:
-        """Return the folder of a plan below ``root``, ready for writing. The folder of a grid is
+        """Return the folder for a plan below ``root``, ready for writing. The folder of a grid is
         called ``COMMAND-NAME`` and may already exist, whereas any other folder is always new.
 
         Raises:
-            RunFolderError: Another process is writing to the folder, it belongs to something else,
-                or it cannot be written.
+            RunFolderError: Another process is writing to the folder, or the folder belongs to
+                another command or cannot be written.
         """
         return _kind(plan.grid is not None).of_plan(root, plan, argv)
 
     @classmethod
     @abstractmethod
     def of_plan(cls, root: Path, plan: Plan, argv: Sequence[str]) -> Store:
-        """Return the folder of a plan of this kind; see ``begin``."""
+        """Return the folder for a plan of this class's kind; see ``begin``."""
 
     @classmethod
     def _made(
@@ -183,7 +182,7 @@ class Store(ABC):
             store._describe(argv, **files)
             store.mark("running")
             renamed = rename_free(unfinished, path, numbered=numbered)
-        # This also catches signals, because nothing else would remove the folder.
+        # Signals are caught here as well, because nothing else would remove the folder.
         except BaseException:
             with suppress(OSError):
                 rmtree(unfinished)
@@ -196,8 +195,8 @@ class Store(ABC):
         return store
 
     def _describe(self, argv: Sequence[str], **files: str) -> None:
-        """Write the files that describe the plan, and additional files by name. The manifest comes
-        last, because it makes a folder a run folder.
+        """Write the files that describe the plan, and additional files by name. The manifest is
+        written last, because a folder with a manifest is a run folder.
         """
         write_whole(self.path / "config.yaml", dump_config(self.config))
         write_whole(self.path / "command.txt", shlex.join(argv) + "\n")
@@ -207,10 +206,10 @@ class Store(ABC):
 
     @staticmethod
     def open(path: Path, *, own: bool = False) -> Store:
-        """Open the run folder at ``path``. If the process that wrote it was killed, unfinished rows
-        are cut off.
+        """Open the run folder at ``path``. If the process that was writing it was killed,
+        unfinished rows are cut off.
 
-        The folder is treated as data: code outside dagsim named in its configuration is only
+        The folder is treated as data. Code outside dagsim that its configuration names is only
         imported with ``own=True``, which is needed to run the experiment again.
 
         Raises:
@@ -229,8 +228,8 @@ class Store(ABC):
 
     @staticmethod
     def read(path: Path, *, own: bool = False) -> Store:
-        """Read the run folder at ``path`` without writing anything; another process may be writing
-        at the same time.
+        """Read the run folder at ``path`` without writing anything. Another process may be writing
+        to it at the same time.
 
         Raises:
             RunFolderError: As in ``open``.
@@ -266,16 +265,16 @@ class Store(ABC):
             ) from None
         return _kind(is_sweep(path))(path, config, facts)
 
-    # The plan and the state of the folder.
+    # The plan and the state of the folder
 
     @property
     def name(self) -> str | None:
-        """The user's name for the folder, or None."""
+        """The name that the user gave to the folder, or None."""
         return self.manifest.get("name")
 
     @property
     def label(self) -> str:
-        """The user's name for the folder, if any, and the workload."""
+        """The name that the user gave to the folder, if any, and the workload."""
         workload = workload_label(self.config)
         return workload if self.name is None else f"{self.name}: {workload}"
 
@@ -311,7 +310,8 @@ class Store(ABC):
         return self.state == "running" and self._lock.is_free()
 
     def claim(self) -> None:
-        """Become the only writer of the folder, until it is marked as ended or this process ends.
+        """Become the only writer of the folder until the run is marked as ended or this process
+        ends.
 
         Raises:
             RunFolderError: Another process writes to the folder.
@@ -348,8 +348,8 @@ class Store(ABC):
         """Check that everything that determines the run is still the same.
 
         Raises:
-            RunFolderError: The simulation code, the trace or another file is missing or has changed
-                since the run began.
+            RunFolderError: The simulation code has changed, or a file such as the trace is missing
+                or has changed since the run began.
         """
         if changed := changes(self.manifest):
             raise RunFolderError(
@@ -358,10 +358,10 @@ class Store(ABC):
         self.check_trace()
 
     def check_trace(self) -> None:
-        """Check that the jobs are still the same.
+        """Check that the trace is still the same.
 
         Raises:
-            RunFolderError: The trace is gone or has changed since the run began.
+            RunFolderError: The trace is missing or has changed since the run began.
         """
         trace = self.manifest["trace"]
         if trace is not None and (
@@ -373,8 +373,8 @@ class Store(ABC):
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Add a note to any error raised in the block. It states what the folder has kept, and which
-        command continues the run.
+        """Add a note to any error raised in the block. The note states what has been kept, and
+        which command continues the run.
         """
         try:
             yield
@@ -385,8 +385,8 @@ class Store(ABC):
             raise
 
     def _note(self, *, stopped: bool) -> str:
-        """Describe what the folder has kept, and name the command that continues the run. The
-        result is empty if nothing was kept.
+        """State what has been kept, and which command continues the run. The result is empty if
+        nothing was kept.
         """
         command = self.manifest["command"]
         if command == "train":
@@ -408,7 +408,7 @@ class Store(ABC):
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the folder's lock while the block is running. If the block is interrupted or fails,
-        record that as the state.
+        record this as the state.
 
         Raises:
             RunFolderError: Another process writes to the folder, or it cannot be written to.
@@ -434,7 +434,8 @@ class Store(ABC):
         self._lock.release()
 
     def mark(self, state: State, error: str | None = None) -> None:
-        """Replace ``status.json``; ``running`` claims the folder, and any other state releases it.
+        """Write a new ``status.json``. The state ``running`` claims the folder, and any other state
+        releases it.
 
         Raises:
             RunFolderError: Another process writes to the folder.
@@ -455,7 +456,8 @@ class Store(ABC):
             self._lock.release()
 
     def note(self, **facts: Any) -> None:
-        """Change entries of the manifest, for runs whose seeds or length are only known later.
+        """Change entries in the manifest. This is for runs whose seeds or length are only known
+        later.
 
         Raises:
             RunFolderError: The manifest cannot be written.
@@ -486,7 +488,7 @@ class Store(ABC):
 
     def fail(self, cell: Cell, run: CellRun) -> None:
         """Record that the policy of a cell failed. In a grid, the next invocation tries the cell
-        again; in any other plan, the remaining runs of the policy are skipped.
+        again. In any other plan, the remaining runs of the policy are skipped.
 
         Raises:
             RunFolderError: The record cannot be written.
@@ -499,7 +501,7 @@ class Store(ABC):
 
     @abstractmethod
     def _note_failure(self, cell: Cell, run: CellRun) -> None:
-        """Record the failure of a cell in a file."""
+        """Append the failure of a cell to a file."""
 
     @abstractmethod
     def started(self, cells: int, done: int, to_run: int) -> None:
@@ -511,7 +513,7 @@ class Store(ABC):
 
     @abstractmethod
     def _list_cells(self, plan: Plan, state: str) -> None:
-        """Convert the finished cells to runs, for the summary."""
+        """List the finished cells as runs, for the summary."""
 
     @property
     @abstractmethod
@@ -524,18 +526,18 @@ class Store(ABC):
 
     @abstractmethod
     def _due(self) -> int:
-        """Return the number of cells that were planned."""
+        """Return the number of planned cells."""
 
     @abstractmethod
     def _command_on(self) -> str:
-        """Return the command that continues from here."""
+        """Return the command that continues the plan."""
 
     @abstractmethod
     def _mend(self) -> None:
         """Cut off everything after the last finished cell.
 
         Raises:
-            RunFolderError: Data of a finished cell is missing.
+            RunFolderError: Data from a finished cell is missing.
             OSError: A file cannot be written.
         """
 
@@ -594,7 +596,7 @@ class Store(ABC):
     # Reading
 
     def lines(self) -> list[CellRun]:
-        """Return the finished runs, in order; an incomplete last line is ignored.
+        """Return the finished runs, in order, ignoring an incomplete last line.
 
         Raises:
             RunFolderError: A file cannot be read.
@@ -626,7 +628,9 @@ class Store(ABC):
         return lines[number]
 
     def spec_of(self, name: str) -> str:
-        """Return the policy to which the user gave this name; a policy is its own name by default."""
+        """Return the policy to which the user gave this name. By default, a policy's name is the
+        policy itself.
+        """
         return str((self.manifest.get("named") or {}).get(name, name))
 
     def failures(self) -> list[CellRun]:
@@ -645,7 +649,7 @@ class Store(ABC):
         ]
 
     def whole(self) -> list[CellRun]:
-        """Return the finished runs of the policies that did not fail, which can be compared.
+        """Return the finished runs of all policies that did not fail. These runs can be compared.
 
         Raises:
             RunFolderError: A file cannot be read.
@@ -671,7 +675,7 @@ class Store(ABC):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the state, the summary and the runs as plain values, safe for JSON."""
+        """Return the state, the summary and the runs as plain values for JSON."""
         lines, failures = self.lines(), self.failures()
         failed = [{"policy": run.policy, "seed": run.seed, "error": run.error} for run in failures]
         return {
@@ -683,7 +687,9 @@ class Store(ABC):
         }
 
     def _engines(self) -> dict[str, EngineUse]:
-        """Return the engine of each policy's first run; empty for systems that have only one."""
+        """Return the engine of each policy's first run. The result is empty for systems that have
+        only one engine.
+        """
         used: dict[str, EngineUse] = {}
         for line in read_lines(self.path / TIMING):
             if "engine" in line:
@@ -702,7 +708,7 @@ class Store(ABC):
         """Return the machines of the experiment.
 
         Raises:
-            CodeNotAllowed: Its system is code outside dagsim, which was not imported.
+            CodeNotAllowed: The system's class is outside dagsim and was not imported.
         """
         if isinstance(self.config.system, Foreign):
             raise CodeNotAllowed(
@@ -713,7 +719,9 @@ class Store(ABC):
 
 
 def _kind(is_grid: bool) -> type[Store]:
-    """Return the class for the folder of a grid, or for any other folder."""
+    """Return the class for the folder of a grid or, if ``is_grid`` is false, for any other
+    folder.
+    """
     from dagsim.experiment.grid_store import GridStore
     from dagsim.experiment.run_store import RunStore
 

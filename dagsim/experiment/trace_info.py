@@ -1,5 +1,5 @@
-"""Statistics of a trace, computed in one pass over its jobs, and the published figures to compare
-them with (``PUBLISHED``).
+"""Statistics of a trace, computed in one pass over its jobs, and published figures with which they
+can be compared (``PUBLISHED``).
 """
 
 from __future__ import annotations
@@ -23,15 +23,19 @@ from dagsim.workload.info import Tally, WorkloadInfo
 
 @dataclass(slots=True)
 class ResourceHours:
-    """The jobs of one account, user or partition, and the resources that they used and
-    requested."""
+    """The number of jobs of one account, user or partition, and the resources that the jobs used
+    and requested."""
 
     jobs: int = 0
     gpu_hours: float = 0.0
-    """Hours that the jobs ran, times the GPUs that they held; all attempts of requeued jobs count."""
+    """The run times of the jobs in hours, multiplied by their GPUs. All attempts of requeued jobs
+    count.
+    """
     core_hours: float = 0.0
     gpu_hours_claimed: float = 0.0
-    """The same with the time limits (or estimates) of the jobs that state one."""
+    """The time limits (or estimates) of the jobs in hours, multiplied by their GPUs, for jobs that
+    state one.
+    """
     core_hours_claimed: float = 0.0
 
     def add(self, job: Job) -> None:
@@ -54,18 +58,22 @@ class TraceInfo:
     tally: Tally
     workload: WorkloadInfo
     cluster: str
-    """The trace's own machines, or the cluster to which its jobs would offer a load of 0.9."""
+    """A description of the machines in the trace or, if it lists none, of a cluster sized for an
+    offered load of 0.9.
+    """
     own: bool
-    """True if the machines are those of the trace."""
+    """True if the trace lists these machines."""
     comparison: tuple[tuple[PublishedFigure, float], ...]
-    """Published figures, each with its value for this file."""
+    """Published figures, each with the value computed from this file."""
     audit: Audit
-    """Contradictions of the trace with itself."""
+    """Contradictions within the trace."""
     hours: dict[str, dict[str, ResourceHours]]
-    """By ``account``, ``user`` and ``partition``, where jobs name one; the largest first."""
+    """The hours by ``account``, ``user`` and ``partition``, if jobs name one, with the largest
+    first.
+    """
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all statistics as plain values, ready for JSON."""
+        """Return all statistics as plain values for JSON."""
         return {
             "audit": self.audit.to_dict(),
             "path": str(self.trace.source),
@@ -83,7 +91,7 @@ class TraceInfo:
         }
 
     def mean_busy(self) -> dict[str, float | None]:
-        """Return the GPUs and cores that would be busy on average over the period of the log if no
+        """Return how many GPUs and cores would be busy on average over the period of the log if no
         job waited."""
         period_s = self.workload.period_s
         parts = {"gpus": self.workload.gpu_work, "cores": self.workload.cpu_work}
@@ -91,7 +99,8 @@ class TraceInfo:
 
 
 def trace_info(file: TraceFile, runtime: Runtime, watch: Callable[[Iterable[Job]], Iterable[Job]] = iter) -> TraceInfo:
-    """Read the trace once; ``watch`` passes the jobs on, to show progress.
+    """Read the trace once, and return its statistics. ``watch`` passes the jobs on, to show
+    progress.
 
     Raises:
         TraceError: The trace cannot be read.
@@ -114,7 +123,9 @@ def trace_info(file: TraceFile, runtime: Runtime, watch: Callable[[Iterable[Job]
 
 
 def hours_by_owner(jobs: Iterable[Job]) -> dict[str, dict[str, ResourceHours]]:
-    """Return the hours by account, user and partition. A kind of owner that no job names is left out."""
+    """Return the hours by account, user and partition. Any of these that no job names is left
+    out.
+    """
     kinds: dict[str, dict[str, ResourceHours]] = {
         kind: defaultdict(ResourceHours) for kind in ("account", "user", "partition")
     }
@@ -129,8 +140,8 @@ def hours_by_owner(jobs: Iterable[Job]) -> dict[str, dict[str, ResourceHours]]:
 
 
 def _every_attempt(file: TraceFile, format: str) -> TraceFile:
-    """Return the same trace with all attempts of each job, and with jobs that were still running or
-    held MIG slices.
+    """Return the same trace, read with all attempts of each job, and with jobs that were still
+    running or used MIG slices.
     """
     if format != "sacct":
         return file
@@ -152,9 +163,11 @@ class PublishedFigure(NamedTuple):
 
     format: str
     path: str
-    """Shell pattern of the data set's path (case-insensitive), if the format has several data sets."""
+    """Case-insensitive shell pattern for the path of the data set, if the format has several data
+    sets.
+    """
     statistic: str
-    """Field of ``WorkloadInfo``, such as ``jobs`` or ``work.p50``, or ``gpu_hours``."""
+    """A field of ``WorkloadInfo``, such as ``jobs`` or ``work.p50``, or else ``gpu_hours``."""
     value: float
     source: str
 

@@ -1,5 +1,5 @@
-"""The log of a training run: a CSV file that a resumed training run appends to, TensorBoard events if
-TensorBoard is installed, and a tracker from the user.
+"""The log of a training run: a CSV file to which a resumed training run appends, TensorBoard events
+if TensorBoard is installed, and a tracker if the user supplies one.
 """
 
 from __future__ import annotations
@@ -31,24 +31,26 @@ COLUMNS = (
     "exploration",
     "lr",
 )
-"""Columns of ``progress.csv``. ``ratio`` is the mean completion time on validation seeds divided by
-the reference's.
+"""Columns of ``progress.csv``. ``ratio`` is the mean completion time on validation seeds, divided
+by the reference's mean completion time.
 """
 
 
 class Tracker(Protocol):
-    """A tracker of training runs that a user supplies (``train.tracker``), for example a client of a
-    service that tracks experiments. It is created with the run folder (``folder``, a path), the
-    configuration (``config``, plain values) and the number of iterations that are already recorded
-    (``iterations``).
+    """A tracker of training runs that a user supplies (``train.tracker``), for example a client of
+    a service that tracks experiments. Its arguments are the path of the run folder (``folder``),
+    the configuration as plain values (``config``), and the number of iterations that are already
+    recorded (``iterations``).
     """
 
     def add(self, row: Mapping[str, float]) -> None:
-        """Record one iteration: the columns of ``progress.csv``, and further values of the algorithm."""
+        """Record one iteration: the columns of ``progress.csv``, and further values from the
+        algorithm.
+        """
         ...
 
     def close(self) -> None:
-        """End the record, also when the training run is stopped."""
+        """End the record. This is also called when the training run is stopped."""
         ...
 
 
@@ -94,8 +96,8 @@ def has_rows(folder: Path) -> bool:
 
 
 def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, float | None]]:
-    """Return the rows of ``progress.csv``, or the first ``iterations`` of them. Missing values are
-    ``None``.
+    """Return the rows of ``progress.csv``, or only the first ``iterations`` rows. Missing values
+    are ``None``.
 
     Raises:
         RunFolderError: The file is missing or damaged.
@@ -110,6 +112,6 @@ def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, floa
 
 
 def _events(folder: Path) -> Any:
-    """Open a TensorBoard writer, or ``None`` if it is not installed (``pip install -e
-    ".[tensorboard]"``)."""
+    """Open a TensorBoard writer, or return ``None`` if TensorBoard is not installed (``pip install
+    -e ".[tensorboard]"``)."""
     return services.training_events(folder / "tensorboard")

@@ -21,7 +21,7 @@ from dagsim.systems.policy_spec import PolicySpec
 from dagsim.text import count_of
 
 MOST = 2000
-"""Maximum number of combinations; more is probably a mistake."""
+"""Maximum number of combinations. More would probably be a mistake."""
 TUNABLE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
     "eft-wait": {"theta": (0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0), "order": ("task", "path", "work")},
     "weighted-fair": {"alpha": (-2.0, -1.5, -1.0, -0.75, -0.5, -0.25, 0.0, 0.5, 1.0)},
@@ -30,12 +30,12 @@ TUNABLE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
     "2d-las": {"quantum_s": (30.0, 60.0, 300.0)},
     "round-robin": {"quantum_s": (30.0, 60.0, 300.0)},
 }
-"""The values that ``dagsim tune`` tries of each policy's parameters."""
+"""The values that ``dagsim tune`` tries for the parameters of each policy."""
 
 
 def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, ...]]:
-    """Return the values to try for each parameter, from ``texts`` (``param=value,value``) or, without
-    texts, from the default values for the policy.
+    """Return the values to try for each parameter. They are given by ``texts``
+    (``param=value,value``) or, if there are none, by the default values for the policy.
 
     Raises:
         ConfigError: A text cannot be read, or there is nothing to try.
@@ -61,7 +61,8 @@ def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, .
 
 
 def candidates(policy: str, grid: Mapping[str, Sequence[object]]) -> tuple[str, ...]:
-    """Return ``policy`` itself, and the policy with every combination of the values in ``grid``.
+    """Return ``policy`` itself, followed by ``policy`` with every combination of the values in
+    ``grid``.
 
     Raises:
         ConfigError: There are more than ``MOST`` combinations.
@@ -76,8 +77,8 @@ def candidates(policy: str, grid: Mapping[str, Sequence[object]]) -> tuple[str, 
 
 
 def tuning_of(store: Store, lines: Sequence[CellRun]) -> tuple[Sequence[PolicyResult], PolicyResult, list[Path]]:
-    """Return the candidates in a run folder, best first, the best of them, and the files in which
-    it is saved.
+    """Return the candidates in a run folder, from best to worst, the best candidate, and the files
+    in which it was saved.
 
     Raises:
         InputError: No candidate finished all jobs, or a file cannot be written.
@@ -100,12 +101,12 @@ def best_of(ranked: Sequence[PolicyResult], metric: str) -> PolicyResult:
         InputError: No candidate finished all jobs.
     """
     if isnan(ranked[0].mean.value):
-        raise InputError(f"tune: no candidate has a value of {metric} on every seed, because jobs were left unfinished")
+        raise InputError(f"tune: no candidate has a value of {metric} on every seed, because some jobs did not finish")
     return ranked[0]
 
 
 def write_tuned(path: Path, config: Config, best: PolicyResult, metric: str, seeds: Sequence[int]) -> None:
-    """Save ``config`` with the best candidate as a configuration file, atomically.
+    """Save ``config`` with the best candidate as its policy in a configuration file, atomically.
 
     Raises:
         InputError: The file cannot be written.

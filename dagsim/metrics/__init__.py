@@ -1,7 +1,7 @@
 """Metrics: functions of a schedule, each defined once.
 
-They accept a ``Schedule`` or its ``columns``. To compute several metrics, build the columns once
-and pass them to each function.
+They accept a ``Schedule`` or the result of ``columns``. To compute several metrics, build the
+columns once and pass them to each function.
 """
 
 from dagsim.metrics.columns import ScheduleColumns, columns

@@ -1,8 +1,8 @@
-"""Columns of a schedule: one array per fact about its jobs, runs and outages. Every metric starts
-here.
+"""Columns of a schedule: one array for each kind of fact about jobs, runs and outages. All metrics
+are computed from them.
 
-A run that spans nodes has one row per node. All times are in seconds; NaN means "not known (yet)"
-or "none".
+A run that spans nodes has one row per node. All times are in seconds. NaN means "none", "unknown"
+or "not yet known".
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class JobColumns(FactColumns):
     """
 
     completed_s: Floats
-    """NaN if the job was rejected or is unfinished."""
+    """Completion time. NaN if the job was rejected or is unfinished."""
     rejected: Ints
     """``RejectReason``, or 0 if the job was accepted."""
 
@@ -65,18 +65,20 @@ class RunColumns:
     instances: Ints
     gpus: Ints
     held: Floats
-    """GPUs held on this node; a fraction for shared GPUs."""
+    """Number of GPUs held on this node, which is a fraction for shared GPUs."""
     start_s: Floats
     computing_s: Floats
-    """End of transfers and set-up. NaN if there were none, or if the run was stopped before."""
+    """End of transfers and set-up. NaN if there were none, or if the run was stopped before their
+    end.
+    """
     end_s: Floats
-    """End of the run; the end of the log if it is still running."""
+    """End of the run, or the end of the log if the run is still in progress."""
     outcome: Ints
-    """``Kind.FINISHED``, ``PREEMPTED`` or ``FAILED``; -1 if the run is still running."""
+    """``Kind.FINISHED``, ``PREEMPTED`` or ``FAILED``, or -1 if the run is still in progress."""
 
     @property
     def running(self) -> Flags:
-        """True for runs that had not ended by the end of the log."""
+        """True for runs that were still in progress at the end of the log."""
         running: Flags = self.outcome == _STILL_RUNNING
         return running
 
@@ -96,15 +98,15 @@ class RunColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeOutages:
-    """One entry per period in which a node was down or powered off. ``end_s`` is the end of the log if
-    the node never came back.
+    """One entry for each period in which a node was down or powered off. ``end_s`` is the end of
+    the log if the node did not come back up.
     """
 
     node: Ints
     start_s: Floats
     end_s: Floats
     failed: Flags
-    """True if it was down, False if it was only powered off."""
+    """True if the node was down, False if it was only powered off."""
 
     @classmethod
     def of(cls, rows: np.ndarray, cluster: Cluster, log_end_s: float) -> NodeOutages:
@@ -121,19 +123,19 @@ class NodeOutages:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoweredNodes:
-    """One entry per period in which a node that is powered on demand was not off: it was booting, up,
-    or being powered down.
+    """One entry for each period in which a node that is powered on demand was not off but booting,
+    up, or being powered down.
     """
 
     node: Ints
     start_s: Floats
     end_s: Floats
     booted: Flags
-    """True if it began with a boot."""
+    """True if the period began with a boot."""
 
     @classmethod
     def of(cls, rows: np.ndarray, cluster: Cluster, log_end_s: float) -> PoweredNodes:
-        """Find the periods in the rows of a log."""
+        """Read the periods from the rows of a log."""
         entries = _on_demand(rows, cluster, log_end_s)[1] if any(node.on_demand for node in cluster.nodes) else []
         node, start_s, end_s, booted = (np.array([entry[field] for entry in entries]) for field in range(4))
         return cls(node.astype(np.int64), start_s.astype(float), end_s.astype(float), booted.astype(bool))
@@ -165,7 +167,7 @@ def _on_demand(rows: np.ndarray, cluster: Cluster, log_end_s: float) -> tuple[li
             powered.append((node, start_s, time_s, booted))
             if node not in down_s:
                 off_s[node] = time_s
-        elif node not in on_s:  # a node that has a run in flight at the beginning is already up
+        elif node not in on_s:  # a node with a run in progress at the beginning is already up
             on_s[node] = time_s, value == PowerState.BOOTING
             away.append((node, off_s.pop(node, time_s), time_s, False))
     away += [(node, start_s, log_end_s, True) for node, start_s in down_s.items()]
@@ -194,7 +196,7 @@ class Phases:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleColumns:
-    """Columns of a schedule, and the window from ``start_s`` to ``end_s`` over which capacity,
+    """The columns of a schedule, and the window from ``start_s`` to ``end_s`` in which capacity,
     queues and energy are measured.
     """
 
@@ -207,21 +209,21 @@ class ScheduleColumns:
     start_s: float
     end_s: float
     log_end_s: float
-    """End of everything that is still open.
+    """The end of everything that is still in progress.
 
-    This is the last completion if all jobs are done, otherwise the end of the simulation; or
-    ``end_s`` if later.
+    This is the last completion if all jobs are done, and otherwise the end of the simulation. If
+    ``end_s`` is later, it is ``end_s``.
     """
     decision_s: float
     decisions: int
     begins_s: float = 0.0
-    """When the simulation began; earlier rows are its past."""
+    """Time at which the simulation began. Earlier rows describe what happened before it."""
 
     @classmethod
     def of(cls, schedule: Schedule, *, start_s: float | None = None, end_s: float | None = None) -> ScheduleColumns:
         """Build the columns of ``schedule``, in O(n log n) for n rows. By default, the window lasts
-        from the first arrival to the end of the log. If the simulation began with jobs already in
-        the system, the window starts when the simulation began.
+        from the first arrival to the end of the log. If there were already jobs in the system when
+        the simulation began, the window starts at that time.
         """
         rows = schedule.log.rows()
         jobs = _jobs(schedule, rows)
@@ -253,9 +255,9 @@ class ScheduleColumns:
 
     @property
     def counted(self) -> Flags:
-        """True for the jobs that metrics count. These are the jobs that arrived after the simulation
-        had begun, because earlier jobs belong to its initial state. If no jobs arrived later (as
-        with a snapshot), the jobs that were waiting at the beginning count.
+        """True for the jobs that metrics count. These are the jobs that arrived after the
+        simulation had begun, because earlier jobs belong to its initial state. If no jobs arrived
+        later (as with a snapshot), the jobs that were waiting at the beginning are counted instead.
         """
         later = self.jobs.arrival_s >= self.begins_s
         if later.any() or not self.begins_s:
@@ -266,7 +268,7 @@ class ScheduleColumns:
 
     @property
     def started(self) -> Flags:
-        """True for jobs that have ever had a run."""
+        """True for jobs that have had at least one run."""
         started = np.zeros(len(self.jobs), bool)
         started[self.runs.job] = True
         return started
@@ -283,25 +285,27 @@ class ScheduleColumns:
         return np.clip(end_s, self.start_s, self.end_s) - np.clip(start_s, self.start_s, self.end_s)
 
     def at_horizon(self) -> ScheduleColumns:
-        """Return columns in which every unfinished job completes at the end of the log. The job's JCT
-        is then a lower bound.
+        """Return columns in which every unfinished job completes at the end of the log, so that its
+        JCT is a lower bound.
         """
         completed_s = np.where(self.jobs.unfinished, self.log_end_s, self.jobs.completed_s)
         return replace(self, jobs=replace(self.jobs, completed_s=completed_s))
 
     def without_unfinished(self) -> ScheduleColumns:
-        """Return columns in which every unfinished job was rejected (reason -1)."""
+        """Return columns in which every unfinished job counts as rejected (reason -1)."""
         rejected = np.where(self.jobs.unfinished, -1, self.jobs.rejected)
         return replace(self, jobs=replace(self.jobs, rejected=rejected))
 
 
 Source: TypeAlias = Schedule | ScheduleColumns
-"""Input of a metric: a schedule, or its columns, so that it need not be unrolled for each of
+"""The input of a metric: a schedule, or its columns, so that the columns are built only once for
 several metrics."""
 
 
 def columns(source: Source) -> ScheduleColumns:
-    """Return the columns of ``source``. Columns are returned unchanged."""
+    """Return the columns of ``source``. If ``source`` already consists of columns, return it
+    unchanged.
+    """
     return source if isinstance(source, ScheduleColumns) else ScheduleColumns.of(source)
 
 
@@ -316,8 +320,8 @@ def total(keys: Ints, weight: Floats, count: int) -> Floats:
 
 
 def _last_s(schedule: Schedule, rows: np.ndarray, jobs: JobColumns) -> float:
-    """Return the time in seconds of the last record, ignoring repairs and other records after the
-    last job is done.
+    """Return the time of the last record in seconds. Repairs and other records after the end of the
+    last job are ignored.
     """
     if len(jobs) and not jobs.unfinished.any():
         return float(rows["time_s"][rows["kind"] <= Kind.COMPLETED].max(initial=0.0))
@@ -359,7 +363,7 @@ def _runs(rows: np.ndarray, nodes: int, log_end_s: float) -> RunColumns:
 
 
 def distinct(keys: Ints) -> int:
-    """Count the distinct keys."""
+    """Return the number of distinct keys."""
     return int(np.count_nonzero(np.diff(np.sort(keys)))) + 1 if len(keys) else 0
 
 
@@ -379,7 +383,7 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
     # The rows are sorted by time, and a stable sort keeps this order within each job.
     places = places[np.argsort(rows["job"][places], kind="stable")]
     job, time_s, change = rows["job"][places], rows["time_s"][places], change[kind[places]]
-    del places, kind  # frees memory, which is scarce here in large runs
+    del places, kind  # frees memory, which is scarce at this point in large runs
 
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     count = np.cumsum(change, dtype=np.int64)

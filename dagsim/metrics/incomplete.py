@@ -14,21 +14,21 @@ from dagsim.model.log import Schedule
 from dagsim.text import count_of, on_one_line
 
 _FIRST = 3
-"""Maximum number of jobs that are named for each reason."""
+"""Maximum number of jobs to name for each reason."""
 _MOST_REASONS, _MOST_KEPT = 4, 50
 """Maximum number of reasons in a sentence, and in a run folder."""
-_ENDED = "it ran or waited when the simulation ended"
+_ENDED = "it was running or waiting when the simulation ended"
 
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """The number of jobs that were rejected, or are unfinished at the end, for one reason."""
+    """The number of jobs that were rejected, or are unfinished at the end, for the same reason."""
 
     why: str
     rejected: bool
     count: int
     first: tuple[str, ...]
-    """Ids of the first of these jobs."""
+    """The ids of the first few of these jobs."""
 
 
 def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[Incomplete]:
@@ -53,7 +53,7 @@ def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[I
 
 
 def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[str, Any]:
-    """Return the incomplete jobs and the number of all jobs as plain values under the key
+    """Return the incomplete jobs and the total number of jobs as plain values under the key
     ``incomplete``. The result is empty if all jobs completed.
     """
     reasons = incomplete_jobs(schedule, unfinished)
@@ -65,8 +65,9 @@ def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[
 
 
 def incomplete_sentence(facts: Iterable[Mapping[str, Any]]) -> str:
-    """Return one sentence about the incomplete jobs of all runs, whose facts are ``facts``. The
-    result is empty if no job is incomplete. Runs without the key ``incomplete`` contribute no jobs.
+    """Return one sentence about the incomplete jobs in all runs. ``facts`` contains the facts about
+    each run. The result is empty if no job is incomplete. Runs without the key ``incomplete``
+    contribute no jobs.
     """
     runs = [fact["incomplete"] for fact in facts if "incomplete" in fact]
     if not runs:

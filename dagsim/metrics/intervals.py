@@ -2,8 +2,8 @@
 blocks of a trace.
 
 Student's t is computed here rather than by scipy, because importing ``scipy.special`` takes 0.2 to
-0.3 CPU seconds, a quarter of the time of a small command. ``tests/metrics/test_student.py``
-compares the two.
+0.3 CPU seconds, a quarter of the time that a small command takes. ``tests/metrics/test_student.py``
+compares the results with scipy's.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from dagsim.errors import InputError, require
 from dagsim.metrics.columns import Floats
 
 _TERMS = 10_000
-"""Maximum number of terms. The fraction needs fewer: about the square root of the degrees of
-freedom.
+"""Maximum number of terms. The continued fraction needs fewer terms, about the square root of the
+degrees of freedom.
 """
 _TINY = 1e-300
-"""Replaces 0 in a denominator (Lentz)."""
+"""A tiny value that replaces 0 in a denominator (Lentz's method)."""
 
 
 def two_sided_p(t: ArrayLike, df: int) -> Floats:
-    """Return P(|T| > |t|) for Student's t with ``df`` degrees of freedom, per element. NaN stays
-    NaN."""
+    """Return P(|T| > |t|) for Student's t with ``df`` degrees of freedom, for each element. NaN
+    stays NaN."""
     squared = np.square(np.asarray(t, float))
     with np.errstate(invalid="ignore"):
         rest = np.where(np.isinf(squared), 1.0, squared / (df + squared))
@@ -49,12 +49,12 @@ def t_quantile(level: float, df: int) -> float:
     """
     if not 0 < level < 1 or df < 1:
         raise InputError(
-            f"Student's t: level must lie between 0 and 1, and df must be 1 or more, got {level!r} and {df!r}"
+            f"Student's t: level must be between 0 and 1, and df must be 1 or more, got {level!r} and {df!r}"
         )
     tail = 1 - level
     log_norm = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - math.log(df * math.pi) / 2
     normal = NormalDist().inv_cdf(1 - tail / 2)
-    # Fisher's expansion, truncated so that the result lies below the quantile.
+    # Fisher's expansion, truncated so that the result is below the quantile.
     bound = normal + (normal**3 + normal) / (4 * df)
     # The tail is convex, so Newton's method approaches the quantile from the left and cannot
     # overshoot.
@@ -68,14 +68,14 @@ def t_quantile(level: float, df: int) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: Floats, rest: Floats) -> Floats:
-    """Return the regularised incomplete beta function I_x(a, b). ``rest`` is 1 - x, passed separately
-    so that neither loses digits.
+    """Return the regularised incomplete beta function I_x(a, b). ``rest`` is 1 - x, passed
+    separately so that neither value loses digits.
     """
     with np.errstate(divide="ignore"):
         front = np.exp(
             math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * np.log(x) + b * np.log(rest)
         )  # the result is 0 at both ends
-    # The fraction converges fast on this side. On the other side, use I_x = 1 - I_rest.
+    # The fraction converges fast on this side. On the other side, I_x = 1 - I_rest is used.
     direct = x < (a + 1) / (a + b + 2)
     near = front * _fraction(a, b, np.where(direct, x, 0.0)) / a
     far = 1 - front * _fraction(b, a, np.where(direct, 0.0, rest)) / b
@@ -104,36 +104,39 @@ def _never_zero(values: Floats) -> Floats:
 
 
 LARGE_JOB = 0.09
-"""Share of a seed's job-seconds in a single job above which the seeds cannot show the tail."""
+"""If a single job takes more than this share of a seed's job-seconds, the seeds cannot show the
+tail.
+"""
 ENOUGH_FOR_TAILS = 300
-"""Number of seeds with such jobs that intervals of ratios need."""
+"""Number of seeds that intervals of ratios need if there are such jobs."""
 ENOUGH_FOR_T = 10
-"""Number of seeds that intervals of ratios need on populations without such jobs."""
+"""Number of seeds that intervals of ratios need if there are no such jobs."""
 ENOUGH_FOR_MEAN = 30
-"""Number of seeds that intervals of a policy's own mean need on such populations."""
+"""Number of seeds that the interval of a policy's own mean needs if there are no such jobs."""
 ENOUGH_WINDOWS = 300
-"""Number of windows of a real trace from which intervals of means have enough coverage. With fewer
-windows, they are approximate.
+"""From this number of windows of a real trace, intervals of means have enough coverage. With fewer
+windows, the intervals are approximate.
 """
 MOST_SEEDS = 1000
-"""Largest number of seeds recommended for an approximate interval. Beyond it, use the median's
-interval.
+"""Largest number of seeds that is recommended for an approximate interval. If more would be needed,
+use the median's interval.
 """
 
 SAME = 1e-12
-"""Log ratios that differ by less count as equal, because the order of a sum changes the last
-digits.
+"""Log ratios that differ by less than this are considered equal, because the order of a sum changes
+the last digits.
 """
 
 _MEDIAN_SLACK = 1.4
-"""Factor by which the median's interval may miss more often than asked (7% for 95%).
+"""Factor by which the median's interval may miss the true value more often than requested (7%
+instead of 5%).
 
-With a factor of 1, 5 seeds would have no interval.
+With a factor of 1, there would be no interval for 5 seeds.
 """
 
 
 class Bounds(NamedTuple):
-    """Values and their intervals, one per sample. The ends are NaN if there is no interval."""
+    """Values and their intervals, one for each sample. The ends are NaN if there is no interval."""
 
     value: Floats
     low: Floats
@@ -144,15 +147,15 @@ def geometric_mean(logs: Floats, level: float = 0.95) -> Bounds:
     """Return exp(mean l +- t sd(l) / sqrt n), with l = ln(a / b): Student's t on the logs of the
     ratios.
 
-    This is the interval of the paired t test. It excludes 1 if and only if the p-value of the test
-    is below 1 - ``level``.
+    This is the interval of the paired t test. The interval excludes 1 if and only if the p-value of
+    the test is below 1 - ``level``.
     """
     return _about(np.exp(logs.mean(axis=-1)), logs, level)
 
 
 def ratio_of_means(values: Floats, reference: Floats, level: float = 0.95) -> Bounds:
-    """Return the ratio of means r, with the delta method on its log: r exp(+- t sd(d) / sqrt n), d =
-    (a - r b) / mean a.
+    """Return the ratio of means r, and its interval by the delta method on the log: r exp(+- t
+    sd(d) / sqrt n), d = (a - r b) / mean a.
     """
     mean = values.mean(axis=-1, keepdims=True)
     ratio = mean / reference.mean(axis=-1, keepdims=True)
@@ -160,8 +163,8 @@ def ratio_of_means(values: Floats, reference: Floats, level: float = 0.95) -> Bo
 
 
 def _about(value: Floats, logs: Floats, level: float) -> Bounds:
-    """Return the value times exp(+- t sd(logs) / sqrt n). There is no interval unless at least two
-    samples differ.
+    """Return the value with the interval value x exp(+- t sd(logs) / sqrt n). There is no interval
+    if all logs are equal.
     """
     n = logs.shape[-1]
     if n < 2:
@@ -172,8 +175,8 @@ def _about(value: Floats, logs: Floats, level: float) -> Bounds:
 
 
 def median(ratios: Floats, level: float = 0.95) -> Bounds:
-    """Return the median and its order-statistic interval: the k-th ratio from each end, exact for
-    any distribution.
+    """Return the median and its order-statistic interval, which extends from the k-th smallest to
+    the k-th largest ratio and is exact for any distribution.
     """
     ordered = np.sort(ratios, axis=-1)
     n = ordered.shape[-1]
@@ -186,11 +189,11 @@ def median(ratios: Floats, level: float = 0.95) -> Bounds:
 
 @lru_cache(maxsize=4096)
 def median_rank(n: int, level: float = 0.95) -> int | None:
-    """Return the rank k, counted from each end, of the ratios that bound the median of ``n``, or None
-    if ``n`` is too small.
+    """Return the rank k, counted from each end, of the ratios that bound the median of ``n``
+    ratios, or None if ``n`` is too small.
 
-    k - 1 is the largest j with 2 P(Bin(n, 1/2) <= j) <= 1.4 (1 - ``level``): 1 for 5 to 8 pairs (5:
-    93.75%), 2 for 9.
+    k - 1 is the largest j with 2 P(Bin(n, 1/2) <= j) <= 1.4 (1 - ``level``). At a level of 95%, k
+    is 1 for 5 to 8 pairs (5 pairs give 93.75%) and 2 for 9 pairs.
     """
     # number of sequences of n coin tosses with at most `rank` heads, and with exactly `rank` heads
     few, ways = 0, 1
@@ -203,8 +206,8 @@ def median_rank(n: int, level: float = 0.95) -> int | None:
 
 
 def standard_deviation(values: Floats) -> Floats:
-    """Return the standard deviation with n - 1 in the denominator; exactly 0 if all values are equal
-    up to rounding.
+    """Return the standard deviation with n - 1 in the denominator. It is exactly 0 if all values
+    are equal up to rounding.
     """
     sd: Floats = values.std(axis=-1, ddof=1)
     return np.where(np.ptp(values, axis=-1) <= SAME, 0.0, sd)
@@ -222,8 +225,8 @@ def largest_job(mean: Floats, p95: Floats, p99: Floats, jobs: Floats) -> Floats:
     """Return the fraction of all job-seconds that belongs to the largest of ``jobs`` jobs,
     estimated from the mean and two percentiles.
 
-    With more than 100 jobs, the 99th percentile is not among the largest jobs. In that case,
-    Pareto's law extends the tail, with the index that leads from the 95th to the 99th percentile.
+    With more than 100 jobs, the 99th percentile is not among the largest jobs. In that case, the
+    tail is extended by Pareto's law, with the index that fits the 95th and the 99th percentile.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         inverse_index = np.log(p99 / p95) / np.log(5.0)
@@ -239,13 +242,13 @@ def seeds_for_interval(logs: Floats, largest_job: Floats | float = 0.0) -> Float
     exceeds 9%, the values are dominated by single jobs. Then 300 seeds are needed, or more if the
     ratios are skewed (12.35 g^2 seeds keep the coverage within 2 points of 95%: Hall 1988, Annals
     of Statistics 16, 927). Otherwise, 10 seeds are enough, unless the skewness of the ratios shows
-    that even 1,000 would not be, because one seed in a hundred dominates the ratio.
+    that even 1,000 seeds would not be enough, because one seed in a hundred dominates the ratio.
 
-    Less visible signs in the ratios are ignored. A sample that happens to include the tail has a
-    wide interval, which covers the ratio in 96 to 98% of cases, whereas a sample that missed the
-    tail appears well-behaved. A warning that depended on the sample's spread would therefore be
-    placed beside the wrong intervals, and the intervals without a warning would have a lower
-    coverage than without this rule.
+    Weaker signs in the ratios are ignored. A sample that happens to include the tail has a wide
+    interval, which covers the ratio in 96 to 98% of cases, whereas a sample that missed the tail
+    appears well-behaved. A warning that depended on the sample's spread would therefore be placed
+    beside the wrong intervals, and the intervals without a warning would have a lower coverage than
+    without this rule.
     """
     n = logs.shape[-1]
     by_skewness = np.ceil(12.35 * skewness(logs) ** 2)
@@ -259,30 +262,30 @@ def seeds_for_mean(n: int, largest_job: float = 0.0) -> float:
     """Return how many seeds the t interval of a policy's own arithmetic mean needs for nominal
     coverage, or 0 if ``n`` is enough.
 
-    It is infinite if single jobs dominate a seed (``seeds_for_interval``). With Pareto(1.1) work,
-    for example, 1,000 seeds only cover the mean in 72% of cases, because the variance of job times
-    is infinite.
+    The result is infinite if single jobs dominate a seed (see ``seeds_for_interval``). With
+    Pareto(1.1) work, for example, 1,000 seeds only cover the mean in 72% of cases, because the
+    variance of job times is infinite.
     """
     needed = inf if largest_job > LARGE_JOB else ENOUGH_FOR_MEAN
     return needed if needed > n else 0.0
 
 
 def samples_needed(seeds_needed: float, n: int, unit: str) -> float:
-    """Return how many samples an interval from ``n`` of them needs: ``seeds_needed``, or at least
-    300 for windows, or 0 if ``n`` is enough.
+    """Return how many samples an interval from ``n`` samples needs: ``seeds_needed``, at least 300
+    for windows, or 0 if ``n`` is enough.
     """
     return max(seeds_needed, ENOUGH_WINDOWS) if unit == "window" and n < ENOUGH_WINDOWS else seeds_needed
 
 
 def enough_seeds(seeds: float, unit: str = "seed") -> str:
-    """Describe how many seeds an interval needs."""
+    """State how many seeds an interval needs."""
     if seeds > MOST_SEEDS:
         return f"no number of {unit}s up to {MOST_SEEDS:,} is enough"
     return f"about {_rounded(seeds):,} {unit}s are needed"
 
 
 def _rounded(seeds: float) -> int:
-    """Round up to the next ten, or from 300 onwards to the next hundred."""
+    """Round up to the next ten or, from 300 onwards, to the next hundred."""
     step = 10 if seeds < 300 else 100
     return ceil(seeds / step) * step
 
@@ -301,29 +304,29 @@ def _no_interval(value: Floats) -> Bounds:
 
 
 FEWEST_JOBS = 10_000
-"""Minimum number of jobs. Smaller blocks are correlated: at 5,000 jobs a 95% interval covers
-77%."""
+"""Minimum number of jobs. With fewer jobs, the blocks are correlated: with 5,000 jobs, a 95%
+interval covers the true ratio in only 77% of cases."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverTime:
-    """Ratio of one scheduler's mean to another's within a single trace. The bounds are NaN if the
-    trace drifts.
+    """The ratio of one scheduler's mean to another's within a single trace. The bounds are NaN if
+    the ratio drifts.
     """
 
     ratio: float
-    """Geometric mean of the blocks' ratios of means."""
+    """Geometric mean of the ratios in ``blocks``."""
     low: float
     high: float
     pieces: tuple[float, ...]
-    """Ratio of means of each block, in order of arrival."""
+    """The ratio of means in each block, in order of arrival."""
     jobs: int
     level: float
 
     @property
     def drifts(self) -> bool:
-        """True if the first and the last block differ by more than half the width of the interval. In
-        that case, no single interval is valid for both.
+        """True if the first and the last block differ by more than half the width of the interval.
+        In that case, no single interval is valid for both blocks.
         """
         return not isfinite(self.low)
 
@@ -337,7 +340,7 @@ class OverTime:
 def over_time(
     values: Sequence[float] | Floats, reference: Sequence[float] | Floats, blocks: int = 5, level: float = 0.95
 ) -> OverTime:
-    """Compare two runs over ``blocks`` equal parts of a trace. Both runs have one value per job, in
+    """Compare two runs over ``blocks`` equal parts of a trace. Each run gives one value per job, in
     order of arrival.
 
     A remainder of fewer than ``blocks`` jobs is spread over the blocks.
@@ -355,7 +358,7 @@ def over_time(
             f"blocks: a trace needs at least {FEWEST_JOBS:,} jobs, because shorter blocks are correlated, "
             f"but this one has {len(a):,}"
         )
-    require(0 < level < 1, "blocks: level must lie between 0 and 1", level, InputError)
+    require(0 < level < 1, "blocks: level must be between 0 and 1", level, InputError)
     pieces = [
         _ratio(ours, theirs, number)
         for number, (ours, theirs) in enumerate(

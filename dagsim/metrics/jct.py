@@ -1,5 +1,4 @@
-"""Completion times, waits and slowdowns of jobs, their fairness, and tables of all jobs and
-runs."""
+"""Completion times, waits, slowdowns and fairness of jobs, and tables of all jobs and runs."""
 
 from __future__ import annotations
 
@@ -35,8 +34,8 @@ def wait(source: Source) -> Floats:
     """Return the waiting time in s, as batch systems report it: start of the job's first run -
     submission.
 
-    A run that fetches its inputs or is being set up counts as started. A job that never ran waited
-    until it left. NaN for jobs that did not complete.
+    A run counts as started even while it fetches its inputs or is being set up. A job that never
+    ran waited until it left. The wait is NaN for jobs that did not complete.
     """
     cols = columns(source)
     return np.minimum(cols.first_start_s, cols.jobs.completed_s) - cols.jobs.arrival_s
@@ -46,15 +45,15 @@ def queueing(source: Source) -> Floats:
     """Return the queueing time in s: the time that the job was in the system with none of its runs
     running.
 
-    It is the wait plus the time between tasks and after preemptions or failures. Parallel runs
-    count once (their union, not their sum).
+    This is the wait plus the time between tasks and after preemptions or failures. Time in which
+    several runs are in progress counts once.
     """
     return _in_phase(columns(source), waiting=True)
 
 
 def running(source: Source) -> Floats:
-    """Return the running time in s: the time with at least one run of the job running. queueing +
-    running = JCT."""
+    """Return the running time in s: the time during which at least one run of the job is in
+    progress. queueing + running = JCT."""
     return _in_phase(columns(source), waiting=False)
 
 
@@ -62,7 +61,8 @@ def stretch(source: Source) -> Floats:
     """Return the JCT divided by the ideal time, which is the job's critical path with each task on
     its fastest allowed GPU type.
 
-    At least 1. A job without work has a stretch of 1 if it did not wait, and otherwise infinity.
+    The stretch is at least 1. A job without work has a stretch of 1 if it did not wait, and
+    otherwise of infinity.
     """
     return _ratio(jct(source), columns(source).jobs.ideal_s)
 
@@ -71,8 +71,8 @@ def bounded_stretch(source: Source, tau_s: float = _TAU_S) -> Floats:
     """Return max(1, JCT / max(ideal time, ``tau_s``)), a stretch whose mean cannot be dominated by
     short jobs.
 
-    It is the bounded slowdown with the ideal time instead of the running time, so running on a slow
-    GPU counts as slow.
+    This is the bounded slowdown with the ideal time instead of the running time, so that running on
+    a slow GPU counts as a slowdown.
     """
     return _bounded(jct(source), columns(source).jobs.ideal_s, tau_s)
 
@@ -92,7 +92,7 @@ def bounded_slowdown(source: Source, tau_s: float = _TAU_S) -> Floats:
 def makespan(source: Source) -> float:
     """Return the time from the first arrival to the last completion in s, over the accepted jobs.
 
-    NaN if a job is unfinished or if no job was accepted.
+    The result is NaN if a job is unfinished or if no job was accepted.
     """
     jobs = columns(source).jobs
     completed_s = jobs.completed_s[jobs.accepted]
@@ -129,8 +129,8 @@ def deadline_hit_rate(source: Source) -> float:
     """Return the number of jobs that completed by their deadline divided by the number of jobs with
     a deadline. NaN if no job has a deadline.
 
-    A rejected job has missed its deadline. An unfinished job has missed its deadline if that has
-    passed, and is left out otherwise.
+    A rejected job has missed its deadline. An unfinished job has missed its deadline if the
+    deadline has passed, and is left out otherwise.
     """
     cols = columns(source)
     jobs = cols.jobs
@@ -140,8 +140,8 @@ def deadline_hit_rate(source: Source) -> float:
 
 
 def tardiness(source: Source) -> Floats:
-    """Return max(0, completion - deadline) in s per job. NaN for jobs without a deadline, and for
-    rejected or unfinished jobs.
+    """Return max(0, completion - deadline) in s for each job. The result is NaN for jobs without a
+    deadline, and for rejected or unfinished jobs.
     """
     jobs = columns(source).jobs
     return np.maximum(jobs.completed_s - jobs.deadline_s, 0.0)
@@ -160,7 +160,7 @@ def failures(source: Source) -> int:
 
 
 def restarts(source: Source) -> int:
-    """Return the number of runs of a task that started after one of its runs was preempted or
+    """Return the number of runs that started after an earlier run of the same task was preempted or
     failed.
 
     For a task with one instance, this is the number of restarts. For a task with many instances,
@@ -171,7 +171,7 @@ def restarts(source: Source) -> int:
     stopped = runs.stopped
     order = np.flatnonzero(stopped)[np.argsort(runs.end_s[stopped], kind="stable")]
     stopped_task, first = np.unique(task[order], return_index=True)
-    stop = order[first]  # the first stopped run of each task that was ever stopped
+    stop = order[first]  # the first stopped run of each task with a stopped run
     place = np.searchsorted(stopped_task, task)
     was_stopped = place < len(stopped_task)
     was_stopped[was_stopped] = stopped_task[place[was_stopped]] == task[was_stopped]
@@ -181,7 +181,9 @@ def restarts(source: Source) -> int:
 
 
 def node_failures(source: Source) -> int:
-    """Return the number of times that a node went down, for any reason but being powered off."""
+    """Return the number of times that a node went down for any reason other than being powered
+    off.
+    """
     return int(columns(source).outages.failed.sum())
 
 
@@ -193,8 +195,8 @@ def _ended(source: Source, kind: Kind) -> int:
 def jain_fairness_index(values: Iterable[float]) -> float:
     """Return Jain's index (sum x)^2 / (n sum x^2) (Jain, Chiu & Hawe 1984).
 
-    It is 1 if all values are equal, even if all are 0; 1/n if all but one are 0; and NaN without
-    values.
+    The index is 1 if all values are equal, even if all are 0. It is 1/n if all values but one are
+    0, and NaN without values.
     """
     x = np.fromiter(values, float)
     if not len(x):
@@ -202,7 +204,7 @@ def jain_fairness_index(values: Iterable[float]) -> float:
     most = float(x.max())
     if not most:
         return 1.0
-    x = x / most  # avoids overflow: no square is above 1
+    x = x / most  # avoids overflow, because no square is above 1
     return float(x.sum()) ** 2 / (len(x) * float(x @ x))
 
 
@@ -219,14 +221,15 @@ def tenant_gpu_seconds(source: Source) -> dict[str, float]:
 
 
 def isolated_s(source: Source, contention: float | Literal["lifetime"] = "lifetime") -> Floats:
-    """Return the time that each job would take alone on 1/N of the cluster: max(ideal time, ideal
-    GPU-seconds x N / GPUs).
+    """Return the time that each job would take by itself on 1/N of the cluster: max(ideal time,
+    ideal GPU-seconds x N / GPUs).
 
     ``contention`` sets N:
 
     - ``"lifetime"``: the time average of the number of jobs in the system while the job was in it,
       as in Themis (NSDI 2020) and Shockwave (NSDI 2023).
-    - A number: this N for every job (a static partition, such as the number of tenants).
+    - A number: this N for every job (a static partition, for example into as many parts as there
+      are tenants).
 
     The ideal times are those on the fastest allowed GPU type, so this is a lower bound on a mixed
     cluster.
@@ -246,8 +249,8 @@ def finish_time_fairness(source: Source, contention: float | Literal["lifetime"]
     """Return the finish-time fairness rho = JCT / ``isolated_s`` per job. If it is above 1, the job
     would have been better off with its own share.
 
-    Published systems define N and the time alone in different ways; this variant uses
-    ``isolated_s``. NaN for rejected or unfinished jobs.
+    Published systems define N and the isolated time in different ways. This variant uses
+    ``isolated_s``. The result is NaN for rejected or unfinished jobs.
     """
     return _ratio(jct(source), isolated_s(source, contention))
 
@@ -256,10 +259,10 @@ def exclusive_fairness(source: Source, round_s: float | None = None) -> Floats:
     """Return the finish-time fairness as measured by Shockwave (NSDI 2023): JCT / (time alone x
     contention).
 
-    A job alone has the GPUs that it requests. The contention, at least 1, is the number of jobs in
-    the log per GPU or, with ``round_s``, the mean over the job's rounds of the number of jobs in
-    the system per GPU. A job's rounds begin with the round in which the job arrives and end with
-    the round before its completion. NaN for rejected or unfinished jobs.
+    A job that is alone gets the GPUs that it requests. The contention, at least 1, is the number of
+    jobs in the log per GPU or, with ``round_s``, the mean over the job's rounds of the number of
+    jobs in the system per GPU. A job's rounds begin with the round in which the job arrives and end
+    with the round before its completion. NaN for rejected or unfinished jobs.
     """
     cols = columns(source)
     jobs, gpus = cols.jobs, max(cols.cluster.gpus, 1)
@@ -279,8 +282,8 @@ def exclusive_fairness(source: Source, round_s: float | None = None) -> Floats:
 
 
 def unfair_job_fraction(rho: Floats) -> float:
-    """Return the fraction of jobs with rho above 1 (by more than rounding), or NaN if any value is NaN
-    or there are no jobs.
+    """Return the fraction of jobs whose rho exceeds 1 by more than rounding. The result is NaN if
+    any value is NaN or there are no jobs.
     """
     if not len(rho) or np.isnan(rho).any():
         return float("nan")
@@ -288,7 +291,7 @@ def unfair_job_fraction(rho: Floats) -> float:
 
 
 Table: TypeAlias = dict[str, Sequence[Any] | np.ndarray]
-"""Columns of equal length by name, in order. NaN means "none" or "not known"."""
+"""Columns of equal length by name, in order. NaN means "none" or "unknown"."""
 
 _OUTCOMES = {Kind.FINISHED: "finished", Kind.PREEMPTED: "preempted", Kind.FAILED: "failed", -1: "running"}
 
@@ -338,7 +341,7 @@ def runs_table(schedule: Schedule) -> Table:
     ``gpus`` lists the numbers of the GPUs held on the node, such as ``0;1;3`` (empty if the log
     does not name them). ``held`` is the number of GPUs, which is a fraction for shared GPUs.
     ``computing_s`` is NaN without set-up or transfers, and ``end_s`` is NaN for a run that is still
-    running.
+    in progress.
     """
     cols = columns(schedule)
     runs, nodes = cols.runs, cols.cluster.nodes
@@ -396,7 +399,9 @@ def _places(mask: int) -> str:
 
 
 def _runs_that(cols: ScheduleColumns, outcome: Kind) -> Ints:
-    """Count the runs of each job with this outcome. A run that spans several nodes counts once."""
+    """Return, for each job, the number of its runs with this outcome. A run that spans several
+    nodes counts once.
+    """
     ended = cols.runs.outcome == outcome
     _, first = np.unique(cols.runs.run[ended], return_index=True)
     return np.bincount(cols.runs.job[ended][first], minlength=len(cols.jobs))

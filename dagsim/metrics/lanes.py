@@ -1,6 +1,6 @@
-"""Positions of runs in a Gantt chart, with one lane per GPU and the nodes one below the other.
-Also, for each task of a job, the times at which it became ready, started and ended, and the parent
-that it waited for last.
+"""The positions of runs in a Gantt chart, which has one lane for each GPU and shows the nodes one
+below another. This module also computes, for each task of a job, when it became ready, started and
+ended, and which parent ended last.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.model import JobFacts
 
 _GAP = 0.5
-"""Gap between nodes, in lanes."""
+"""The gap between nodes, in lanes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lanes:
     """The first lane of each node, counted downwards from 0, and the number of lanes of each node.
 
-    A node has one lane per GPU, and a CPU machine has a single lane.
+    A node has one lane for each GPU, and a CPU machine has a single lane.
     """
 
     first: Floats
@@ -53,7 +53,7 @@ class Bars:
 
 
 def lanes_of(cols: ScheduleColumns) -> Lanes:
-    """Return the lanes of a cluster. CPU machines only have lanes if the cluster has no GPU."""
+    """Return the lanes of a cluster. CPU machines have lanes only if the cluster has no GPUs."""
     gpus = np.array([node.gpus for node in cols.cluster.nodes], np.int64)
     count = gpus if gpus.any() else np.ones(len(gpus), np.int64)
     gaps = np.where(count > 0, _GAP, 0.0)
@@ -93,7 +93,7 @@ def _whole(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
 
 
 def _stretches(mask: int) -> list[tuple[int, int]]:
-    """Return the ranges of set bits as [first, last + 1): 0b1011 gives (0, 2), (3, 4)."""
+    """Return the half-open ranges of set bits. For example, 0b1011 gives (0, 2) and (3, 4)."""
     stretches, bit = [], 0
     while mask >> bit:
         bit += ((mask >> bit) & -(mask >> bit)).bit_length() - 1
@@ -104,7 +104,7 @@ def _stretches(mask: int) -> list[tuple[int, int]]:
 
 
 def _shared(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
-    """Place each share of a GPU at the lowest position where it fits among the shares in use at that
+    """Place each share of a GPU at the lowest position that is free among the shares in use at that
     time.
     """
     runs = cols.runs
@@ -158,8 +158,8 @@ def _on_cpus(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
 
 
 def _coloured(cols: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tuple[int, list[int]]]:
-    """Return each entry with its ``need`` slots. Entries on a node that overlap in time share no
-    slot.
+    """Return each entry with as many slots as ``need`` states. Entries on the same node that
+    overlap in time share no slot.
     """
     slots, node = FreeSlots(), cols.runs.node.tolist()
     start_s, end_s, count = cols.runs.start_s.tolist(), cols.runs.end_s.tolist(), need.tolist()
@@ -170,8 +170,9 @@ def _coloured(cols: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tup
 
 
 class FreeSlots:
-    """Assigns slots to intervals, separately for each owner, such that overlapping intervals share no
-    slot. The lowest free slots are used first. Calls of ``take`` must be in order of ``start``.
+    """An assignment of slots to intervals, separate for each owner, in which overlapping intervals
+    share no slot. The lowest free slots are used first. ``take`` must be called in order of
+    ``start``.
     """
 
     def __init__(self) -> None:
@@ -206,26 +207,30 @@ class TaskColumns:
     """
 
     first: Ints
-    """Entry of each job's first task, by ``Record.job``; -1 if it has none."""
+    """The entry of each job's first task, by ``Record.job``, or -1 if the job has no entries."""
     job: Ints
     task: Ints
     ready_s: Floats
-    """End of the task's last parent, or the job's arrival. NaN if a parent never ran."""
+    """The time at which the last parent ended, or the job's arrival. NaN if a parent never ran."""
     start_s: Floats
-    """First start, or NaN if the task never ran."""
+    """The first start of the task, or NaN if it never ran."""
     end_s: Floats
-    """Last end. The end of the log if the task is still running, NaN if it never ran."""
+    """The last end of the task, the end of the log if it is still running, or NaN if it never
+    ran.
+    """
     blocker: Ints
-    """Entry of the parent that ended last; -1 if the task has no parent, or none ran."""
+    """The entry of the parent that ended last, or -1 if the task has no parents or no parent
+    ran.
+    """
     edges: Ints
-    """Entries of parent and child, (m, 2)."""
+    """The entries of each edge's parent and child, (m, 2)."""
 
     def __len__(self) -> int:
         return len(self.job)
 
 
 def task_columns(facts: Iterable[JobFacts], cols: ScheduleColumns) -> TaskColumns:
-    """Build the columns for the tasks of a schedule. O(runs + edges log edges)."""
+    """Build the columns for the tasks in a schedule. O(runs + edges log edges)."""
     listed = list(facts)
     count = np.array([len(job.parents) if len(job.parents) > 1 else 0 for job in listed], np.int64)
     first = np.cumsum(count) - count
@@ -255,7 +260,7 @@ def _ready(arrival_s: Floats, end_s: Floats, edges: Ints) -> tuple[Floats, Ints]
     """Return the end of each entry's last parent, and the entry of that parent."""
     ready_s, blocker = arrival_s.copy(), np.full(len(arrival_s), -1, np.int64)
     parent, child = edges.T
-    # NaN, for a parent that never ran, sorts last
+    # NaN, which stands for a parent that never ran, sorts last
     order = np.lexsort((-parent, end_s[parent], child))
     parent, child = parent[order], child[order]
     last = np.append(child[1:] != child[:-1], True)[: len(child)]

@@ -2,7 +2,7 @@
 
     metrics: ["my_metrics.py:UrgentWait[least=2]"]
 
-The value appears beside those in ``dagsim list metrics``, under the name of the class or entry
+The value appears with the metrics in ``dagsim list metrics``, under the name of the class or entry
 point, in every table and file of the run.
 """
 
@@ -26,9 +26,11 @@ class OwnMetric(Protocol):
 METRICS: Registry[OwnMetric] = Registry(
     "metric",
     [
-        Entry("energy_cost", ".tariff:EnergyCost", "cost of the energy at prices by the hour: [series=prices.csv]"),
+        Entry("energy_cost", ".tariff:EnergyCost", "cost of the energy at hourly prices: [series=prices.csv]"),
         Entry(
-            "carbon_kg", ".tariff:CarbonKg", "kg of CO2 of the energy, by grams per kWh and hour: [series=carbon.csv]"
+            "carbon_kg",
+            ".tariff:CarbonKg",
+            "kg of CO2 emitted for the energy, from hourly grams per kWh: [series=carbon.csv]",
         ),
     ],
     group="dagsim.metrics",

@@ -1,10 +1,10 @@
-"""Paired comparison of two policies, with one value of each per seed: ratios, intervals, and
-verdicts. It includes a sequential rule for the number of seeds, which adds seeds and checks again
-until the interval is as narrow as requested.
+"""Paired comparison of two policies, with one value of each policy per seed: ratios, intervals and
+verdicts. It includes a sequential rule that adds seeds and checks again until the interval is as
+narrow as requested.
 
 If the rule starts at 20 seeds and checks after every ten, the interval keeps its coverage. Checking
-after every seed from the second onwards would lose up to 9 points of coverage on generated
-workloads and 47 on a trace (``scripts/validate_intervals.py`` measures the rule).
+after every seed from the second onwards would lose up to 9 percentage points of coverage on
+generated workloads and 47 on a trace (``scripts/validate_intervals.py`` measures the rule).
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ from dagsim.metrics.intervals import (
 )
 
 _FAR = 3.0
-"""Number of standard deviations from the mean beyond which a single seed has too much weight."""
+"""A seed that is further than this from the mean, in standard deviations, has too much weight."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Ratios of one scheduler's values to another's, from ``n`` seeds. Unknown values are NaN.
+    """The ratios of scheduler A's values to scheduler B's, from ``n`` seeds. Unknown values are
+    NaN.
 
     Each ratio has its own interval. Never print one ratio with the bounds of another.
     """
 
     ratio: float
-    """Geometric mean of the per-seed ratios: for example, on a typical seed A takes 0.9 times as
-    long as B.
+    """Geometric mean of the per-seed ratios: a value of 0.9 means that A takes 0.9 times as long as
+    B on a typical seed.
     """
     low: float
     high: float
@@ -60,22 +61,24 @@ class Paired:
     wins: int
     """Number of seeds on which A's value is below B's."""
     median: float
-    """Median of the per-seed ratios. Its bounds are exact and need 5 seeds."""
+    """Median of the per-seed ratios. Its bounds are exact and need at least 5 seeds."""
     median_low: float
     median_high: float
     of_means: float
-    """Ratio of the means. It weights each seed by the length of its jobs: "of all job-seconds"."""
+    """Ratio of the means. It weights each seed by the length of its jobs, so it describes the total
+    of all job-seconds.
+    """
     of_means_low: float
     of_means_high: float
     differ: int
     """Number of seeds on which the two values differ."""
     farthest_sd: float
-    """Distance of the most unusual log ratio from the mean, in standard deviations, or 0 if all are
-    equal.
+    """Distance of the most unusual log ratio from the mean, in standard deviations, or 0 if all log
+    ratios are equal.
     """
     seeds_needed: int
-    """Number of seeds that the interval of ``ratio`` needs, or 0 if ``n`` is enough, as far as the
-    data show.
+    """Number of seeds that the interval of ``ratio`` needs, as far as the data show, or 0 if ``n``
+    is enough.
     """
     level: float = 0.95
 
@@ -86,8 +89,8 @@ class Paired:
 
     @property
     def is_constant(self) -> bool:
-        """True if two or more seeds all have the same ratio. Nothing varies, so there is no
-        interval.
+        """True if there are several seeds and all have the same ratio. There is then no interval,
+        because nothing varies.
         """
         return self.n > 1 and not isfinite(self.p)
 
@@ -97,7 +100,8 @@ class Paired:
 
         This is the case if one of the following holds:
 
-        - Mean and median disagree.
+        - The intervals of the mean and of the median lie on different sides of 1, or only one of
+          them contains 1.
         - A log ratio is more than 3 standard deviations away from the mean.
         - The intervals of the ratio and of the ratio of means have no value in common.
         """
@@ -117,18 +121,18 @@ def paired(
     names: tuple[str, str] = ("values", "reference"),
     largest_job: float = 0.0,
 ) -> Paired:
-    """Compare ``values`` with ``reference``; ``values[i]`` and ``reference[i]`` come from the same
+    """Compare ``values`` with ``reference``. ``values[i]`` and ``reference[i]`` come from the same
     seed.
 
     ``seeds`` and ``names`` are used in messages. ``largest_job`` is the fraction of a seed's
-    job-seconds that its largest job takes, if known (``seeds_for_interval``). Swapping the two
-    gives 1 / ratio and mirrored bounds.
+    job-seconds that its largest job takes, if known (see ``seeds_for_interval``). Swapping
+    ``values`` and ``reference`` gives 1 / ratio and mirrored bounds.
 
     Raises:
         InputError: The two differ in length or are empty, a value is not a positive number, or the
             level is not between 0 and 1.
     """
-    require(0 < level < 1, "paired comparison: level must lie between 0 and 1", level, InputError)
+    require(0 < level < 1, "paired comparison: level must be between 0 and 1", level, InputError)
     logs = log_ratios(values, reference, seeds=seeds, names=names)
     a, b = np.asarray(values, float), np.asarray(reference, float)
     n = len(logs)
@@ -176,7 +180,7 @@ def log_ratios(
         )
     for column, name in ((a, names[0]), (b, names[1])):
         _check_positive(column, name, seeds)
-    # Do not take the log of the quotient, because swapping the two must negate the result exactly.
+    # This is not the log of the quotient, because swapping the two must negate the result exactly.
     logs: Floats = np.log(a) - np.log(b)
     return logs
 
@@ -195,8 +199,8 @@ def _side(low: float, high: float) -> int:
 
 
 ENOUGH_SEEDS = 5
-"""Minimum sample size for a verdict. With fewer, no distribution-free two-sided 95% interval
-exists."""
+"""Minimum sample size for a verdict. For smaller samples, no distribution-free two-sided 95%
+interval exists."""
 
 
 class Verdict(StrEnum):
@@ -212,14 +216,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row in a table of comparisons with a fixed reference."""
+    """One row in a table in which every row is compared with the same reference."""
 
     pair: Paired
     p: float
-    """Holm's p over all rows of the table; NaN if there is nothing to test."""
+    """The p-value after Holm's correction over all rows of the table, or NaN if there is nothing to
+    test.
+    """
     alike: tuple[str, ...]
-    """Other rows, including the reference, with the same values on every seed. They count as one
-    comparison.
+    """Other rows, possibly including the reference, that have the same values on every seed.
+    Together they count as one comparison.
     """
 
 
@@ -231,10 +237,11 @@ def compared(
     seeds: Sequence[int] | None = None,
     largest_job: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, Row]:
-    """Compare all other rows with the reference. Holm's p is computed over the distinct rows.
+    """Compare all other rows with the reference. Holm's correction is applied over the distinct
+    rows.
 
-    ``largest_job`` contains, by row, the fraction of a seed's job-seconds that its largest job
-    takes, if known.
+    ``largest_job`` contains, for each row, the fraction of a seed's job-seconds that its largest
+    job takes, if known.
 
     Choose the reference in advance, because a comparison with the best row of the same table is
     unfair.
@@ -314,7 +321,7 @@ def verdict(pair: Paired, p: float | None = None, *, lower_is_better: bool = Tru
 
 
 def words(pair: Paired, p: float | None = None, *, unit: str = "seed", lower_is_better: bool = True) -> str:
-    """Return the verdict in words: ``better; in 18 of 20 seeds``.
+    """Return the verdict in words, such as ``better in 18 of 20 seeds``.
 
     ``unit`` is ``seed``, or ``window`` for a real trace.
     """
@@ -349,11 +356,13 @@ def _sentence(answer: Verdict, pair: Paired, unit: str) -> str:
 
 
 MUST_DIFFER = 5
-"""Minimum number of seeds with a difference. With fewer, the interval may be narrow by accident."""
+"""Minimum number of seeds on which the policies differ. With fewer such seeds, the interval may be
+narrow by chance.
+"""
 
 
 class Ending(StrEnum):
-    """State of a comparison after a check."""
+    """The state of a comparison after a check."""
 
     GOES_ON = "goes on"
     ENOUGH = "precise enough"
@@ -364,18 +373,20 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A single check of a comparison."""
+    """The result of checking a comparison once."""
 
     ending: Ending
     n: int
     more: int
     """Seeds to add before the next check, or 0 if the comparison has ended."""
     half_width: float
-    """Half-width of the interval, as a fraction: 0.02 if it extends from 1 / 1.02 to 1.02 times the
-    ratio.
+    """Half-width of the interval, as a fraction. It is 0.02 if the interval extends from 1 / 1.02
+    to 1.02 times the ratio.
     """
     needs: float
-    """Estimate of the seeds needed, from the spread so far, or infinite if no seed differs."""
+    """The estimated number of seeds needed, based on the spread so far, or infinity if the policies
+    differ on no seed.
+    """
     approximate: str = ""
     """Number of seeds that the interval needs, in words. It is empty if ``n`` is enough."""
 
@@ -385,7 +396,7 @@ class Look:
     def _state(self) -> str:
         match self.ending:
             case Ending.GOES_ON if not isfinite(self.half_width):
-                return f"{self.n} seeds; {self.more} more before the first look"
+                return f"{self.n} seeds; {self.more} more before the first check"
             case Ending.GOES_ON:
                 return f"+-{100 * self.half_width:.1f}% after {self.n} seeds; {self.more} more"
             case Ending.ENOUGH:
@@ -399,26 +410,26 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The stopping rule: stop when half the width of the interval on the logs is at most
-    ln(1 + ``within``).
+    """The rule that decides when to stop: when half the width of the interval on the logs is at
+    most ln(1 + ``within``).
 
-    If the first ``start`` seeds predict that more than ``cap`` are needed, the comparison ends at
-    that point with the forecast.
+    If the first ``start`` seeds suggest that more than ``cap`` seeds are needed, the comparison
+    ends there and reports the estimate.
     """
 
     within: float
-    """Target half-width as a fraction of the ratio, 0.02 for 2%."""
+    """Target half-width as a fraction of the ratio, such as 0.02 for 2%."""
     start: int = 20
     step: int = 10
     cap: int = 500
-    """Maximum number of seeds; on a trace, at most its number of disjoint windows."""
+    """Maximum number of seeds. On a trace, it is at most the number of disjoint windows."""
     level: float = 0.95
     unit: str = "seed"
-    """``seed``, or ``window`` of a real trace."""
+    """``seed``, or ``window`` for a real trace."""
 
     def __post_init__(self) -> None:
         if not 0 < self.within < 1:
-            raise InputError(f"precision: must lie between 0% and 100%, got {100 * self.within:g}%")
+            raise InputError(f"precision: must be between 0% and 100%, got {100 * self.within:g}%")
         if self.start < MUST_DIFFER or self.step < 1:
             raise InputError(
                 f"precision: start must be at least {MUST_DIFFER} and step at least 1, got {self.start} and {self.step}"
@@ -429,8 +440,8 @@ class Precision:
             )
 
     def look(self, logs: Floats, largest_job: float = 0.0) -> Look:
-        """Return the state after ``logs``, the log ratios of all seeds in the order in which they
-        were run. ``largest_job`` is as in ``seeds_for_interval``.
+        """Return the state of a comparison after the seeds whose log ratios are ``logs``, in the
+        order in which the seeds were run. ``largest_job`` is as in ``seeds_for_interval``.
         """
         n = len(logs)
         if n < self.start:
@@ -445,8 +456,8 @@ class Precision:
         return Look(ending, n, more, expm1(half_width), needs, enough_seeds(needed, self.unit) if needed else "")
 
     def forecast(self, logs: Floats) -> float:
-        """Estimate the number of seeds as (1.96 sd / ln(1 + within))^2, but at least as many as are
-        needed for 5 of them to differ, or infinite if none differs.
+        """Estimate the number of seeds as (1.96 sd / ln(1 + within))^2, but at least as many as it
+        takes for the policies to differ on 5 seeds. The result is infinite if they differ on none.
         """
         return self._forecast(float(standard_deviation(logs)), _differ(logs), len(logs))
 

@@ -1,5 +1,5 @@
-"""Intervals from a single long run. They are computed from the values of its jobs in order of
-arrival, in blocks that are as long as the autocorrelation of the values requires.
+"""Intervals from a single long run. The values of its jobs, in order of arrival, are divided into
+blocks that are as long as the autocorrelation of the values requires.
 
 A metric of jobs (``wait_s.p95``) is written as the mean of a series with one entry per job, its
 *influences*. For a mean, these are the values themselves; for a quantile q of order p, they are q +
@@ -14,15 +14,15 @@ much as the level of the values. Its standard error is therefore at least the st
 log of their mean, which the jackknife over the same blocks gives (Quenouille 1956).
 ``scripts/validate_plan.py --coverage`` measures the coverage.
 
-The interval of a change is for the long-run ratio, over many logs like this one. A few long jobs
-determine this ratio, and a log that happens not to contain any appears calm. The interval therefore
-has three parts (``_reach_of_change``): the spread of blocks, the number of busy periods that cause
-the difference, and the number of jobs that dominate the second moment of run times, on which mean
-waits depend (Pollaczek 1930, Kingman 1961). If these numbers are too small, there is no interval.
-There is no interval either, however calm the log appears, if the log is short compared with the
-time that a queue at that load takes to forget its past (``_relaxation_times``). The constants were
-chosen on some seeds of M/G/c queues; ``scripts/validate_coverage.py`` measures the coverage on
-others.
+The interval of a change refers to the long-run ratio, over many logs like this one. A few long jobs
+determine this ratio, and a log that happens to contain none of them appears calm. The interval
+therefore has three parts (``_reach_of_change``): the spread of blocks, the number of busy periods
+that cause the difference, and the number of jobs that dominate the second moment of run times, on
+which mean waits depend (Pollaczek 1930, Kingman 1961). If these numbers are too small, there is no
+interval. There is no interval either, however calm the log appears, if the log is short compared
+with the time that a queue at that load takes to forget its past (``_relaxation_times``). The
+constants were chosen on some seeds of M/G/c queues, and ``scripts/validate_coverage.py`` measures
+the coverage on other seeds.
 """
 
 from __future__ import annotations
@@ -54,54 +54,64 @@ _NAME = re.compile(
 )
 
 _PIECES = 400
-"""Number of parts of the run in which autocorrelation is measured."""
+"""Number of parts into which the run is divided to measure autocorrelation."""
 _TIMES = 2
 """Length of a block in integrated autocorrelation times. Neighbouring blocks are still correlated,
 which makes the variance of their mean too small by about 1 / (2 x _TIMES); ``_half`` corrects that.
 """
 _SOKAL = 4
-"""Autocorrelations count up to this number of integrated autocorrelation times."""
+"""Autocorrelations are summed up to this number of integrated autocorrelation times."""
 _SHORT = 16
-"""A run of n integrated autocorrelation times gets a variance that is 1 + _SHORT / n times as
-large: short runs look calmer than the system is, because they miss the longest queues. Measured on
-M/M/c queues.
+"""The variance of a run of n integrated autocorrelation times is multiplied by 1 + _SHORT / n,
+because short runs miss the longest queues and therefore appear calmer than the system is. The
+constant was measured on M/M/c queues.
 """
 _WIDE = 2.0
-"""An interval that extends further than this factor from its value says too little."""
+"""An interval that extends further than this factor from its value is too wide to be
+informative.
+"""
 _BLIND = 1000.0
-"""An interval that extends further than this factor is left out."""
+"""An interval that extends further than this factor from its value is left out."""
 _FEWEST, _MOST = 3, 16
-"""Smallest and largest number of blocks. Fewer give no interval; more would narrow it by less than
-9%, but would be shorter.
+"""Smallest and largest number of blocks. With fewer blocks, there is no interval. More blocks would
+narrow the interval by less than 9%, but would be shorter.
 """
 
 
 _PERIODS = 80
-"""Minimum length of a run, in integrated autocorrelation times and in relaxation times of its
-queue, for an interval of a change. The interval from a run n autocorrelation times as long is
+"""Minimum length of a run for an interval of a change, in integrated autocorrelation times and in
+relaxation times of the run's queue. If the run is n times as long as this minimum, the interval is
 widened by the factor 1 + 1 / n^2, because runs that look long by chance also look calm.
 """
 _LONG_JOBS = 40
-"""Minimum number of jobs that dominate the second moment of run times, for an interval of a
-change."""
+"""For an interval of a change, at least this many jobs must dominate the second moment of run
+times."""
 _ENOUGH_LONG_JOBS = 300
-"""Number of such jobs from which nothing is added for longer jobs that the log missed."""
+"""With at least this many such jobs, nothing is added for longer jobs that the log may have
+missed.
+"""
 _CHANGE_BLOCKS = range(4, 17)
-"""Numbers of blocks for which the spread of a change is computed; the largest spread counts."""
+"""The numbers of blocks for which the spread of a change is computed. The largest spread is
+used.
+"""
 _MOST_EPISODES = 100
-"""Maximum number of blocks in which busy periods are counted."""
+"""Maximum number of blocks for counting busy periods."""
 _SKEW = 1.6
-"""Factor on that spread, because differences are skewed and neighbouring blocks are correlated."""
+"""Factor by which this spread is multiplied, because differences are skewed and neighbouring blocks
+are correlated.
+"""
 _EPISODES = 2.0
-"""Factor on the uncertainty of the number of busy periods, which differ in size."""
+"""Factor by which the uncertainty of the number of busy periods is multiplied, because busy periods
+differ in size.
+"""
 _LEAST_REACH = 5e-3
-"""An interval of a change is never narrower than half a percent: logs in which hardly a job waits
-do not show smaller changes."""
+"""An interval of a change always extends at least half a percent from its value, because logs in
+which hardly any job waits cannot show smaller changes."""
 
 
 class Period(NamedTuple):
-    """The value of a metric, and the interval for its value in the next period of the same length
-    as the run, with the same demand.
+    """The value of a metric in a run, and the interval for its value in the next period, which is
+    as long as the run and has the same demand.
     """
 
     value: float
@@ -109,16 +119,16 @@ class Period(NamedTuple):
     high: float
     """NaN without an interval."""
     blocks: int
-    """Number of independent blocks of the run, or 0 if the metric has no series."""
+    """Number of independent blocks in the run, or 0 if the metric has no series."""
     longer: float
-    """How many times as long the run would have to be for an interval that extends no further than
-    a factor of 2 from the value; 1 if it is long enough.
+    """How many times as long the run would have to be for an interval that extends at most a factor
+    of 2 from the value. It is 1 if the run is long enough.
     """
 
 
 class Change(NamedTuple):
     """The ratio of a metric to its value in another run of the same jobs, and the interval for the
-    long-run ratio, with the same demand.
+    long-run ratio under the same demand.
     """
 
     ratio: float
@@ -126,12 +136,14 @@ class Change(NamedTuple):
     high: float
     """NaN without an interval."""
     p: float
-    """Two-sided p for a ratio of 1, which is below 0.05 if the interval excludes 1; NaN without an
-    interval."""
+    """Two-sided p-value for a ratio of 1. It is below 0.05 if the interval excludes 1, and NaN
+    without an interval."""
     blocks: int
-    """Length of the run in integrated autocorrelation times, or 0 if the metric has no series."""
+    """The length of the run in integrated autocorrelation times, or 0 if the metric has no
+    series.
+    """
     longer: float
-    """As in ``Period``."""
+    """The same as in ``Period``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,11 +157,13 @@ class JobSeries:
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Other labels of each job, such as ``partition``. They are not part of the file."""
     goes_on: bool = True
-    """False for the jobs at the same time, which say nothing of other periods: no intervals. Not
-    part of the file.
+    """False if the jobs all belong to one moment. They contain no information about other periods,
+    so there are no intervals. This value is not part of the file.
     """
     load: float = nan
-    """Load that the jobs offer to the cluster, or NaN if unknown. Not part of the file."""
+    """The load that the jobs offer to the cluster, or NaN if unknown. It is not part of the
+    file.
+    """
 
     @classmethod
     def of(cls, source: Source) -> JobSeries:
@@ -171,14 +185,16 @@ class JobSeries:
             return cls({name: file[name] for name in _VALUES}, file["tenant"], tuple(file["tenants"].tolist()))
 
     def to_bytes(self) -> bytes:
-        """Pack the values; equal values give equal bytes."""
+        """Pack the values into bytes. Equal values give equal bytes."""
         buffer = io.BytesIO()
         content: dict[str, Any] = {"tenant": self.tenant, "tenants": np.array(self.tenants, dtype=str), **self.values}
         np.savez_compressed(buffer, **content)
         return buffer.getvalue()
 
     def between(self, first: int, last: int | None) -> JobSeries:
-        """Return the jobs from ``first`` up to but not including ``last``, in order of arrival."""
+        """Return the series for the jobs from ``first`` up to but not including ``last``, in order
+        of arrival.
+        """
         values = {name: column[first:last] for name, column in self.values.items()}
         labels = {kind: words[first:last] for kind, words in self.labels.items()}
         return replace(self, values=values, tenant=self.tenant[first:last], labels=labels)
@@ -189,13 +205,13 @@ class JobSeries:
         return np.isfinite(next(iter(self.values.values())))
 
     def where_completed(self, other: JobSeries) -> JobSeries:
-        """Return the same series without the values of jobs that another run did not complete."""
+        """Return the same series, with NaN for jobs that another run did not complete."""
         values = {name: np.where(other.completed, of, np.nan) for name, of in self.values.items()}
         return replace(self, values=values)
 
     def value(self, metric: str) -> float | None:
-        """Return the metric over these jobs, or None if it is not a mean or a percentile of jobs, and
-        NaN if there are no jobs.
+        """Return the metric over these jobs. It is None if the metric is not a mean or a percentile
+        over jobs, and NaN if there are no jobs.
         """
         match = _NAME.fullmatch(metric)
         if match is None:
@@ -207,7 +223,7 @@ class JobSeries:
 
     def unknown_group(self, metric: str) -> str:
         """Return a sentence if the metric refers to a group, such as a partition, to which no job
-        belongs; empty for other metrics.
+        belongs. The result is empty for all other metrics.
         """
         match = _NAME.fullmatch(metric)
         if match is None or (kind := match["kind"]) is None:
@@ -231,8 +247,8 @@ class JobSeries:
         return counted
 
     def run_s(self) -> Floats:
-        """Return the seconds from the first start to the end of each completed job. If either time
-        is missing, all values are equal."""
+        """Return the seconds from the first start to the end of each completed job. If the series
+        lacks these times, all values are equal."""
         if not {"jct_s", "wait_s"} <= self.values.keys():
             return np.ones(len(self.tenant))
         run_s = self.values["jct_s"] - self.values["wait_s"]
@@ -255,8 +271,8 @@ class JobSeries:
 
     def influences(self, metric: str) -> Floats | None:
         """Return (jobs,) float64 values whose mean is the metric. For jobs that the metric does not
-        count, the value is the metric itself. None if the metric is not a mean or a percentile of
-        jobs.
+        count, the value is the metric itself. The result is None if the metric is not a mean or a
+        percentile over jobs.
         """
         match = _NAME.fullmatch(metric)
         if match is None:
@@ -279,8 +295,8 @@ class JobSeries:
 def next_period(series: JobSeries, metric: str, value: float) -> Period:
     """Return the interval of ``metric``, whose value in this run is ``value``, for the next period.
 
-    Its variance is the sum of the variances of this run's value and the next one's, which are
-    equal.
+    The interval's variance is the sum of the variances of this period's value and of the next
+    period's value, which are equal.
     """
     influences = series.influences(metric) if series.goes_on else None
     if influences is None or not isfinite(value):
@@ -296,8 +312,8 @@ def next_period(series: JobSeries, metric: str, value: float) -> Period:
 
 def change_of(series: JobSeries, value: float, before: JobSeries, value_before: float, metric: str) -> Change:
     """Return the ratio of ``value`` to ``value_before``, the values of ``metric`` in two runs of
-    the same jobs. If the runs did not complete the same jobs, the ratio is taken over the jobs that
-    both completed, and it is NaN for metrics that are not computed from jobs.
+    the same jobs. If the runs did not complete the same jobs, the ratio covers the jobs that both
+    runs completed, and is NaN for metrics that are not computed from jobs.
     """
     if not np.array_equal(series.completed, before.completed):
         series, before = series.where_completed(before), before.where_completed(series)
@@ -323,10 +339,10 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
 
     The spread of the influences between blocks misses rare events. Suppose that N busy periods
     cause the whole difference. Then a Poisson variable took the value N, but its mean may plausibly
-    be larger than N by some factor, and the waits in the long run may exceed those in the log, in
-    both runs, by the same factor. N is (sum of d)^2 / (sum of d^2) of the absolute differences d
-    between blocks. Even if the two runs are equal, one busy period may differ. Long jobs are
-    counted in the same way, by the squares of their run times.
+    be larger than N by some factor, and in both runs, the waits in the long run may exceed the
+    waits in the log by the same factor. N is (sum of d)^2 / (sum of d^2) of the absolute
+    differences d between blocks. Even if the two runs are equal, one busy period may differ. Long
+    jobs are counted in the same way, by the squares of their run times.
     """
     parts = min(_PIECES, len(influences))
     levels = [jobs.influences(_mean_of(metric)) for jobs in (series, before)]
@@ -380,8 +396,8 @@ def _spread(pieces: Sequence[Floats], blocks: int) -> float:
 
 
 def _equals(values: Floats) -> float:
-    """Return how many equal values would have the same sum and the same sum of squares as ``values``,
-    none of which is negative; at least 1.
+    """Return how many equal values would have the same sum and the same sum of squares as
+    ``values``, but at least 1. No value may be negative.
     """
     return max(float(values.sum() ** 2 / (values**2).sum()), 1.0) if values.any() else 1.0
 
@@ -410,8 +426,8 @@ def _longer(reach: float) -> float:
 
 
 def _mean_of(metric: str) -> str:
-    """Return the name of the mean of the values from which the metric is computed. A percentile
-    changes as slowly as the queue does, although few jobs lie beyond it.
+    """Return the name of the metric that is the mean of the same values. A percentile changes as
+    slowly as the queue does, although only few jobs exceed it.
     """
     return f"{metric.rpartition('.')[0]}.mean"
 
@@ -452,9 +468,9 @@ def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float
 
 
 def _jackknife(levels: Sequence[Floats]) -> float:
-    """Return the jackknife standard error of the log of the mean of the first series of blocks. With
-    two series, it is the standard error of the difference between their logs. NaN if a single block
-    contains the whole sum.
+    """Return the jackknife standard error of the log of the mean of the first series of blocks.
+    With two series, it is the standard error of the difference between their logs. The result is
+    NaN if a single block contains the whole sum.
     """
     others = [level.sum() - level for level in levels]
     if not all((other > 0).all() for other in others):
@@ -466,12 +482,12 @@ def _jackknife(levels: Sequence[Floats]) -> float:
 
 
 def _autocorrelation_time(values: Floats) -> float:
-    """Return 1 + 2 x the sum of the autocorrelations, which is truncated after ``_SOKAL`` times the
-    result (at least 1).
+    """Return 1 + 2 x the sum of the autocorrelations, but at least 1. The sum is truncated after a
+    lag of ``_SOKAL`` times the result.
 
     The mean is estimated from the series itself, which biases the autocorrelations of a short
-    series downwards. The factor 1 + (2 w + 1) / n for a sum of w of them corrects this (Wolff 2004,
-    "Monte Carlo errors with less errors", equation 49).
+    series downwards. For a sum of w autocorrelations, the factor 1 + (2 w + 1) / n corrects this
+    (Wolff 2004, "Monte Carlo errors with less errors", equation 49).
     """
     centred, n = values - values.mean(), len(values)
     if not np.ptp(values) > 0:

@@ -19,7 +19,7 @@ from dagsim.model.arithmetic import ordered_sum, rounded
 from dagsim.registry import nearest
 
 METHOD = "geometric mean of per-seed ratios, Student's t on their logs, Holm over the table"
-"""Method of the ratios and verdicts of ``standings``."""
+"""The method by which ``standings`` computes ratios and verdicts."""
 
 SECONDARY_METRICS = (
     "jct_s.p99",
@@ -49,13 +49,13 @@ _HIGHER_IS_BETTER = {
 
 
 class Sample(StrEnum):
-    """The unit that a comparison counts."""
+    """The unit of which a comparison has several."""
 
     SEED = "seed"
     WINDOW = "window"
     """A disjoint window of a real trace."""
     TRACE = "trace"
-    """A whole trace: one sample, however many seeds it is run on."""
+    """A whole trace, which is a single sample, however many seeds it is run on."""
 
 
 class RunMetrics(Protocol):
@@ -84,34 +84,34 @@ class Mean(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """The row for one policy in a table that compares several."""
+    """The row for one policy in a table that compares several policies."""
 
     policy: str
     mean: Mean
     pair: Paired | None
-    """Comparison with the reference, or None if a value is 0, negative or missing."""
+    """The comparison with the reference, or None if a value is 0, negative or missing."""
     p: float
-    """Holm's p over the table; NaN if nothing was tested."""
+    """The p-value after Holm's correction over the table, or NaN if nothing was tested."""
     alike: tuple[str, ...]
     """Other policies with the same values on every seed."""
     is_reference: bool
     best: bool
-    """True for the policy that is ranked first by the metric. This is not a verdict."""
+    """True for the policy that the metric ranks first. This is not a verdict."""
     sample: Sample
     n: int
-    """Number of seeds or windows on which every policy ran."""
+    """Number of seeds or windows. Every policy ran on all of them."""
     lower_is_better: bool
     beside: Mapping[str, float]
     """Means of ``SECONDARY_METRICS``; NaN if a seed has no value."""
     not_done: int
     """Number of jobs rejected or left unfinished, over all seeds."""
     unfinished: int
-    """Number of these that were left unfinished."""
+    """Number of jobs left unfinished, over all seeds."""
 
     @property
     def verdict(self) -> Verdict | None:
-        """Better, worse or neither. None for the reference, for a single trace, and if there is no
-        ratio.
+        """Better, worse or neither. It is None for the reference, for a single trace, and if there
+        is no ratio.
         """
         if self.pair is None or self.is_reference or self.sample is Sample.TRACE:
             return None
@@ -130,15 +130,15 @@ class PolicyResult:
 
     @property
     def seeds_needed(self) -> int:
-        """Number of seeds or windows that the interval needs, or 0 if there are enough or there is
-        no interval."""
+        """Number of seeds or windows that the interval needs. It is 0 if there are enough, or if
+        there is no interval."""
         if self.pair is None or self.sample is Sample.TRACE or not isfinite(self.pair.low):
             return 0
         return int(samples_needed(self.pair.seeds_needed, self.n, self.sample))
 
     @property
     def wins(self) -> int | None:
-        """Number of seeds with a better result than the reference."""
+        """Number of seeds on which the policy is better than the reference."""
         if self.pair is None:
             return None
         return self.pair.wins if self.lower_is_better else self.pair.differ - self.pair.wins
@@ -173,22 +173,22 @@ _KEYS = {"low": "ratio_low", "high": "ratio_high"}
 
 
 def lower_is_better(metric: str) -> bool:
-    """Return True if lower values of ``metric`` are better, as for nearly all metrics. The metric of a
-    group (``gpu[T4].utilization``) is judged by its name within the group.
+    """Return True if lower values of ``metric`` are better, which is the case for nearly all
+    metrics. For a group's metric (``gpu[T4].utilization``), the name within the group decides.
     """
     return metric.rpartition("].")[2] not in _HIGHER_IS_BETTER
 
 
 def mean(lines: Iterable[RunMetrics], metric: str) -> Mean:
-    """Return the mean of ``metric`` over the lines. Its interval requires at least 5 lines, whose
-    values must not all be equal.
+    """Return the mean of ``metric`` over the lines. An interval requires at least 5 lines with
+    values that are not all equal.
     """
     return _mean(_column(lines, metric))
 
 
 def largest_share(lines: Iterable[RunMetrics], metric: str) -> float:
-    """Return the share of the largest job in the sum of a per-job ``metric``, as a geometric mean
-    over seeds, or 0 if unknown.
+    """Return the largest job's share of the sum of a per-job ``metric``, as a geometric mean over
+    seeds, or 0 if it is unknown.
     """
     name, runs = metric.rpartition(".")[0], list(lines)
     mean, p95, p99 = (_column(runs, f"{name}.{part}") for part in ("mean", "p95", "p99"))
@@ -213,8 +213,8 @@ def standings(
     """Compare the policies with ``reference`` (default: the first policy). The policy with the best
     ``metric`` comes first.
 
-    Policies are ordered by geometric means, like the ratios, or by arithmetic means if a value is
-    0. Policies with a missing value come last.
+    Policies are ordered by geometric means, on which the ratios are based, or by arithmetic means
+    if a value is 0. Policies with a missing value come last.
 
     Raises:
         InputError: The policies did not run on the same seeds, or there is no such
@@ -250,8 +250,8 @@ def standings(
 
 
 def without_repeats(lines: Sequence[LineT]) -> list[LineT]:
-    """Return only the lines of the first seed if all seeds have the same metrics, and otherwise all
-    lines.
+    """Return only the lines for the first seed if all seeds have the same metrics, and otherwise
+    all lines.
 
     Metrics measured with a clock are not compared.
     """
@@ -297,7 +297,8 @@ def _rows(
 def _ordered(values: Mapping[str, Floats], *, lower: bool) -> list[str]:
     finite = {policy: mine for policy, mine in values.items() if np.all(np.isfinite(mine))}
     positive = all(np.all(mine > 0) for mine in finite.values())
-    # Equal scores keep the order of the policies, on any processor. A difference of logarithms is a relative one.
+    # Scores are rounded, so that policies with equal scores keep their order on any processor.
+    # Rounding a logarithm is a relative rounding.
     score = {
         policy: round(float(np.log(mine).mean()), 9) if positive else rounded(float(mine.mean()))
         for policy, mine in finite.items()
@@ -318,7 +319,7 @@ def _mean(values: Floats) -> Mean:
 
 
 def plain_mean(lines: Iterable[RunMetrics], metric: str) -> float:
-    """Return the mean of ``metric`` over the lines; NaN if a line has no value."""
+    """Return the mean of ``metric`` over the lines, or NaN if a line has no value."""
     values = [_number(line.metrics.get(metric)) for line in lines]
     return ordered_sum(values) / len(values)
 

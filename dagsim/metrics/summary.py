@@ -58,8 +58,8 @@ from dagsim.text import count_of
 Label = TypeVar("Label", float, str)
 
 _GROUPS = 32
-"""Maximum number of priorities and tenants listed individually, those with the most jobs. The
-others are pooled.
+"""Maximum number of priorities, and of tenants, that are listed individually. The ones with the
+most jobs are listed, and the others are pooled.
 """
 _OTHER = "(other)"
 _WAIT = "the time from submission to the start of the job's first run"
@@ -92,7 +92,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class JobGroup:
-    """Results for the jobs with the same priority or tenant."""
+    """Results for the jobs that have the same priority or tenant."""
 
     arrived: Annotated[int, "jobs", "jobs that arrived"]
     completed: Annotated[int, "jobs", "jobs that completed"]
@@ -111,7 +111,7 @@ class GpuGroup:
     gpus: Annotated[int, "GPUs", "GPUs of this type"]
     utilization: Annotated[float, "", "GPU-seconds held / (GPUs x horizon)"]
     gpu_hours: Annotated[float, "h", "GPU-hours held"]
-    energy_kwh: Annotated[float, "kWh", "energy drawn by these GPUs, whether held or idle"]
+    energy_kwh: Annotated[float, "kWh", "energy drawn by these GPUs, both held and idle"]
 
 
 class PerJob(NamedTuple):
@@ -189,8 +189,8 @@ class Summary:
     """Every metric of one schedule. ``glossary()`` lists the meaning and unit of each field.
 
     If any job is unfinished, the metrics of jobs (``jct_s`` to ``bounded_stretch``, rho, joules per
-    job) and the makespan are NaN, unless ``unfinished`` selects another way to count these jobs.
-    ``jobs_unfinished`` is their number.
+    job) and the makespan are NaN, unless ``unfinished`` selects another way to count unfinished
+    jobs. ``jobs_unfinished`` is the number of these jobs.
     """
 
     unfinished: Annotated[Unfinished, "", "how unfinished jobs were counted: refuse, horizon or drop"]
@@ -254,7 +254,7 @@ class Summary:
     runs: Annotated[int, "runs", "runs started"]
     preemptions: Annotated[int, "runs", "runs stopped by a decision"]
     failures: Annotated[int, "runs", "runs stopped by the failure of a node"]
-    restarts: Annotated[int, "runs", "runs of tasks of which an earlier run was preempted or failed"]
+    restarts: Annotated[int, "runs", "runs of a task after an earlier run of the same task was preempted or failed"]
     node_failures: Annotated[int, "times", "number of times that a node went down"]
     energy_kwh: Annotated[float, "kWh", "energy drawn by all GPUs that were up"]
     energy_allocated_kwh: Annotated[float, "kWh", "the part of energy_kwh that GPUs drew while runs held them"]
@@ -301,16 +301,16 @@ def summarize(
     ``unfinished`` determines how to count jobs that were accepted but have not completed:
 
     - ``"refuse"``: every mean over jobs is NaN.
-    - ``"horizon"``: they count as completed at the end of the log (a lower bound).
-    - ``"drop"``: they are left out, which favours schedulers that never finish long jobs.
+    - ``"horizon"``: these jobs count as completed at the end of the log (a lower bound).
+    - ``"drop"``: these jobs are left out, which favours schedulers that never finish long jobs.
 
     ``measured`` restricts the metrics to a slice of the jobs in order of arrival, from
     ``measured[0]`` up to ``measured[1]``. Metrics over time (held GPUs, queues, energy, throughput)
     then cover the time between the first and the last arrival of these jobs. Makespan, runs,
     failures and shares of tenants still cover the whole run.
 
-    If the simulation began with jobs in the system, these are not counted
-    (``ScheduleColumns.counted``), and metrics over time start when the simulation began.
+    Jobs that were already in the system when the simulation began are not counted (see
+    ``ScheduleColumns.counted``), and metrics over time start at that moment.
 
     Raises:
         InputError: ``unfinished`` has another value, or no job is measured.
@@ -408,7 +408,7 @@ def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[Sc
 
 
 def _due(cols: ScheduleColumns, chosen: Flags) -> ScheduleColumns:
-    """Return the columns with deadlines for the chosen jobs only."""
+    """Return the columns with the deadlines of the chosen jobs only."""
     return replace(cols, jobs=replace(cols.jobs, deadline_s=np.where(chosen, cols.jobs.deadline_s, np.nan)))
 
 
@@ -428,13 +428,13 @@ def glossary() -> list[MetricTerm]:
 
 
 def check_metric(name: str, own: Iterable[str] = ()) -> None:
-    """Reject a name that no metric can have, before anything is simulated.
+    """Reject the name of a metric that does not exist, before anything is simulated.
 
-    Groups may have any name (``partition[gpu].wait_s.mean``), because they are only known after the
-    run. ``own`` contains the user's metrics.
+    Groups may have any name (``partition[gpu].wait_s.mean``), because the groups are only known
+    after the run. ``own`` contains the user's metrics.
 
     Raises:
-        InputError: There is no such metric. The message suggests the nearest.
+        InputError: There is no such metric. The message suggests the nearest name.
     """
     names = [*(term.name for term in glossary()), *own]
     group, _, bare = name.rpartition("].")
@@ -493,8 +493,8 @@ def _weighted_mean(values: Floats, weights: Floats) -> float:
 
 
 def _area_mean(values: Floats, areas: Floats) -> float:
-    """Return the mean weighted by area. It is summed in a fixed order, because the benchmark compares
-    it to the last bit.
+    """Return the mean weighted by area. The sum is computed in a fixed order, because the benchmark
+    compares it to the last bit.
     """
     whole = ordered_sum(areas.tolist())
     return ordered_sum((values * areas).tolist()) / whole if whole > 0 else math.nan

@@ -2,12 +2,12 @@
 
 A series is a CSV file with the columns ``time`` and ``value``. Times are ISO dates with a time
 zone. Values are the price of a kWh in any currency (which may be negative) or grams of CO2 per kWh.
-A value is valid until the time of the next value. The last value is valid for as long as the
-previous one was. After that, the series either repeats from its beginning, or ends, in which case a
+Each value is valid until the time of the next value. The last value is valid for as long as the
+value before it. After that, the series either repeats from its beginning, or ends. If it ends, a
 run that lasts longer is rejected.
 
-If the log has dates (as Slurm's do), the values for those dates apply. In a run with generated
-jobs, 0 s is the first time in the series, or ``begins``.
+If the log contains dates (as Slurm's logs do), the values for those dates apply. In a run with
+generated jobs, 0 s is the first time in the series, or ``begins``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 
 ENERGY = ("energy_cost", "carbon_kg")
-"""The metrics that are computed from a series of prices and from one of carbon intensities."""
+"""The metrics that are computed from a series of prices and a series of carbon intensities, in this
+order.
+"""
 _DATED_S = 631_152_000.0
-"""A clock whose value exceeds the seconds from 1970 to 1990 shows dates."""
+"""Times above this number of seconds, which corresponds to 1990, are dates."""
 _J_PER_KWH, _G_PER_KG = 3.6e6, 1e3
 
 
@@ -50,7 +52,7 @@ class Tariff:
     shift_s: float = 0.0
     """Seconds to add to a time of the simulation."""
     _sums: tuple[float, ...] = field(init=False, repr=False, compare=False)
-    """Integral from the beginning to each edge."""
+    """Integral of the value from the beginning to each edge."""
 
     def __post_init__(self) -> None:
         spans = zip(self.values, pairwise(self.edges_s), strict=True)
@@ -73,8 +75,8 @@ class Tariff:
         return Tariff(self.name, self.edges_s, self.values, self.repeats, begins_s)
 
     def integral(self, start_s: float, end_s: float) -> float:
-        """Integrate the value over an interval of the simulation. The result has the unit of the
-        value, times seconds.
+        """Integrate the value over an interval of simulated time. The unit of the result is the
+        unit of the value times seconds.
 
         Raises:
             ConfigError: The series does not repeat, and does not cover the interval.
@@ -116,7 +118,9 @@ class Tariff:
 
 
 NIGHTS = Tariff("nights at half the price", (0.0, 21_600.0, 79_200.0, 86_400.0), (0.5, 1.0, 0.5))
-"""A day in UTC whose hours from 22 to 6 cost half, used if no series is given."""
+"""A day (in UTC) on which the hours from 22 to 6 cost half as much. It is used if no series is
+given.
+"""
 
 
 def read_tariff(path: Path | str, repeats: bool = True, least: float | None = None) -> Tariff:
@@ -141,7 +145,7 @@ def read_tariff(path: Path | str, repeats: bool = True, least: float | None = No
 
 
 def is_series(path: Path) -> bool:
-    """Return True if the file contains a series, by its name (.csv) or by its first row."""
+    """Return True if the file's name (.csv) or its first row shows that it contains a series."""
     if path.suffix.lower() == ".csv":
         return True
     try:
@@ -171,7 +175,7 @@ def _rows(lines: Iterable[list[str]], path: Path, least: float | None) -> tuple[
             raise ConfigError(f"{place}: expected a time and a value, got {len(cells)} cells")
         times_s.append(_moment(cells[0], place))
         if len(times_s) > 1 and times_s[-1] <= times_s[-2]:
-            raise ConfigError(f"{place}: the time {cells[0]} does not follow that of the previous row")
+            raise ConfigError(f"{place}: the time {cells[0]} must be later than the time in the previous row")
         try:
             value = float(cells[1])
         except ValueError:
@@ -199,14 +203,14 @@ def _date(time_s: float) -> str:
 
 
 class _Priced:
-    """The energy of all GPUs that were up (held or idle), multiplied by a series.
+    """The energy of all GPUs that were up (held or idle), multiplied by the values of a series.
 
     Args:
         series: A CSV file with the columns time and value.
         begins: ISO date of time 0 in a run with generated jobs (default: the first date in the
             series).
-        repeats: If false, a run that outlasts the series is rejected.
-        pue: Energy of the whole site divided by the energy of the GPUs.
+        repeats: If false, a run that lasts longer than the series is rejected. pue: Total energy of
+        the site divided by the energy of the GPUs (power usage effectiveness).
     """
 
     least: float | None = None
@@ -218,7 +222,7 @@ class _Priced:
         self._begins, self._pue = begins, pue
 
     def of(self, schedule: Schedule) -> float:
-        """Return the total over the schedule."""
+        """Return the total over the whole schedule."""
         cols = columns(schedule)
         tariff = self._tariff.on_clock(cols.start_s, self._begins)
         drawn = watts(cols)

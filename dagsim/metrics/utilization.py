@@ -1,8 +1,8 @@
-"""Quantities over time: jobs in the system, GPUs held, idle and down by type, and the energy drawn
-by GPUs.
+"""Quantities over time: jobs in the system, held, idle and unavailable GPUs by type, and the energy
+drawn by GPUs.
 
-A GPU of which a share u is held and working draws P(u) = idle + (busy - idle) x u, where busy =
-busy_fraction x TDP. Nodes that are down draw no power. CPUs, memory and cooling are not included.
+If a share u of a GPU is held and working, the GPU draws P(u) = idle + (busy - idle) x u, where busy
+= busy_fraction x TDP. Nodes that are down draw no power. CPUs, memory and cooling are not included.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, column
 from dagsim.model import Cluster, GpuType, Kind
 
 _DECIMALS = 9
-"""Number of decimals of values, so that fractions of GPUs taken and returned leave exactly 0."""
+"""Number of decimals to which values are rounded, so that fractions of GPUs that are taken and
+returned leave exactly 0.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """A step function. ``value[i]`` holds from ``time_s[i]`` to ``time_s[i + 1]``, and the last value
-    holds until ``end_s``.
+    """A step function. Its value is ``value[i]`` from ``time_s[i]`` to ``time_s[i + 1]``, and the
+    last value lasts until ``end_s``.
     """
 
     time_s: Floats
@@ -51,7 +53,7 @@ class Steps:
         on, off, weight = on[longer], off[longer], weight[longer]
         time_s = np.concatenate(([first], on, off))
         change = np.concatenate(([0.0], weight, -weight))
-        del on, off, weight, longer  # frees memory, which is scarce here in large runs
+        del on, off, weight, longer  # frees memory, which is scarce at this point in large runs
         order = np.argsort(time_s, kind="stable")
         time_s, change = time_s[order], change[order]
         new = np.append(True, time_s[1:] != time_s[:-1])
@@ -61,11 +63,11 @@ class Steps:
         return cls(time_s[step], value[step], last)
 
     def integral(self) -> float:
-        """Return the integral of the value over the whole time."""
+        """Return the integral of the value over the whole period."""
         return float(self.value @ np.diff(self.time_s, append=self.end_s))
 
     def mean(self) -> float:
-        """Return the time average, or NaN if no time passed."""
+        """Return the time average, or NaN if the period is empty."""
         length = self.end_s - float(self.time_s[0])
         return self.integral() / length if length > 0 else float("nan")
 
@@ -115,8 +117,8 @@ def littles_law(source: Source) -> tuple[float, float]:
     """Return both sides of Little's law in job-seconds: the integral of the number of jobs in the
     system, and the sum of their JCTs.
 
-    They are equal up to rounding for every schedule (Little 1961, over the whole log). On both
-    sides, an unfinished job counts up to the end of the log.
+    Over the whole log, both sides are equal up to rounding for every schedule (Little 1961). On
+    both sides, an unfinished job counts until the end of the log.
     """
     cols = columns(source)
     jobs = cols.at_horizon().jobs
@@ -147,13 +149,15 @@ class GpuSeconds:
     capacity: Floats
     """GPUs x horizon."""
     held: Floats
-    """GPUs held by runs, integrated over time. A shared GPU counts by the fractions held."""
+    """The number of GPUs held by runs, integrated over time. A shared GPU counts as the fraction of
+    it that is held.
+    """
     down: Floats
     """GPU-seconds on nodes that were down."""
 
     @property
     def idle(self) -> Floats:
-        """GPU-seconds for which GPUs were up but not held by any run."""
+        """GPU-seconds during which GPUs were up but not held by any run."""
         return self.capacity - self.down - self.held
 
 
@@ -175,8 +179,8 @@ def gpu_seconds(source: Source) -> GpuSeconds:
 
 
 def gpu_utilization(source: Source) -> float:
-    """Return the GPU-hour utilisation: GPU-seconds held / (GPUs x horizon). GPUs that are down
-    remain in the denominator."""
+    """Return the GPU-hour utilisation: GPU-seconds held / (GPUs x horizon). The denominator
+    includes GPUs that are down."""
     spent = gpu_seconds(source)
     return _share(spent.held.sum(), spent.capacity.sum())
 
@@ -206,7 +210,7 @@ def gpu_allocation_ratio(source: Source) -> float:
     """Return the GAR: the time average of GPUs held / GPUs up. Times at which all GPUs are down are
     ignored.
 
-    The name comes from Kant (Zeng et al. 2025, arXiv:2510.01256), where the ratio is defined for a
+    The name comes from Kant (Zeng et al. 2025, arXiv:2510.01256), which defines the ratio for a
     single moment.
     """
     cols = columns(source)
@@ -230,7 +234,7 @@ def scheduling_occupancy_rate(source: Source) -> float:
 def gpu_node_fragmentation_ratio(source: Source) -> float:
     """Return the GFR: node-seconds with some but not all of the node's GPUs held / node-seconds up,
     over nodes with GPUs (Kant: Zeng et al. 2025, arXiv:2510.01256, over a period). O(n log n) in
-    the runs.
+    the number of runs.
     """
     cols = columns(source)
     size = np.array([node.gpus for node in cols.cluster.nodes], float)
@@ -251,14 +255,14 @@ def gpu_node_fragmentation_ratio(source: Source) -> float:
 
 
 def goodput(source: Source) -> float:
-    """Return useful GPU-seconds / GPU-seconds held, which is a lower bound.
+    """Return a lower bound on useful GPU-seconds / GPU-seconds held.
 
-    The useful time is the time for which a job computed in finished runs, without set-up and
+    The useful time is the time during which a job computed in finished runs, without set-up and
     transfers. For a completed job, it is at least the time that the job needs on its fastest GPUs,
     because all of its work was done in the end. This is exact if all GPUs are equally fast. For
-    other jobs, only finished runs count, and work kept in checkpoints does not. Goodput multiplied
-    by ``scheduling_occupancy_rate`` is the useful share of the time of all available GPUs. The
-    definition follows the scheduling and runtime goodput in Google's "ML Productivity Goodput"
+    other jobs, only finished runs count, and work that was kept in checkpoints does not. Goodput
+    multiplied by ``scheduling_occupancy_rate`` is the useful share of the GPU-seconds that were up.
+    The definition follows the scheduling and runtime goodput in Google's "ML Productivity Goodput"
     (2024) and the effective training time ratio of Kokolis et al. 2024 (arXiv:2410.21680).
     """
     cols = columns(source)
@@ -309,16 +313,16 @@ def off_watts(cluster: Cluster) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class OnDemandUse:
-    """The use of nodes that are powered on demand."""
+    """How nodes that are powered on demand were used."""
 
     node_hours: Annotated[float, "h", "hours in which nodes that are powered on demand were not off, summed over nodes"]
     boots: Annotated[int, "boots", "boots of such nodes that began"]
-    cost: Annotated[float, "", "node hours x price of an hour (on_demand.price_per_h), of nodes with a price"]
+    cost: Annotated[float, "", "node hours x hourly price (on_demand.price_per_h), for nodes with a price"]
 
 
 def on_demand_use(source: Source) -> OnDemandUse | None:
-    """Return the use of the nodes that are powered on demand in the window, or None if there are
-    none. A node is charged from the beginning of its boot until it is off again.
+    """Return how the nodes that are powered on demand were used in the window, or None if there are
+    no such nodes. A node is charged from the beginning of its boot until it is off again.
     """
     cols = columns(source)
     rules = [node.on_demand for node in cols.cluster.nodes]
@@ -351,9 +355,7 @@ _J_PER_KWH = 3.6e6
 
 
 class Watts(NamedTuple):
-    """The power in watts of a GPU that is not held by any run, and of a GPU that is completely
-    held.
-    """
+    """The power, in watts, of a GPU that no run holds, and of a GPU that is completely held."""
 
     idle: float
     busy: float
@@ -361,11 +363,11 @@ class Watts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PowerModel:
-    """The power of each GPU type in watts. The idle power is that of the type, and busy = idle +
-    (``busy_fraction`` x TDP - idle) x ``activity``.
+    """The power of each GPU type in watts. The idle power is a property of the type, and busy =
+    idle + (``busy_fraction`` x TDP - idle) x ``activity``.
 
-    ``busy_fraction`` is the fraction of the TDP that training draws while it computes (0.75 to 0.9
-    for deep learning; this is an assumption, and therefore a parameter). ``activity`` is the mean
+    ``busy_fraction`` is the fraction of the TDP that a GPU draws while it computes. It is an
+    assumption (0.75 to 0.9 for deep learning) and therefore a parameter. ``activity`` is the mean
     fraction of the time during which a held GPU computes. ``watts`` overrides types by name:
     ``{"T4": (9.0, 60.0)}``.
 
@@ -382,7 +384,7 @@ class PowerModel:
     def __post_init__(self) -> None:
         if not 0 < self.busy_fraction <= 1:
             raise ModelError(f"power: busy_fraction must be above 0 and at most 1, got {self.busy_fraction!r}")
-        require(0 <= self.activity <= 1, "power: activity must lie in 0..1", self.activity, ModelError)
+        require(0 <= self.activity <= 1, "power: activity must be between 0 and 1", self.activity, ModelError)
         for name, (idle, busy) in self.watts.items():
             if not 0 <= idle <= busy:
                 raise ModelError(
@@ -400,7 +402,7 @@ class PowerModel:
         working = self.busy_fraction * gpu.tdp_watts
         if working < gpu.idle_watts:
             raise ModelError(
-                f"power: busy_fraction {self.busy_fraction!r} of {gpu.name}'s TDP ({gpu.tdp_watts:g} W) lies below its "
+                f"power: busy_fraction {self.busy_fraction!r} of {gpu.name}'s TDP ({gpu.tdp_watts:g} W) is below its "
                 f"idle {gpu.idle_watts:g} W"
             )
         return Watts(gpu.idle_watts, gpu.idle_watts + (working - gpu.idle_watts) * self.activity)
@@ -414,11 +416,13 @@ class Energy:
     """Energy drawn in the window, in kWh."""
 
     allocated_kwh: float
-    """Energy of GPUs while runs held them (for a shared GPU, of the held share)."""
+    """Energy that GPUs drew while runs held them. For a shared GPU, this is the energy of the held
+    share.
+    """
     idle_kwh: float
-    """Energy of GPUs that were up and not held."""
+    """Energy that GPUs drew while they were up but not held."""
     by_type_kwh: dict[str, float]
-    """Sum of both per GPU type."""
+    """Sum of both for each GPU type."""
 
     @property
     def total_kwh(self) -> float:
@@ -462,7 +466,7 @@ def job_energy_j(source: Source, power: PowerModel = DEFAULT_POWER) -> Floats:
 
 def watts(source: Source, power: PowerModel = DEFAULT_POWER) -> Steps:
     """Return the watts of all GPUs over the window. Their integral is the energy in joules. O(n log
-    n) in the runs.
+    n) in the number of runs.
     """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)

@@ -1,12 +1,12 @@
 """Reasons why a job waited, based on the log: which jobs held the GPUs, which jobs started first, and
 which resources were missing.
 
-The log contains GPUs and outages. It does not show which other GPU types a job could have used, nor
-CPUs, memory or the limits of a policy. If enough GPUs of the right kind were free, the job waited
-for one of these reasons, or because of the policy's order.
+The log shows GPUs and outages. It shows neither the other GPU types that a job could have used nor
+CPUs, memory or the policy's limits. If enough GPUs of the right kind were free, the job waited for
+one of these reasons, or because of the policy's order.
 
-Waits on the real cluster, as recorded in its log, are compared with simulated waits of the same
-jobs (``observed_against_simulated``).
+``observed_against_simulated`` compares the waits recorded in the log of a real cluster with the
+simulated waits of the same jobs.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ class CauseKind(StrEnum):
     """A kind of cause."""
 
     CONDITION = "condition"
-    """It was not eligible: it waited for other jobs, for a time, or for its array."""
+    """The job was not eligible: it waited for other jobs, for a start time, or for other tasks in
+    its array.
+    """
     LIMIT = "limit"
     """A limit or a quota of the policy was used up."""
     GPUS = "gpus"
-    """Too few GPUs were free, of the types and on the nodes that the job may use."""
+    """Among the GPU types and nodes that the job may use, too few GPUs were free."""
     SCATTERED = "scattered"
     """Enough GPUs were free, but too few on any one node."""
     FRAGMENTED = "fragmented"
-    """Enough was free, but in parts of GPUs that were too small."""
+    """Enough GPU capacity was free, but the free parts of individual GPUs were too small."""
     CPUS = "cpus"
     MEMORY = "memory"
     WHOLE_NODES = "whole_nodes"
@@ -49,7 +51,7 @@ class CauseKind(StrEnum):
     DOWN = "down"
     """The job would have fitted on nodes that were down."""
     BOOT = "boot"
-    """It had its nodes, or would have fitted on nodes, that were off or still booting."""
+    """The job's nodes, or nodes on which it would have fitted, were off or still booting."""
     ELSEWHERE = "elsewhere"
     """The job would have fitted, but only where the rules do not allow it."""
     ORDER = "order"
@@ -57,7 +59,7 @@ class CauseKind(StrEnum):
 
 
 class Cause(NamedTuple):
-    """A reason why a job could not start; ``what`` describes it in words."""
+    """A reason why a job could not start. ``what`` describes it in words."""
 
     kind: CauseKind
     what: str
@@ -67,8 +69,8 @@ DOWN = Cause(CauseKind.DOWN, "nodes were down")
 TOO_FEW = Cause(CauseKind.GPUS, "too few GPUs were free")
 APART = Cause(CauseKind.SCATTERED, "enough GPUs were free, but not together")
 UNSEEN = Cause(CauseKind.ORDER, "enough GPUs were free: the policy's order or a limit, CPUs or memory")
-"""The causes that a log shows by itself. The rules of a site and of its scheduler tell more
-(``systems/cluster/waits.py``), with the same kinds."""
+"""The causes that a log shows by itself. With the rules of a site and its scheduler,
+``systems/cluster/waits.py`` finds more causes of the same kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +80,9 @@ class GpuHolder:
     job: str
     tenant: str
     gpus: float
-    """Largest number of GPUs that it held at once."""
+    """The largest number of GPUs that it held simultaneously."""
     gpu_s: float
-    """GPU-seconds that it held while the other job waited."""
+    """The GPU-seconds that it held while the other job was waiting."""
     arrived_later: bool
 
 
@@ -99,29 +101,31 @@ class Overtaker:
 
 @dataclass(frozen=True, slots=True)
 class WaitReasons:
-    """Breakdown of a job's wait."""
+    """The parts of a job's wait, by cause."""
 
     job: str
     tenant: str
     gpus: float
-    """Number of GPUs that it requested at once."""
+    """The number of GPUs that the job requested simultaneously."""
     types: tuple[str, ...]
-    """GPU types on which it ran; all types in the cluster if it never ran."""
+    """The GPU types on which the job ran, or all types in the cluster if it never ran."""
     arrival_s: float
     start_s: float | None
     """First start."""
     queueing_s: float
-    """Seconds in the system without a run, including those between its runs."""
+    """Seconds that the job spent in the system without a run, including the time between its
+    runs.
+    """
     periods: tuple[tuple[float, float], ...]
     """Start and end of each wait."""
     stopped: int
-    """Number of times that a run was preempted or failed."""
+    """Number of times that a run of the job was preempted or failed."""
     blocked_s: dict[Cause, float]
-    """Seconds of the wait by what was missing, longest first. Their sum is the whole wait."""
+    """Seconds of the wait for each cause, with the longest first. They add up to the whole wait."""
     holders: tuple[GpuHolder, ...]
-    """Jobs that held the GPUs, most GPU-seconds first."""
+    """The jobs that held the GPUs, in descending order of GPU-seconds."""
     overtakers: tuple[Overtaker, ...]
-    """Jobs that went first, in the order of their starts."""
+    """The jobs that arrived later but started first, in the order of their starts."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -196,8 +200,8 @@ def wait_reasons(source: Source, job: int) -> WaitReasons:
 
 
 def _periods(cols: ScheduleColumns, job: int) -> tuple[tuple[float, float], ...]:
-    """Return the intervals in which the job was in the system without a run. Adjacent ones are
-    merged.
+    """Return the intervals during which the job was in the system without a run. Adjacent intervals
+    are merged.
     """
     phases = cols.phases
     places = np.flatnonzero((phases.job == job) & (phases.running == 0))
@@ -223,7 +227,7 @@ def _name(cols: ScheduleColumns, node: int) -> str:
 def _blocked(
     cols: ScheduleColumns, job: int, mine: Ints, periods: tuple[tuple[float, float], ...], nodes: Ints
 ) -> dict[Cause, float]:
-    """Split the wait by what was missing at each time."""
+    """Divide the wait by cause, based on what was missing at each time."""
     blocked_s = dict.fromkeys((DOWN, TOO_FEW, APART, UNSEEN), 0.0)
     for start_s, end_s in periods:
         shape = _shape(cols, job, mine, end_s)
@@ -235,7 +239,7 @@ def _blocked(
 
 def _shape(cols: ScheduleColumns, job: int, mine: Ints, at_s: float) -> Floats:
     """Return the number of GPUs that the job's next run takes on each of its nodes, in descending
-    order. If the job never ran again, assume that it needs all of its GPUs on one node.
+    order. If there is no next run, assume that the job needs all of its GPUs on one node.
     """
     runs = cols.runs
     later = mine[runs.start_s[mine] >= at_s]
@@ -255,7 +259,7 @@ def _blocker(shape: Floats, free: Floats, up: Floats) -> Cause:
 
 
 def _fits(shape: Floats, free: Floats) -> bool:
-    """Return True if all parts fit, each on a node of its own."""
+    """Return True if all parts fit, each on a different node."""
     best = np.sort(free)[::-1][: len(shape)]
     return len(best) == len(shape) and bool(np.all(best + _EPS >= shape))
 
@@ -263,8 +267,8 @@ def _fits(shape: Floats, free: Floats) -> bool:
 def _instants(
     cols: ScheduleColumns, start_s: float, end_s: float, nodes: Ints
 ) -> Iterator[tuple[float, float, Floats, Floats]]:
-    """Yield the intervals between changes on ``nodes``: start, end, free GPUs per node, and GPUs
-    per node that is up.
+    """Yield the intervals between changes on ``nodes``. Each consists of the start, the end, the
+    free GPUs of each node, and the GPUs of each node that is up.
     """
     runs, outages = cols.runs, cols.outages
     place = np.full(len(cols.cluster.nodes), -1)
@@ -326,13 +330,13 @@ def _overtakers(
 
 
 _SLACK_S = 10.0
-"""Added to both waits before their ratio is taken, because differences between short waits are
-noise."""
+"""Seconds that are added to both waits before their ratio is taken, because differences between
+short waits are noise."""
 _EARLY_S = 1.0
-"""Slurm's clock counts whole seconds."""
+"""Tolerance in seconds, because Slurm's clock counts whole seconds."""
 SIZES = ((0.0, "0 GPUs"), (0.999, "under 1 GPU"), (1.0, "1 GPU"), (4.0, "2-4 GPUs"), (8.0, "5-8 GPUs"),
           (32.0, "9-32 GPUs"), (np.inf, "over 32 GPUs"))  # fmt: skip
-"""Upper bound on GPUs and name of each class of jobs."""
+"""The classes of jobs by size, each with its upper bound on GPUs and its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,8 +368,8 @@ class WaitPair:
 
 @dataclass(frozen=True, slots=True)
 class ObservedWaits:
-    """Waits of the jobs whose observed and simulated waits are known: overall, by tenant, by
-    partition and by number of GPUs."""
+    """The waits of the jobs for which both the observed and the simulated wait are known: overall,
+    by tenant, by partition and by number of GPUs."""
 
     total: WaitPair
     by_tenant: dict[str, WaitPair]
@@ -380,7 +384,7 @@ class ObservedWaits:
     real runs of the same submissions.
     """
     early: int
-    """Number of jobs that start in the simulation more than a second before they are eligible."""
+    """Number of jobs that start more than a second before they are eligible in the simulation."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -394,15 +398,15 @@ def observed_against_simulated(
     partitions: Sequence[str] = (),
     became_eligible_s: Mapping[int, float] = MappingProxyType({}),
 ) -> ObservedWaits | None:
-    """Compare observed and simulated waits job by job. Return None if no job has both.
+    """Compare observed and simulated waits job by job. Return None if both are known for no job.
 
     ``observed_start_s`` and ``eligible_s`` have an entry for each job in the order of
     ``Record.job``, NaN if unknown. The same applies to ``partitions``, unless it is empty. Both
-    waits count from the time when the job could have started, or from its arrival if that time is
-    unknown. Neither wait therefore includes delays that no scheduler can avoid: a dependency, a
-    hold, or the delay of a requeue. ``became_eligible_s`` contains the jobs for which this time
-    differs between the simulation and the log. Jobs that arrived before the simulation began are
-    left out, as in all metrics.
+    waits begin when the job could have started, or at its arrival if that time is unknown. Neither
+    wait therefore includes delays that no scheduler can avoid: a dependency, a hold, or the delay
+    of a requeue. ``became_eligible_s`` contains the jobs for which this time differs between the
+    simulation and the log. Jobs that arrived before the simulation began are left out, as in all
+    metrics.
     """
     cols = columns(source)
     jobs = cols.jobs

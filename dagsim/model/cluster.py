@@ -52,7 +52,9 @@ class OnDemand:
     shutdown_s: float = 0.0
     """Seconds that powering down takes, during which nothing can be placed on the node (``SuspendTimeout``)."""
     trigger: Literal["placed", "pending"] = "placed"
-    """What makes the node boot: a task ``placed`` on it, or a ``pending`` task without room elsewhere."""
+    """What makes the node boot: a task ``placed`` on it, or a ``pending`` task that fits nowhere
+    else.
+    """
     scan_s: float = 10.0
     """Seconds between two checks for pending tasks."""
     up: bool = False
@@ -64,9 +66,11 @@ class OnDemand:
     min_nodes: int = 0
     """Number of nodes with the same rule and resources that stay up even if they are idle."""
     boots_a_minute: int = 0
-    """Number of nodes that may begin to boot per minute (``ResumeRate``); 0 for any number."""
+    """Number of nodes that may begin to boot per minute (``ResumeRate``), or 0 for no limit."""
     stops_a_minute: int = 0
-    """Number of idle nodes that may be powered down per minute (``SuspendRate``); 0 for any number."""
+    """Number of idle nodes that may be powered down per minute (``SuspendRate``), or 0 for no
+    limit.
+    """
     failing: float = 0.0
     """Share of boots that fail."""
     timeout_s: float = 600.0

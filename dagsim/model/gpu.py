@@ -25,10 +25,12 @@ from dagsim.errors import ModelError
 @dataclass(frozen=True, slots=True)
 class GpuType:
     """A GPU type with its peak rates for dense operations (no sparsity). A rate is None if the
-    hardware does not support the mode.
+    hardware does not support the mode. ``tdp_watts`` is the thermal design power, and
+    ``idle_watts`` is the power that an idle GPU draws.
 
     Raises:
-        ModelError: A rate, size or power is not positive, or ``idle_watts`` exceeds ``tdp_watts``.
+        ModelError: A rate, size or power is not positive, or the idle power exceeds the thermal
+            design power.
     """
 
     name: str

@@ -33,7 +33,7 @@ class Request:
     - ``nodes`` contains the names of nodes that must be among the job's nodes (``--nodelist``;
       respected by ``slurm-multifactor``), and ``excluded`` the names of nodes that must not be.
     - With ``exclusive``, the job does not share its nodes with other jobs. With ``exclusive_user``,
-      it shares them only with jobs of the same user.
+      the job shares its nodes only with jobs of the same user.
     - ``together`` names jobs that were submitted together and start together (components of a
       heterogeneous job; respected by ``slurm-multifactor``).
     - ``spread`` is True if every instance needs a separate node, False if instances may share
@@ -42,11 +42,11 @@ class Request:
       array run at the same time.
     - ``after`` contains the ids of jobs and arrays that have to leave before the job becomes
       eligible. ``start:ID`` only requires a job to start, and ``start:ID+600`` is met 600 s after
-      its start. With ``after_one``, it is sufficient if any of these conditions is met.
+      its start. With ``after_one``, it is sufficient if any of the conditions in ``after`` is met.
     - ``begin_s`` is the number of seconds after its arrival during which the job is not eligible.
     - ``level`` is a level of the network's topology (``rack``, ``pod``; ``host`` for one node).
-      Each gang in the job must be placed within one domain of this level. If the level is not
-      ``level_required``, this is only a preference.
+      Each gang in the job must be placed within one domain of this level. Without
+      ``level_required``, the level is only a preference.
     - ``segment`` splits a gang into segments of that many instances, for the placement ``block``.
       Each segment is placed within one domain of the level (by default the narrowest level),
       whereas the whole gang may extend over several domains.

@@ -32,7 +32,7 @@ class JobField(NamedTuple):
 
     @property
     def is_text(self) -> bool:
-        """True if the field's values are texts."""
+        """True if the field's values are strings."""
         return self.kind == "str"
 
     @property

@@ -89,11 +89,11 @@ class RejectReason(IntEnum):
     """The reason why a job was rejected."""
 
     TOO_LARGE = 1
-    """A task asks for more than the whole empty cluster has."""
+    """A task requests more than the whole empty cluster has."""
     NO_SUCH_GPU = 2
     """A task allows only GPU types that the cluster does not have."""
     BY_POLICY = 3
-    """The policy rejected it."""
+    """The policy rejected the job."""
     NO_PLACE = 4
     """The job could not wait, and it did not fit."""
     TOO_SLOW = 5

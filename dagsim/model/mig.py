@@ -105,7 +105,7 @@ def _table(gpu: str, compute: int, *rows: tuple[str, int, int, tuple[int, ...]])
 
 def _sevenths(gpu: str, *gb: int) -> MigTable:
     """Return the table of a GPU type with 7 compute slices and 8 memory slices. ``gb`` contains the
-    GB of 1, 2, 4 and 8 memory slices.
+    sizes of 1, 2, 4 and 8 memory slices in GB.
     """
     one, two, four, eight = gb
     return _table(

@@ -84,22 +84,22 @@ class JobCaps:
 class QueueNode:
     """An account, a queue or a group of queues, with all accounts or queues below it.
 
-    - ``weight`` is its number of shares among its siblings, and ``users`` contains the number of
-      shares of each of its users (default 1).
-    - ``priority`` is the priority of its jobs, and ``user_priorities`` contains the priorities of
-      users for whom it differs.
-    - ``limits`` apply to everything below it together, ``user_limits`` to each of its users,
-      ``limits_of`` to the users named there, ``job_limits`` to each job, and ``job_limits_of`` to
-      each job of the users named there.
-    - ``quota`` contains its own amounts of resources, by GPU type or as ``gpus``, ``cpus`` and
-      ``memory_gb``.
-    - ``borrow`` and ``lend`` are the largest amounts that it may take from the quotas of others or
-      give from its own; None means no limit.
-    - ``aliases`` contains additional names under which jobs are submitted to it, each in the form
-      ``queue`` or ``namespace/queue``.
+    - ``weight`` is the queue's number of shares among its siblings, and ``users`` contains the
+      number of shares of each user (default 1).
+    - ``priority`` is the priority of the queue's jobs, and ``user_priorities`` contains the
+      priorities of the users for whom it differs.
+    - ``limits`` apply to the whole queue with everything below it, ``user_limits`` to each of its
+      users, ``limits_of`` to the users whom it names, ``job_limits`` to each job, and
+      ``job_limits_of`` to each job of the users whom it names.
+    - ``quota`` contains the queue's own amounts of resources, by GPU type or as ``gpus``, ``cpus``
+      and ``memory_gb``.
+    - ``borrow`` and ``lend`` are the largest amounts that the queue may take from the quotas of
+      others or give from its own quota; None means no limit.
+    - ``aliases`` contains additional names under which jobs are submitted to the queue, each in the
+      form ``queue`` or ``namespace/queue``.
     - ``order`` determines whether a job that does not fit blocks later jobs (``strict``).
-      ``reclaim`` determines which jobs in other queues it may stop to get its quota back, and
-      ``within`` which jobs in the same queue it may stop.
+      ``reclaim`` determines which jobs in other queues may be stopped so that the queue gets its
+      quota back, and ``within`` which jobs in the same queue may be stopped for other jobs in it.
 
     Raises:
         ModelError: A name is missing, or a number is negative.
@@ -261,10 +261,12 @@ class NodeReservation:
     its nodes only if the job's time limit ends before the reservation begins. Jobs request the
     reservation by name (``Request.reservation``).
 
-    - ``every_s`` is the interval at which it repeats, for a total of ``REPEATED_S``.
-    - ``known_s`` is the time at which it was made; None if it is known from the beginning.
-    - If it is ``magnetic``, jobs of its ``accounts`` and ``users`` use its nodes without requesting
-      it.
+    - ``every_s`` is the interval at which the reservation repeats, for a total of 60 days
+      (``REPEATED_S``).
+    - ``known_s`` is the time at which the reservation was made, or None if it is known from the
+      beginning.
+    - If the reservation is ``magnetic``, jobs of its ``accounts`` and ``users`` use its nodes
+      without requesting it.
 
     Raises:
         ModelError: It has no name or no nodes, ends before it begins, or repeats before it ends.
@@ -275,9 +277,9 @@ class NodeReservation:
     nodes: tuple[str, ...]
     """Names of the reserved nodes."""
     start_s: float
-    """When it begins."""
+    """Time at which the reservation begins."""
     end_s: float
-    """When it ends."""
+    """Time at which the reservation ends."""
     every_s: float | None = None
     known_s: float | None = None
     magnetic: bool = False
@@ -344,9 +346,9 @@ class JobSuspension:
 
     job: str
     start_s: float
-    """When the job was suspended."""
+    """Time at which the job was suspended."""
     end_s: float
-    """When it was resumed."""
+    """Time at which the job was resumed."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

@@ -1,6 +1,6 @@
-"""Pictures of a schedule at a given time. They show the waiting jobs, the GPUs of every node, and
-the queue length and GPU use so far. This module also defines the colours of all pictures, plots and
-pages, which are chosen for colour-blind readers.
+"""Pictures of a schedule at a given time, which show the waiting jobs, the GPUs of every node, and
+the queue length and GPU use up to that time. This module also defines the colours of all pictures,
+plots and pages. They are suitable for colour-blind readers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COLOURS = (BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE)
 _LIGHTEST = 0.82
 _SHADES = (1.0, 1.35, 0.7)
 _ACROSS = 8
-"""Maximum number of cells per row of a card."""
+"""Maximum number of cells in a row of a card."""
 _SIZES = (82, 72, 64, 58, 52, 46, 40, 34, 28, 24, 20, 16, 13, 11, 9, 7, 6, 5, 4, 3, 2, 1)
 _GAP = 8
 _TITLE = 14
@@ -43,8 +43,8 @@ def rgb(colour: str) -> tuple[int, int, int]:
 def job_colour(number: int) -> tuple[float, float, float]:
     """Return the colour of a job as red, green and blue from 0 to 1.
 
-    The jobs go through all hues first unchanged, then lighter, then darker, so that consecutive
-    jobs differ.
+    Successive jobs go through all hues, first in the basic shade, then lighter, then darker, so
+    that consecutive jobs have different colours.
     """
     hue, light, strength = colorsys.rgb_to_hls(*(part / 255 for part in rgb(COLOURS[number % len(COLOURS)])))
     factor = _SHADES[number // len(COLOURS) % len(_SHADES)]
@@ -63,8 +63,8 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The card that represents each node, and the edge length of the cells on the cards, which
-    represent GPUs.
+    """The card that represents each node, and the edge length of the cells on the cards. Each cell
+    represents a GPU.
     """
 
     cards: tuple[Box | None, ...]
@@ -73,10 +73,10 @@ class Layout:
     titled: bool
 
     def slot(self, node: int, first: float, last: float) -> Box | None:
-        """Return the part of a cell from lane ``first`` to lane ``last`` of a node. Cells are
+        """Return the part of a cell that shows lanes ``first`` to ``last`` of a node. Cells are
         filled from the bottom.
 
-        Both lanes lie within the same GPU.
+        Both lanes must belong to the same GPU.
         """
         card = self.cards[node]
         if card is None:
@@ -91,7 +91,9 @@ class Layout:
 
 
 def layout(counts: Ints, area: Box) -> Layout:
-    """Arrange the cards from left to right and from top to bottom, as large as the area allows."""
+    """Arrange the cards from left to right and from top to bottom, and make them as large as the
+    area allows.
+    """
     gpu_counts = tuple(int(count) for count in counts)
     for cell in _SIZES:
         titled = cell >= 16
@@ -126,7 +128,7 @@ def _inner(cell: int) -> int:
 
 WIDTH, HEIGHT = 960, 540
 _FINE = 2
-"""Factor by which pictures are drawn larger and then reduced, so that edges are smooth."""
+"""Pictures are first drawn larger by this factor and then reduced, so that edges are smooth."""
 _INK, _QUIET, _GROUND, _CARD, _CELL, _DOWN = "#222222", "#6b6b6b", "#ffffff", "#f1f3f5", "#dfe3e7", "#b9b9b9"
 _QUEUE = Box(20, 74, 168, 410)
 _NODES = Box(200, 74, 940, 410)
@@ -146,12 +148,12 @@ class GpuPart(NamedTuple):
     first: float
     last: float
     done: float
-    """Elapsed part of its time, 0 to 1."""
+    """The fraction of the run's time that has elapsed, from 0 to 1."""
 
 
 class Scene:
-    """Pictures of one schedule. Each job has a colour. Its blocks move from the queue to its GPUs,
-    and disappear when its runs end.
+    """Pictures of one schedule. Each job has a colour. The blocks of a job move from the queue to
+    its GPUs, and disappear when its runs end.
     """
 
     def __init__(self, source: Source, title: str = "") -> None:
@@ -169,7 +171,7 @@ class Scene:
 
     @property
     def span_s(self) -> tuple[float, float]:
-        """The times of the first arrival and of the end."""
+        """The time of the first arrival and the time of the end."""
         return self._made.start_s, self._made.end_s
 
     def shares(self, now_s: float) -> list[GpuPart]:
@@ -190,7 +192,7 @@ class Scene:
         """Return the picture at a given time.
 
         ``step_s`` is the time between two consecutive pictures. If it is above 0, starts and ends
-        are shown as movements.
+        of runs are shown as movements.
         """
         from PIL import Image, ImageDraw
 
@@ -269,7 +271,9 @@ class Scene:
                     self._box(pen, cell, _CELL, round_=3)
 
     def _draw_strip(self, pen: ImageDraw, now_s: float) -> None:
-        """Draw the number of waiting jobs (orange) and the number of held GPUs (blue) until now."""
+        """Draw the number of waiting jobs (orange) and the number of held GPUs (blue) up to
+        ``now_s``.
+        """
         start_s, end_s = self.span_s
         if not end_s > start_s:
             return
@@ -314,7 +318,7 @@ class Scene:
         self._block(pen, _between(self._place(min(ahead, self._room() - 1)), target, _eased(way)), share.job)
 
     def _draw_leaving(self, pen: ImageDraw, share: GpuPart, way: float) -> None:
-        """Draw a block that shrinks in the place where it ran."""
+        """Draw a block that shrinks in the place where its job ran."""
         box = self._layout.slot(share.node, share.first, share.last)
         if box is None:
             return

@@ -1,5 +1,5 @@
-"""Answers to questions about a cluster, which are stored in their run folder for the page that
-shows them.
+"""Answers to questions about a cluster. They are stored in run folders, for the pages that show
+them.
 """
 
 from __future__ import annotations
@@ -24,25 +24,29 @@ class Mark:
     low: float | None = None
     high: float | None = None
     tone: str = "plain"
-    """``good``, ``bad``, ``chosen``, ``today`` or ``plain``: the colour or the shape."""
+    """``good``, ``bad``, ``chosen``, ``today`` or ``plain``, which determines the colour or the
+    shape.
+    """
     across: float | None = None
     """The position on the other axis, in a chart that has two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart in an answer: a row for each mark, or a curve if the marks have two coordinates."""
+    """A chart in an answer, with one row for each mark, or with a curve if the marks have two
+    coordinates.
+    """
 
     title: str
     marks: tuple[Mark, ...]
     unit: str
     """The meaning of the values, with their unit."""
     line: float | None = None
-    """A value to compare with: 1 for a ratio, or the bound of a target."""
+    """A value for comparison, such as 1 for a ratio, or the limit in a target."""
     across: str = ""
     """The quantity on the other axis. It is empty if the chart has rows."""
     joined: bool = False
-    """True if all marks except today's lie on one curve."""
+    """True if a curve connects all marks except today's."""
     ratio: bool = False
     """True for a logarithmic axis, on which 0.5 and 2 are equally far from 1."""
 
@@ -53,14 +57,16 @@ class Recommendation:
 
     title: str
     sentences: tuple[str, ...]
-    """The first is the answer, or says that the simulation does not reproduce the log."""
+    """The first sentence is the answer, or states that the simulation does not reproduce the
+    log.
+    """
     grid: Grid
     assumptions: tuple[str, ...]
     charts: tuple[Chart, ...] = ()
 
 
 def write_answer(folder: Path, answer: Recommendation) -> None:
-    """Store the answer in its run folder."""
+    """Store the answer in a run folder."""
     write_text(folder / _FILE, json.dumps(asdict(answer), indent=1, ensure_ascii=False) + "\n")
 
 

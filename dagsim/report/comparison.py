@@ -1,5 +1,5 @@
-"""Tables of results, which compare policies, the points of a sweep, or the clusters of a what-if or a
-plan.
+"""Tables of results that compare policies, the points of a sweep, or the clusters in a ``whatif``
+or ``plan``.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ _HEADS = {
 
 
 class ResultCells(NamedTuple):
-    """The cells for one result, which are the same in every table; ``-`` for a missing value."""
+    """The cells for one result, which are the same in every table. A missing value is shown as
+    ``-``.
+    """
 
     mean: str
     ratio: str
     interval: str
-    """95% interval of the ratio; ``~`` marks an approximate one."""
+    """95% interval of the ratio. ``~`` marks an approximate interval."""
     median: str
     """95% interval of the median ratio."""
     won: str
@@ -62,7 +64,7 @@ def result_cells(result: PolicyResult) -> ResultCells:
 
 
 def _caveats(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterator[str]:
-    """Yield notes about how reliable results from ``n`` seeds or windows are."""
+    """Yield notes on how reliable results from ``n`` seeds or windows are."""
     if n < ENOUGH_SEEDS:
         yield f"too few {sample}s for a verdict: {n} of {ENOUGH_SEEDS}."
     if needed := max((result.seeds_needed for result in results), default=0):
@@ -92,10 +94,10 @@ def comparison_table(
 ) -> Grid:
     """Return a table that compares policies on the same seeds, in the order of ``ranked``.
 
-    ``ranked`` are the ``standings`` by ``metric``. Policies with equal results on every seed share
-    a row. Without ``wide``, the table fits into 80 columns; ``wide`` adds the ratio of means, the
-    median ratio, Holm's p and other metrics. ``to_bound`` adds how much of the gap to a lower bound
-    each policy closes (the family ``bounds``).
+    ``ranked`` contains the ``standings`` by ``metric``. Policies with equal results on every seed
+    share a row. Without ``wide``, the table fits into 80 columns. With ``wide``, it also has the
+    ratio of means, the median ratio, Holm's p and other metrics. ``to_bound`` states how much of
+    the gap to a lower bound each policy closes (see the family ``bounds``), and adds a column.
     """
     sample, n = ranked[0].sample, ranked[0].n
     policies = "1 policy" if len(ranked) == 1 else f"{len(ranked)} policies"
@@ -155,15 +157,13 @@ def metric_name(metric: str) -> str:
 
 
 def _unit(sample: Sample) -> str:
-    """Return the unit that is counted in a table. Runs on a single trace are counted in seeds as
-    well.
-    """
+    """Return the unit that a table counts. Runs on a whole trace are also counted in seeds."""
     return "seed" if sample is Sample.TRACE else str(sample)
 
 
 def _merged(ranked: Sequence[PolicyResult], *, wide: bool) -> Iterator[list[PolicyResult]]:
-    """Group the policies that share a row. These policies have equal results on every seed, and are
-    also equal in everything else that the table shows.
+    """Group the policies that share a row, because they have equal results on every seed and are
+    equal in everything else that the table shows.
     """
     done: set[str] = set()
     for result in ranked:
@@ -236,7 +236,7 @@ def sweep_table(
     sample: Sample = Sample.SEED,
     wide: bool = False,
 ) -> Grid:
-    """Return a table of all groups, one below the other, with the best result first in each group.
+    """Return a table of all groups, one below another. In each group, the best result comes first.
 
     ``wide`` adds a column for each of ``metrics`` except the first.
     """

@@ -1,5 +1,5 @@
-"""Draw run folders as plots and Perfetto traces (which plots a folder gets, and where the files go),
-and draw schedules as films, in which jobs move from the queue through the GPUs.
+"""Draw run folders as plots and Perfetto traces, and schedules as films in which jobs move from the
+queue to the GPUs. This module decides which plots a folder gets, and where the files go.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def draw(
     kind: str = "png",
     ranked: Sequence[PolicyResult] = (),
 ) -> list[Path]:
-    """Draw finished run ``number``. By default, draw the first run, or compare the policies if
-    there are several.
+    """Draw finished run ``number``. By default, draw the first run or, if there are several
+    policies, compare them.
 
     The plots go to ``out`` (default: ``plots/`` in the folder) as png, pdf or svg files. ``ranked``
-    are the standings of the folder's policies, if the caller already has them.
+    contains the standings of the folder's policies, if the caller already has them.
 
     Raises:
         InputError: There is no such run.
@@ -72,7 +72,7 @@ def draw_perfetto(folder: Store, path: Path, number: int = 0) -> Path:
 def draw_comparison(
     ranked: Sequence[PolicyResult], path: Path, metric: str = "jct_s.mean", *, workload: str = ""
 ) -> Path:
-    """Draw the ratios of all policies to the reference, with intervals. ``ranked`` are the
+    """Draw the ratios of all policies to the reference, with intervals. ``ranked`` contains the
     ``standings``.
 
     Raises:
@@ -100,8 +100,8 @@ _ENDINGS = (".gif", ".mp4")
 def film(schedule: Schedule, path: Path, title: str, frames: int = 90, width: int = 960) -> Path:
     """Write the film of ``schedule`` to ``path`` (.gif, or .mp4 if ffmpeg is installed).
 
-    Each frame shows the waiting jobs, the running work and its progress on every GPU, and the
-    length of the queue and the utilisation up to that time.
+    Each frame shows the waiting jobs, the running jobs with their progress on every GPU, and the
+    queue length and the utilisation up to that time.
 
     Raises:
         InputError: The file name has a different ending, ffmpeg is missing, or the file cannot be
@@ -110,7 +110,7 @@ def film(schedule: Schedule, path: Path, title: str, frames: int = 90, width: in
     if path.suffix not in _ENDINGS:
         raise InputError(f"{path}: the name of a film must end in {' or '.join(_ENDINGS)}")
     if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
-        raise InputError(f"{path}: .mp4 needs the program ffmpeg, which is not installed; .gif needs nothing")
+        raise InputError(f"{path}: .mp4 needs the program ffmpeg, which is not installed; .gif needs no other program")
     images = _frames(schedule, title, frames, width)
     with writing(path) as temporary:
         (_write_mp4 if path.suffix == ".mp4" else _write_gif)(images, temporary)

@@ -1,5 +1,6 @@
 """Tables of text cells for the terminal, Markdown and LaTeX, the number formats in tables, and the
-tables of ``dagsim list``, each of which imports the modules it needs only when it is requested.
+tables of ``dagsim list``. Each of these tables imports the modules it needs only when it is
+requested.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 _WORD = 9
-"""Least width of a column of words in a narrow terminal."""
+"""Minimum width of a column of words in a narrow terminal."""
 _LABEL = 60
 """Maximum length of a label in LaTeX."""
 
@@ -34,8 +35,8 @@ class TableFormat(StrEnum):
 
 
 class Lines(str):
-    """A cell with several lines. In other cells, a line break can only come from a name, and is
-    replaced.
+    """A cell with several lines. In all other cells, line breaks are replaced, because they can
+    only come from a name.
     """
 
 
@@ -43,8 +44,8 @@ class Lines(str):
 class Grid:
     """Rows of text cells under column heads, with a title above and notes below.
 
-    ``texts`` are the columns that contain words and are aligned left. All other columns contain
-    numbers and are aligned right.
+    ``texts`` lists the columns that contain words, which are aligned left. All other columns
+    contain numbers and are aligned right.
     """
 
     title: str
@@ -74,18 +75,18 @@ class Grid:
             yield Text(on_one_line(note))
 
     def _column_widths(self, rows: Sequence[Sequence[str]], available: int) -> list[int]:
-        """Return column widths that fit ``available``, if possible without breaking a word. Numbers
-        are never broken.
+        """Return column widths that fit into ``available`` characters, if possible without breaking
+        a word. Numbers are never broken.
         """
         columns = list(zip(*rows, strict=True))
         widths = [max(len(line) for cell in column for line in cell.split("\n")) for column in columns]
         least = [max(len(piece) for cell in column for piece in _pieces(cell)) for column in columns]
         numbers = [max((len(piece) for cell in column[1:] for piece in _pieces(cell)), default=1) for column in columns]
         words = [min(width, _WORD) if place in self.texts else numbers[place] for place, width in enumerate(least)]
-        # each divider, with its padding, takes two columns
+        # each divider with its padding takes two characters
         excess = sum(widths) + 2 * (len(widths) - 1) - available
         every = range(len(widths))
-        # shrink columns of text first, then all columns, and break words only as a last resort
+        # shrink the columns of text first, then all columns; break words only as a last resort
         for shrinkable, floors in ((self.texts, least), (every, least), (every, words)):
             while excess > 0 and (wide := [place for place in shrinkable if widths[place] > floors[place]]):
                 widths[max(wide, key=lambda place: widths[place])] -= 1
@@ -128,8 +129,8 @@ class Grid:
 
 
 _PIECE = re.compile(r"\n| +|[^\s]+?(?:[\[,/-](?=[A-Za-z])|(?=\s)|$)")
-"""Match text that stays on one line. Names also break after ``[``, ``,``, ``/`` and ``-`` before a
-letter.
+"""Matches text that stays on one line. Names may also be broken after ``[``, ``,``, ``/`` and,
+before a letter, ``-``.
 """
 
 
@@ -162,8 +163,8 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 
 def number(value: float) -> str:
-    """Format a number with four significant digits, or more if the integer part is longer; ``-`` for
-    NaN and infinity.
+    """Format a number with four significant digits, or more if the integer part is longer. NaN and
+    infinity are shown as ``-``.
     """
     if not isfinite(value):
         return "-"
@@ -171,26 +172,26 @@ def number(value: float) -> str:
 
 
 def plain_text(value: object) -> str:
-    """Format any value; ``-`` for None."""
+    """Format any value. None is shown as ``-``."""
     return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def short(value: float) -> str:
-    """Format a number like ``number``, but with an exponent from a million onwards, in at most nine
-    characters.
+    """Format a number in at most nine characters, like ``number`` but with an exponent from a
+    million onwards.
     """
     return f"{value:.3e}".replace("e+0", "e") if isfinite(value) and abs(value) >= 1e6 else number(value)
 
 
 def factor(value: float) -> str:
-    """Format a ratio with three decimals, but with four significant digits from 10 onwards; ``-``
-    if it is not finite.
+    """Format a ratio with three decimals or, from 10 onwards, with four significant digits. It is
+    shown as ``-`` if it is not finite.
     """
     return f"{value:.3f}" if isfinite(value) and 0.001 <= value < 10 else number(value)
 
 
 def interval(low: float, high: float, shown: Callable[[float], str] = short) -> str:
-    """Format both bounds of an interval; ``-`` if there is no interval."""
+    """Format both bounds of an interval, or return ``-`` if there is no interval."""
     return f"{shown(low)} .. {shown(high)}" if isfinite(low) and isfinite(high) else "-"
 
 
@@ -214,7 +215,7 @@ class Listing(NamedTuple):
 
 
 def listing(kind: str) -> Listing:
-    """Return the table of one of ``LISTINGS``."""
+    """Return the table for one of the names in ``LISTINGS``."""
     return LISTINGS[kind]()
 
 
@@ -296,4 +297,4 @@ LISTINGS: Mapping[str, Callable[[], Listing]] = {
     "readers": _readers,
     "traces": _traces,
 }
-"""Everything that ``dagsim list`` shows."""
+"""Everything that ``dagsim list`` can show."""

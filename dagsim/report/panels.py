@@ -1,4 +1,4 @@
-"""Data series for pages and plots, which are computed here for both."""
+"""Data series that both pages and plots show."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dagsim.metrics.utilization import Steps, gpus_held, gpus_up, jobs_running, 
 from dagsim.systems.cluster.network.links import LinkUse, busiest
 
 Row = Mapping[str, float | None]
-"""A line of a training log."""
+"""A row of a training log."""
 
 FIGURES = {"wait": "wait (s)", "jct": "job completion time (s)", "slowdown": "bounded slowdown"}
-"""Figures of a job that are shown as distributions, with their labels."""
+"""The figures of jobs that are shown as distributions, with their labels."""
 
 _OF = {"wait": wait, "jct": jct, "slowdown": bounded_slowdown}
 _MEASURES = (
@@ -32,7 +32,7 @@ _POINTS = 200
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Quantities over time that share an axis."""
+    """A panel: quantities over time that share an axis."""
 
     title: str
     unit: str
@@ -40,8 +40,8 @@ class Panel:
 
 
 def jobs_over_time(cols: ScheduleColumns) -> list[Panel]:
-    """Return the number of jobs over time and, on a cluster with GPUs, the GPUs by type and their
-    power. The list is empty if no time passed.
+    """Return panels with the number of jobs over time and, on a cluster with GPUs, the GPUs by type
+    and their power. The list is empty if the schedule covers no time.
     """
     if not cols.horizon_s > 0:
         return []
@@ -58,8 +58,8 @@ _MOST_LINKS = 5
 
 
 def links_over_time(cols: ScheduleColumns, usage: Sequence[LinkUse]) -> list[Panel]:
-    """Return the busiest links over time, as shares of their bandwidth. The result is empty if
-    nothing was sent."""
+    """Return a panel that shows the busiest links over time, as shares of their bandwidth. The
+    result is empty if nothing was sent."""
     steps = {use.link.name: link_steps(cols, use) for use in busiest(usage, _MOST_LINKS)}
     return [Panel("Busiest links of the network", "share of the bandwidth", steps)] if steps else []
 
@@ -84,8 +84,8 @@ def jobs_within(cols: ScheduleColumns, figure: str, shortest: float = 0.0) -> tu
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """One measure of several training runs: the points of each run, and the mean over the range that
-    all runs have in common.
+    """One measure in several training runs: the points of each run, and the mean over the range
+    that all runs have in common.
     """
 
     name: str
@@ -93,7 +93,9 @@ class Learning:
     unit: str
     runs: Mapping[str, tuple[Floats, Floats]]
     samples: Floats
-    """Samples in the common range. It is empty if the runs share none, or with a single run."""
+    """Samples in the common range. This is empty if the runs have no range in common, or if there
+    is only one run.
+    """
     mean: Floats
     low: Floats
     high: Floats
@@ -110,8 +112,8 @@ def learning_panels(logs: Mapping[str, Sequence[Row]]) -> list[Learning]:
 
 
 def _common(curves: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the samples in the range that all curves have in common, and the mean, the lowest and the
-    highest value at each of them.
+    """Return the samples in the range that all curves have in common, and at each of these samples
+    the mean, the lowest and the highest value.
     """
     first, last = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     if len(curves) < 2 or not last > first:

@@ -33,18 +33,18 @@ from dagsim.model.log import Schedule
 Event = dict[str, Any]
 
 _CLUSTER = 1
-"""Process of the counters. Perfetto reserves process 0 for the kernel."""
+"""The process that shows the counters. Perfetto reserves process 0 for the kernel."""
 _OUTAGES = 0
-"""Thread of a node's outages."""
+"""The thread that shows a node's outages."""
 _CPU = -1
-"""Slot of runs without a GPU."""
+"""The slot for runs without a GPU."""
 _ENDINGS = (".json", ".json.gz")
 _OUTCOMES = {int(Kind.FINISHED): "finished", int(Kind.PREEMPTED): "preempted", int(Kind.FAILED): "failed"}
 
 
 class _Thread(NamedTuple):
-    """A thread of a node. ``slot`` is a GPU or ``_CPU``. ``share`` is 0 for whole GPUs; threads for
-    shares of a GPU are numbered from 1.
+    """A thread of a node. ``slot`` is a GPU or ``_CPU``. ``share`` is 0 for whole GPUs, and threads
+    for shares of a GPU are numbered from 1.
     """
 
     node: int
@@ -72,7 +72,7 @@ def write_perfetto(schedule: Schedule, path: Path, title: str) -> Path:
 
 
 def trace_events(schedule: Schedule) -> Iterator[Event]:
-    """Yield the events, starting with the names of processes and threads. Times are whole
+    """Yield the events, beginning with the names of processes and threads. Times are whole
     microseconds."""
     cols = columns(schedule)
     entries, threads = _placed(cols)
@@ -124,8 +124,8 @@ def _apart(cols: ScheduleColumns, entry: Ints, slot: Ints, shared: np.ndarray) -
 
 
 def _numbered(threads: list[_Thread]) -> dict[_Thread, int]:
-    """Number the threads of each node from 1. GPUs come in order, each followed by the threads for its
-    shares. Runs without a GPU come last.
+    """Number the threads of each node from 1. The GPUs come first, in order, each followed by the
+    threads for its shares. Runs without a GPU come last.
     """
     numbers: dict[_Thread, int] = {}
     last: dict[int, int] = {}
@@ -156,7 +156,7 @@ def _name(kind: str, process: int, thread: int, name: str) -> Event:
 
 
 def _places(cols: ScheduleColumns, entries: list[int], threads: list[int]) -> dict[int, Place]:
-    """Return the first slice of each entry in ``RunColumns``."""
+    """Return the position of the first slice of each entry in ``RunColumns``."""
     starts, ends = _microseconds(cols.runs.start_s), _microseconds(cols.runs.end_s)
     node = cols.runs.node.tolist()
     places: dict[int, Place] = {}
@@ -205,7 +205,7 @@ def _outages(cols: ScheduleColumns) -> Iterator[Event]:
 
 
 def _counter(name: str, **values: Steps) -> Iterator[Event]:
-    """Yield an event with all values at each moment at which one of them changes."""
+    """Yield an event with all values at each moment when one of the values changes."""
     times = np.unique(np.concatenate([steps.time_s for steps in values.values()]))
     values_at = {key: steps.at(times) for key, steps in values.items()}
     rows = zip(*(value.tolist() for value in values_at.values()), strict=True)
@@ -218,8 +218,8 @@ def _process(node: int) -> int:
 
 
 def _microseconds(time_s: Floats) -> list[int]:
-    """Round to whole microseconds. Rounding keeps the order, so adjacent slices stay adjacent and
-    none overlap.
+    """Round to whole microseconds. Rounding preserves the order, so adjacent slices stay adjacent
+    and do not overlap.
     """
     rounded: list[int] = np.rint(time_s * 1e6).astype(np.int64).tolist()
     return rounded
@@ -255,7 +255,7 @@ def flows(facts: Sequence[JobFacts], cols: ScheduleColumns, places: dict[int, Pl
 
 
 def _outer_runs(tasks: TaskColumns, cols: ScheduleColumns) -> tuple[list[int], list[int]]:
-    """Return the first and the last entry in ``RunColumns`` of each task, or -1 if the task never
+    """Return the first and the last entry in ``RunColumns`` for each task, or -1 if the task never
     ran.
     """
     runs = cols.runs
@@ -267,8 +267,8 @@ def _outer_runs(tasks: TaskColumns, cols: ScheduleColumns) -> tuple[list[int], l
 
 
 def _last(task: Ints, entries: Ints, by: np.ndarray, count: int) -> list[int]:
-    """Return, for each task, the entry with the largest value of ``by``, or the first of several equal
-    ones.
+    """Return, for each task, the entry with the largest value of ``by``. If several entries have
+    this value, return the first.
     """
     order = np.lexsort((-entries, by, task))
     entry_of = np.full(count, -1, np.int64)

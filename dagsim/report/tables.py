@@ -1,4 +1,4 @@
-"""Tables for the terminal about a run, a workload or a trace, and about the reasons why a job
+"""Tables for the terminal that describe a run, a workload or a trace, or the reasons why a job
 waited.
 """
 
@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from dagsim.workload.info import Percentiles, WorkloadInfo
 
 _FEW_WAITS = 30
-"""Minimum number of jobs in a group whose error may be shown as the worst."""
+"""A group needs at least this many jobs for its error to be shown as the worst."""
 _TENANTS, _PARTS = 8, 12
-"""Maximum number of tenants shown, those with the most jobs. ``runs.jsonl`` has them all."""
+"""Maximum number of tenants to show. The ones with the most jobs are shown, and ``runs.jsonl`` has
+all of them.
+"""
 _SHOWN = (
     "jct_s.mean",
     "jct_s.p50",
@@ -79,16 +81,16 @@ _IF_ANY = (
 
 _LOAD = "arriving work / capacity of all GPUs; utilization: share of GPUs that tasks hold"
 _CPU_LOAD = "arriving work / capacity of all CPU cores"
-"""Definitions of the offered load (``workload.load``) by GPUs, or by CPU cores if their load is
-higher. A policy reaches it if it keeps all of them busy.
+"""Definitions of the offered load (``workload.load``) for GPUs, and for CPU cores, which are used
+if their load is higher. A policy reaches the offered load if it keeps all of them busy.
 """
 
 _SPREADS = ("tasks_per_job", "depth", "width", "work", "critical_path_s", "instances_per_task", "gpus_per_job")
 
 
 def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sample = Sample.SEED) -> Grid:
-    """Summarise one policy over its seeds: the mean of each metric, its 95% interval, and its
-    range.
+    """Summarise one policy over its seeds: the mean of each metric, with a 95% interval, and the
+    range of its values.
     """
     counts = [sum(int(line.metrics[name]) for line in lines) for name in ("jobs_arrived", "jobs_completed")]
     n = len({line.seed for line in lines})
@@ -117,8 +119,8 @@ def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sa
 
 
 def _tells_something(name: str, lines: Sequence[RunMetrics]) -> bool:
-    """Return False for a metric that carries no information: the fairness between the jobs of a single
-    tenant, and queueing times that equal the waits.
+    """Return False for a metric that carries no information, such as the fairness between jobs if
+    there is only one tenant, or queueing times that are equal to the waits.
     """
     if name == "jain_fairness_index":
         return any(
@@ -166,9 +168,9 @@ def observed_table(policy: str, waits: Mapping[str, Any], tenants: int = _TENANT
 
 
 def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
-    """Return lines that state how far the simulated waits are from the observed ones: the errors of
-    the mean and p95, overall and for the worst account, partition and size, and the number of jobs
-    that start too early.
+    """Return lines that state how far the simulated waits are from the observed waits: the errors
+    of the mean and p95, overall and for the worst account, partition and size, and the number of
+    jobs that start too early.
     """
 
     def errors(pair: Mapping[str, Any]) -> str:
@@ -193,8 +195,8 @@ def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
 
 
 def _gap(pair: Mapping[str, Any]) -> float:
-    """Return the logarithm of the ratio of the simulated to the observed mean wait, each increased by
-    10 s.
+    """Return the logarithm of the ratio of the simulated to the observed mean wait, after adding 10
+    s to each.
     """
     return log((pair["simulated_s"]["mean"] + 10) / (pair["observed_s"]["mean"] + 10))
 
@@ -220,7 +222,7 @@ def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
     for name in ("gpus_per_instance", "models", "priorities", "tenants"):
         parts = [f"{key or '(none)'}: {count:,}" for key, count in getattr(info, name).items()]
         more = f", and {len(parts) - _PARTS:,} more" if len(parts) > _PARTS else ""
-        # names may contain any characters
+        # names may contain any character
         counts.add_row(name, escape(on_one_line(", ".join(parts[:_PARTS]) + more)))
     counts.add_row("arrivals by hour", " ".join(map(str, info.arrivals_by_hour)))
     counts.add_row("span", f"{info.span_s / 3600:.2f} h")
@@ -228,11 +230,13 @@ def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
 
 
 _OWNERS = 20
-"""Maximum number of accounts, users and partitions shown; JSON has them all."""
+"""Maximum number of accounts, of users and of partitions to show. JSON has all of them."""
 
 
 def hours_tables(info: TraceInfo) -> list[Grid]:
-    """Return the GPU-hours (core-hours in a log without GPUs) by account, user and partition."""
+    """Return tables of the GPU-hours by account, user and partition, or of the core-hours if the
+    log has no GPUs.
+    """
     every = [row for rows in info.hours.values() for row in rows.values()]
     kind = "gpu" if any(row.gpu_hours for row in every) else "core"
     unit = "GPU-hours" if kind == "gpu" else "core-hours"
@@ -262,9 +266,9 @@ def hours_tables(info: TraceInfo) -> list[Grid]:
 
 OUTSIDE = 0.01
 _MOST_NOTES = 5
-"""Share of input values outside the range seen in an agent's training from which there is a
-warning. Shipped agents see at most 0.05% of such values on their own workload, even at other loads,
-1.4% on clusters ten times as large, and 10 to 16% on presets of real traces.
+"""If at least this share of an agent's input values lies outside the range seen in training, there
+is a warning. For shipped agents, the share is at most 0.05% on their own workload, even at other
+loads, 1.4% on clusters ten times as large, and 10 to 16% on presets based on real traces.
 """
 
 
@@ -318,7 +322,9 @@ _SUBJECTS = {
     "gpu types": "GPU types",
     "gpus": "GPUs",
 }
-"""Subjects of a reader's assumptions in sentences, where they differ from those in JSON."""
+"""The subjects of a reader's assumptions as they appear in sentences, if they differ from the words
+in JSON.
+"""
 
 
 def _assumed(assumptions: Mapping[str, str]) -> list[str]:
@@ -326,14 +332,14 @@ def _assumed(assumptions: Mapping[str, str]) -> list[str]:
 
 
 def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield notes about the jobs that are running and waiting when a run of a part or of windows of a
-    log begins.
+    """Yield notes on the jobs that are running and waiting at the beginning of a run that simulates
+    a part or windows of a log.
     """
     states = [of["state"] for of in workloads if "state" in of]
     first = states[:1] if len({state["begins_s"] for state in states}) == 1 else states
     running, waiting, lost = (sum(state[key] for state in first) for key in ("running", "waiting", "without_room"))
-    more = f", {lost:,} of which ran in the log and have no room here" if lost else ""
-    counted = "later arrivals" if any(of.get("jobs") for of in workloads) else "the jobs that wait then"
+    more = f", {lost:,} of which were running in the log but do not fit here" if lost else ""
+    counted = "later arrivals" if any(of.get("jobs") for of in workloads) else "the jobs waiting at that time"
     if len(first) == 1:
         yield (
             f"begins {first[0]['begins_s']:,.0f} s after the first job of the log, with "
@@ -342,7 +348,7 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         )
     elif first:
         yield (
-            f"windows begin with the jobs that ran and waited then, on average {running / len(first):,.1f} and "
+            f"windows begin with the jobs running and waiting at that time, on average {running / len(first):,.1f} and "
             f"{waiting / len(first):,.1f}{more}; metrics count later arrivals"
         )
     if strange := sum(state.get("elsewhere", 0) for state in first):
@@ -353,15 +359,16 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             "another cluster: they run on other nodes here, or wait"
         )
     if unplaced := sum(state.get("unplaced", 0) for state in first):
-        yield f"the log does not say on which nodes {unplaced:,} of the running jobs are: they get a place by best fit"
+        yield f"the log does not state the nodes of {unplaced:,} running jobs, so they are placed by best fit"
     if reasons := [reason for of in workloads if (reason := of.get("empty"))]:
         yield f"windows begin on an empty cluster: {reasons[0]}"
 
 
 def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = True) -> list[str]:
     """Return sentences about policies that use information from the log in hindsight, and about
-    contradictions in the input or with the site. ``urgent`` selects those that must precede any
-    result, or else the others. If there are several windows, the worst one counts.
+    contradictions within the input or with the site. With ``urgent``, return only the sentences
+    that must precede any result, and otherwise only the others. If there are several windows, the
+    sentences describe the worst one.
     """
     from dagsim.systems.cluster.audit import Audit
 
@@ -373,8 +380,8 @@ def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = Tru
 
 
 def knowledge_of(workloads: Iterable[Mapping[str, Any]]) -> Knowledge | None:
-    """Return what information policies had about run times in these runs, or None for systems that
-    do not record this.
+    """Return what information about run times the policies had in these runs, or None for systems
+    that do not record this.
     """
     from dagsim.systems.cluster.knowledge import Knowledge
 
@@ -382,9 +389,9 @@ def knowledge_of(workloads: Iterable[Mapping[str, Any]]) -> Knowledge | None:
 
 
 def run_notes(lines: Iterable[CellRun]) -> list[str]:
-    """Return notes about policies that read true durations, about agents that run on jobs and clusters
-    far from those in their training, about jobs that request other GPU types, and about nodes that
-    fail faster than jobs run.
+    """Return notes about policies that read true durations, agents that run on jobs or clusters
+    unlike those in their training, jobs that request other GPU types, and nodes that fail faster
+    than jobs finish.
     """
     outside: dict[str, float] = {}
     clairvoyant = []
@@ -412,9 +419,9 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
 
 
 def losses(lines: Iterable[CellRun]) -> list[str]:
-    """List what must precede the figures of some runs, because the figures do not show it: for each
-    policy, the jobs that did not complete, with the reasons (once, if all policies agree), and the
-    policies' notes about their runs.
+    """Return the sentences that must precede the figures, because the figures do not show these
+    facts: for each policy, the jobs that did not complete, with the reasons (only once if all
+    policies agree), and the policies' notes about their runs.
     """
     lines = list(lines)
     by_policy: dict[str, list[Mapping[str, Any]]] = {}
@@ -431,7 +438,7 @@ def losses(lines: Iterable[CellRun]) -> list[str]:
     strange = any(
         (line.metrics.get("rejected_no_such_gpu") or 0) for line in lines if "audit" not in line.workload
     )  # the audit already contains this hint
-    hint = "warning: --read gpu_names=SITE=TYPE gives a GPU type of the log another name (dagsim list gpus)"
+    hint = "warning: to rename a GPU type in the log, give --read gpu_names=SITE=TYPE (dagsim list gpus)"
     return [*_most(notes, "policies"), *([hint] if strange else []), *_most(list(noted), "notes of policies")]
 
 
@@ -441,7 +448,7 @@ def _most(sentences: list[str], what: str) -> list[str]:
 
 
 def trace_notes(info: TraceInfo) -> list[str]:
-    """Return notes on the statistics of a trace: which part was read, its load, and published
+    """Return notes on the statistics of a trace: which part was read, the load, and published
     figures.
     """
     busy = ", ".join(f"{number(value)} {name}" for name, value in info.mean_busy().items() if value)
@@ -476,10 +483,10 @@ _WIDTH = 80
 
 
 def why_lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None = None, unknown: str = "") -> Iterator[str]:
-    """Yield sentences about the wait of a job: its length and its reasons.
+    """Yield sentences about the wait of a job: how long it was, and why.
 
-    If ``bound`` is None (``unknown`` states the reason), only GPUs and outages are reported,
-    because the log contains nothing else.
+    If ``bound`` is None, only GPUs and outages are reported, because the log contains nothing else.
+    ``unknown`` is the reason why ``bound`` is None.
     """
     for line in _lines(wait, run, bound, unknown):
         yield from wrap(on_one_line(line), _WIDTH, subsequent_indent="  ") or [""]
@@ -524,8 +531,8 @@ def causes_in_words(bound: Sequence[Stretch]) -> list[tuple[str, float]]:
 
 
 def why_tables(wait: WaitReasons, count: int) -> Iterator[Grid]:
-    """Yield tables of the jobs that held the GPUs during the wait and of the jobs that started first,
-    with at most ``count`` rows each.
+    """Yield tables of the jobs that held the GPUs during the wait and of the jobs that overtook the
+    waiting job, with at most ``count`` rows each.
     """
     if wait.holders:
         total = ordered_sum(holder.gpu_s for holder in wait.holders)

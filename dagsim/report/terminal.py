@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _WIDTH, _WIDE = 80, 320
-"""Width without a terminal, and of ``--wide`` tables."""
+"""The width of tables if there is no terminal, and of tables with ``--wide``."""
 
 
 LINE_S = 30.0
-"""Seconds between two progress lines if standard error is not a terminal."""
+"""The number of seconds between two progress lines if standard error is not a terminal."""
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Raise the error again, so that it is handled in the same way as for other output. By
-        default, rich would exit.
+        """Raise the error again, so that it is handled as for other output. By default, rich would
+        exit.
         """
         raise
 
@@ -72,7 +72,8 @@ def show_grid(grid: Grid, look: TableFormat = TableFormat.TEXT, *, wide: bool = 
 def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> None:
     """Print rows as a table that fits the width of the terminal, or as one JSON array of objects.
 
-    The first column contains names, which are never cut or broken. In a pipe, each row is one line.
+    The first column contains names, which are never cut or broken. If the output goes to a pipe,
+    each row is one line.
     """
     if as_json:
         print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows]))
@@ -93,8 +94,8 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> 
 
 @contextmanager
 def progress(wanted: bool, *, every_run: bool = False) -> Iterator[Watch | None]:
-    """Show the progress of a plan on standard error if ``wanted``: a bar on a terminal, or otherwise
-    occasional lines. With ``every_run``, a line is also printed whenever a run begins.
+    """If ``wanted``, show the progress of a plan on standard error, as a bar on a terminal and
+    otherwise as occasional lines. With ``every_run``, a line is also printed whenever a run begins.
     """
     if not wanted:
         yield None
@@ -115,8 +116,8 @@ def progress(wanted: bool, *, every_run: bool = False) -> Iterator[Watch | None]
 
 
 def _plan_lines(*, every_run: bool) -> Watch:
-    """Return a function that prints a line of progress every 30 s and, with ``every_run``, when a run
-    begins.
+    """Return a function that prints a line of progress every 30 s and, with ``every_run``, whenever
+    a run begins.
     """
     last_s, last = time.monotonic(), ""
 
@@ -132,8 +133,8 @@ def _plan_lines(*, every_run: bool) -> Watch:
 
 
 def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> Callable[[Iterable[T]], Iterator[T]]:
-    """Return a function that yields the items it is given and, if ``wanted``, shows their count on
-    standard error: in one line on a terminal, or else with a new line every 30 s.
+    """Return a function that yields the items it is given. If ``wanted``, it shows their number on
+    standard error, in a single line on a terminal, or else in a new line every 30 s.
     """
 
     def telling(items: Iterable[T]) -> Iterator[T]:
@@ -158,8 +159,7 @@ def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> C
 
 @contextmanager
 def downloading(wanted: bool) -> Iterator[Callable[[str, int, int | None], None] | None]:
-    """Show a progress bar for each downloaded file, if requested and standard error is a
-    terminal."""
+    """If ``wanted`` and standard error is a terminal, show a progress bar for each downloaded file."""
     if not (wanted and sys.stderr.isatty()):
         yield None
         return

@@ -130,22 +130,29 @@ class Statements:
     name: ClassVar[str] = ""
     """The policy in tables and errors; by default its class."""
     clairvoyant: ClassVar[bool] = False
-    """It reads facts that no real scheduler knows, such as true durations."""
+    """True if the policy reads facts that no real scheduler could know, such as true durations."""
     notes: ClassVar[Iterable[str]] = ()
     """Sentences about the run that are printed below its results."""
     outside_training: ClassVar[float | None] = None
     """Share of an agent's observations with a feature outside the range seen in training."""
     admits: ClassVar[bool] = False
-    """It accepts and rejects jobs itself where the configuration asks for admission."""
+    """True if the policy itself admits and rejects jobs when the configuration requires
+    admission.
+    """
     remembers: ClassVar[str] = ""
-    """Facts about earlier jobs that it uses and that the log has, in words."""
+    """Facts about earlier jobs that the policy uses and that the log contains, in words."""
     forgets: ClassVar[str] = ""
-    """Facts that it keeps between decisions and that neither the log nor the cluster's state has,
-    in words."""
+    """Facts that the policy keeps between decisions and that neither the log nor the cluster's
+    state contains, in words.
+    """
     rehearses: ClassVar[bool] = True
-    """Its memory at the beginning of a state follows from simulating the past of the state."""
+    """True if the policy's memory at the beginning of a state follows from simulating the past of
+    the state.
+    """
     decides_at_once: ClassVar[bool] = False
-    """It decides about all waiting jobs in each cycle, including those that can never start."""
+    """True if the policy decides about all waiting jobs in each cycle, including those that can
+    never start.
+    """
     wait_rules: ClassVar[Callable[..., Any] | None] = None
     """Returns the rules by which a task waits, for ``why``."""
     outlook: ClassVar[Callable[..., Any] | None] = None

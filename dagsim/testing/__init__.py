@@ -168,7 +168,9 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
 
 
 def _cases(workloads: int) -> Iterator[tuple[Case, str]]:
-    """Yield crowds on one GPU and on two, random workloads, and then difficult random cases."""
+    """Yield crowds of jobs on one GPU and on two GPUs, then random workloads, and then difficult
+    random cases.
+    """
     yield crowd(1), "(a crowd on one GPU)"
     yield crowd(2), "(a crowd on two GPUs)"
     yield patience(), "(tasks of a second to a day)"

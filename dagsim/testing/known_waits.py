@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 
 def first_come_waits(arrival_s: NDArray[np.float64], run_s: NDArray[np.float64], servers: int) -> NDArray[np.float64]:
-    """Return the waits of jobs on one server each under first come, first served (Kiefer and
-    Wolfowitz 1955).
+    """Return the waits of jobs that need one server each, under first come, first served (Kiefer
+    and Wolfowitz 1955).
     """
     free_s, waits = [0.0] * servers, []
     for at_s, duration_s in zip(arrival_s.tolist(), run_s.tolist(), strict=True):

@@ -39,14 +39,14 @@ READERS: Registry[Reader] = Registry(
     home="dagsim.traces.formats",
     method="recognises",
 )
-"""Every format by name; its module is imported on first use."""
+"""Every format by name. Its module is imported on first use."""
 
 
 def reader(name: str) -> Reader:
-    """Return the reader of the format called ``name``; ``csv`` means ``plain``.
+    """Return the reader for the format called ``name``. ``csv`` means ``plain``.
 
     Raises:
-        UnknownName: There is no such format. The message suggests the nearest.
+        UnknownName: There is no such format. The message suggests the nearest name.
     """
     return READERS.create("plain" if name == "csv" else name)
 
@@ -61,12 +61,12 @@ def recognise(path: Path | str) -> str:
     for name in READERS.names() if source.path.is_dir() else ():
         if reader(name).whole_folders and reader(name).recognises(source):
             return name
-    source.head()  # raises an error for an unreadable file, whatever its format
+    source.head()  # raises an error if the file cannot be read, whatever its format
     names = [name for name in sorted(READERS.names()) if reader(name).recognises(source)]
     if len(names) == 1:
         return names[0]
     if names:
-        raise TraceError(f"{source}: could be any of the formats {', '.join(names)}; name one (--format)")
+        raise TraceError(f"{source}: could be any of the formats {', '.join(names)}; choose one with --format")
     if (unread := unread_kind(source)) is not None:
         raise TraceError(f"{source}: this is {unread.name}, not a log of jobs that dagsim reads; {unread.advice}")
     hints = [hint for name in sorted(READERS.names()) if (hint := reader(name).nearly(source))]
@@ -80,8 +80,8 @@ def recognise(path: Path | str) -> str:
 
 
 def format_of(path: Path | str, options: TraceOptions) -> str:
-    """Return the name of the format in which to read ``path``. With ``--map``, the format is a plain
-    table or SWF, and with named columns it is sacct.
+    """Return the name of the format in which to read ``path``. With ``--map``, the format is a
+    plain table or SWF; with the option ``columns``, it is sacct.
 
     Raises:
         TraceError: The file cannot be read or is not recognised.

@@ -1,4 +1,4 @@
-"""Read Parquet and Arrow (Feather, IPC) files in batches, with columns as numbers or text."""
+"""Read Parquet and Arrow (Feather, IPC) files in batches whose columns are numbers or text."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dagsim.workload.arrays import objects
 from dagsim.workload.records import clipped_repr
 
 MAGIC = (b"PAR1", b"ARROW1")
-"""First bytes of Parquet and of Arrow IPC files."""
+"""The first bytes of Parquet files and of Arrow IPC files."""
 _ROWS = 1 << 16
-"""Maximum number of rows of a batch."""
+"""Maximum number of rows in a batch."""
 _ROWS_OF_TEXT = 1 << 12
-"""Maximum number of rows that are turned into CSV text at once."""
+"""Maximum number of rows that are converted to CSV text in one step."""
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -28,8 +28,8 @@ def import_pyarrow(purpose: str, module: str = "pyarrow", error: type[DagsimErro
     """Import a module of pyarrow.
 
     Raises:
-        DagsimError: pyarrow is not installed; ``error`` is the class, and ``purpose`` begins the
-        message.
+        DagsimError: pyarrow is not installed. The error has the class ``error``, and its message
+        begins with ``purpose``.
     """
     try:
         return import_module(module)
@@ -40,10 +40,10 @@ def import_pyarrow(purpose: str, module: str = "pyarrow", error: type[DagsimErro
 class ArrowFile:
     """The columns of one Parquet or Arrow IPC file.
 
-    Each value is converted to the number or text that it would be in a CSV file of the same table.
+    Each value is converted to the number or text that a CSV file with the same table would contain.
     Nulls and NaN become empty text; timestamps and dates become ISO text, in UTC if they have a
-    time zone; durations become seconds; and the elements of a list are joined by ``|``. Row r, from
-    0, counts as line r + 2, because the column names count as line 1.
+    time zone; durations become seconds; and the elements of a list are joined by ``|``. Row r,
+    counted from 0, is line r + 2, because the column names are line 1.
 
     Raises:
         TraceError: pyarrow is not installed, the file is damaged, or two columns share a name.
@@ -65,8 +65,8 @@ class ArrowFile:
             raise TraceError(f"{path}:1: two columns have the name {clipped_repr(twice)}; rename one of them")
 
     def batches(self, columns: Sequence[int], most: int = _ROWS) -> Iterator[tuple[int, list[Any]]]:
-        """Yield the columns at these indices in batches of at most ``most`` rows, with the line of
-        the first row and an Arrow array per column.
+        """Yield the columns at these indices in batches of at most ``most`` rows. Each batch
+        consists of the line number of its first row and an Arrow array for each column.
 
         Raises:
             TraceError: The data is damaged.
@@ -82,20 +82,20 @@ class ArrowFile:
             raise self._damaged(error) from None
 
     def numbers(self, array: Any) -> np.ndarray | None:
-        """Return (n,) float64: a numeric column, NaN where it is null, or ``None`` for columns of
-        other types."""
+        """Return (n,) float64: the values of a numeric column, with NaN for null. Return ``None``
+        for columns of other types."""
         types, array = self._arrow.types, _plain(self._arrow, array)
         kind = array.type
         if types.is_duration(kind):
             return self._floats(array.cast(self._arrow.int64())) / _PER_SECOND[kind.unit]
         if types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind):
             return self._floats(array)
-        # decimals are excluded as well, because Arrow does not round them as ``float`` rounds their
+        # decimals are also excluded, because Arrow does not round them as ``float`` rounds their
         # text
         return None
 
     def texts(self, array: Any, column: int) -> np.ndarray:
-        """Return (n,) object: a column as text, empty where it is null.
+        """Return (n,) object: the values of a column as text, with empty text for null.
 
         Raises:
             TraceError: The type of the column at index ``column`` cannot be represented as CSV
@@ -122,8 +122,8 @@ class ArrowFile:
         return texts
 
     def as_csv(self) -> BufferedReader:
-        """Return the whole table as CSV text in UTF-8, generated while it is read, for readers that
-        work on lines.
+        """Return the whole table as CSV text in UTF-8, for readers that work on lines. The text is
+        generated while it is read.
 
         Columns with unsupported types are empty.
         """
@@ -147,8 +147,8 @@ class ArrowFile:
         return values
 
     def _dates(self, array: Any) -> np.ndarray:
-        """Return (n,) object: timestamps and dates as ISO text. Fractions of a second have at most six
-        digits.
+        """Return (n,) object: timestamps and dates as ISO text, with at most six digits for
+        fractions of a second.
         """
         zoned, is_day = getattr(array.type, "tz", None) is not None, self._arrow.types.is_date(array.type)
         missing = np.asarray(array.is_null())

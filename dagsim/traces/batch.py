@@ -1,6 +1,6 @@
 """Readers for batch systems whose accounting has one record per finished job. Each format defines
-what its records mean (``BatchJob``), whereas all formats share the checks, the notes and the
-columns.
+what its records mean (``BatchJob``). The checks, the notes and the columns are common to all
+formats.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class BatchJob(NamedTuple):
     start_s: float = nan
     end_s: float = nan
     ran_s: float = nan
-    """Seconds that it ran, if this differs from the time between start and end."""
+    """How many seconds the job ran, if this differs from the time between start and end."""
     eligible_s: float = nan
     limit_s: float = nan
     pieces: int = 1
-    """Number of equal parts that start together, each on one node."""
+    """The number of equal parts that start together, each on one node."""
     gpus: float = 0.0
-    """GPUs, cores and memory of a part."""
+    """The GPUs, cores and memory of each part."""
     cpus: float = 1.0
     memory_gb: float = 0.0
     gpu_type: str = ""
@@ -82,11 +82,11 @@ class BatchJob(NamedTuple):
     account: str = ""
     partition: str = ""
     nodes: str = ""
-    """Names of its nodes, separated by blanks."""
+    """The names of the job's nodes, separated by blanks."""
     fault: str = ""
-    """Reason for dropping it, if any."""
+    """The reason for dropping the job, if there is one."""
     remark: str = ""
-    """Note about it, if any."""
+    """A note about the job, if there is one."""
 
 
 _AT = {name: place for place, name in enumerate(BatchJob._fields)}
@@ -94,18 +94,18 @@ _NUMBERS = range(_AT["arrival_s"], _AT["memory_gb"] + 1)
 
 
 class BatchReader(Reader):
-    """A reader that creates a gang for each job that ran, however the job ended. Rows with the same id
-    but different times of submission are different jobs.
+    """A reader that creates a gang for each job that ran, however it ended. Rows with the same id
+    but different submission times are different jobs.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"gpus_per_task", "reference_gpu", "floor_s", "tenant", "gpu_names"})
     demand: ClassVar[str]
-    """The resources that a job holds, in words."""
+    """A description of the resources that a job holds."""
 
     @abstractmethod
     def records(self, source: Source, report: ReadReport) -> Iterator[tuple[int, Any]]:
-        """Yield each record with its place in the source (see ``Source.where``). Each record counts as
-        a row.
+        """Yield each record with its position in the source (see ``Source.where``). Each record
+        counts as one row.
         """
 
     @abstractmethod
@@ -138,7 +138,7 @@ class BatchReader(Reader):
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Return one job with one task for each record."""
+    """Return a job with a single task for each record."""
     table, named = checks.table, options.named_gpus()
     checks.drop_for(table.words(_AT["fault"]))
     numbers = {name: table.numbers(_AT[name]) for name in BatchJob._fields[1 : _AT["memory_gb"] + 1]}
@@ -181,9 +181,9 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
 
 
 def even_parts(slots: dict[str, int], gpus: float = 0.0) -> tuple[int, float, float]:
-    """Return the number of parts of a job, and the cores and GPUs of each part. There is one part per
-    node if the nodes have equal numbers of slots, or else one part per slot. ``gpus`` is the number
-    of GPUs per node.
+    """Return the number of parts of a job, and the cores and GPUs of each part. If all nodes have
+    the same number of slots, there is one part per node, and otherwise one part per slot. ``gpus``
+    is the number of GPUs per node.
     """
     counts = list(slots.values())
     if len(set(counts)) == 1:

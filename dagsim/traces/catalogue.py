@@ -2,9 +2,9 @@
 
 Sizes and checksums come from the publishers or were measured on copies of the published bytes. An
 unknown value is ``None``, and the command then states that it cannot verify the file. Raw files in
-a repository are either pinned to the commit at which they were measured, or are the newest version
-(``HEAD``) and verified by checksum. The Parallel Workloads Archive publishes no checksums, so ours
-come from a third party's lock file.
+a repository are either pinned to the commit at which they were measured, or taken from the newest
+version (``HEAD``) and verified by checksum. The Parallel Workloads Archive publishes no checksums,
+so the checksums of its logs come from a third party's lock file.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Remote:
     url: str
     bytes: int | None = None
     sha256: str | None = None
-    # folder below the trace's own folder, unless it is simply the last part of the URL
+    # path below the trace's own folder, unless it is simply the last part of the URL
     path: str = ""
 
     @property
     def name(self) -> str:
-        """Path of the file below the trace's own folder."""
+        """The path of the file below the trace's own folder."""
         return self.path or PurePosixPath(unquote(urlsplit(self.url).path)).name
 
 
@@ -42,13 +42,13 @@ class PublishedTrace:
     page: str
     terms: str
     files: tuple[Remote, ...] = ()
-    # path to replay, relative to the trace's own folder; empty for the folder itself
+    # the path to replay, relative to the trace's own folder; empty for the folder itself
     opened: str = ""
-    after: str = ""  # steps left for the user
+    after: str = ""  # steps that the user still has to take
 
     @property
     def bytes(self) -> int | None:
-        """Number of bytes to download, or ``None`` if the size of any file is unknown."""
+        """The number of bytes to download, or ``None`` if the size of any file is unknown."""
         sizes = [file.bytes for file in self.files]
         return None if not sizes or None in sizes else sum(size for size in sizes if size is not None)
 

@@ -1,8 +1,8 @@
-"""Read text tables in chunks as typed columns. All text tables are read by this module.
+"""Read text tables in chunks of typed columns. This module reads all text tables.
 
-pandas parses a block of bytes if all its lines have the same number of plain fields. Other blocks
-are split row by row, and so are small files, for which importing pandas would take longer. Both
-methods give the same ``Table``.
+pandas parses a block of bytes if all its lines have the same number of plain fields. All other
+blocks are split row by row, and so are small files, for which this is faster than importing pandas.
+Both methods give the same ``Table``.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ from dagsim.workload.records import clipped
 _BLOCK_BYTES = 1 << 22
 _SMALL_BYTES = 1 << 18
 _ROWS = 1 << 16
-"""Number of rows in a chunk that is split row by row, and in one step of other row-wise
+"""Number of rows in a chunk that is split row by row, and in each step of other row-wise
 processing."""
 _ODD = (b"\0", b"\x1f")
 _OTHER_BLANKS = (b"\v", b"\f", b"\x1c", b"\x1d", b"\x1e")
-"""Characters that ``str.split`` treats as blanks and pandas does not."""
+"""Characters that ``str.split`` treats as blanks but pandas does not."""
 _LETTERS, _BETWEEN = 19, {4: ord("-"), 7: ord("-"), 13: ord(":"), 16: ord(":"), 19: 0}
-"""Length of a date, and the positions of its non-digit characters, except the 11th."""
+"""The length of a date, and the positions of its non-digit characters, except the 11th
+character.
+"""
 _FIRSTS = np.arange("1970-01", "10000-02", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
 """The first day of each month, in days since 1970."""
 
@@ -47,7 +49,7 @@ class FileLayout(NamedTuple):
     """The positions of a form's columns in a file."""
 
     places: Sequence[int | None]
-    """Field index of each column, or ``None`` if the file lacks it."""
+    """The field index of each column, or ``None`` if the file lacks the column."""
     width: int
     """Number of fields per row."""
     is_header: bool
@@ -61,24 +63,26 @@ class Form:
     numbers: Collection[int]
     texts: Collection[int]
     layout: Callable[[list[str], str], FileLayout]
-    """Finds the columns, from the fields of the first row and its ``file:line``."""
+    """A function that finds the columns, given the fields of the first row and its
+    ``file:line``.
+    """
     separator: str = ","
-    """Separator between fields; a blank represents any run of blanks and tabs."""
+    """The separator between fields. A blank represents any sequence of blanks and tabs."""
     quoted: bool = True
-    """True for CSV with quoting; otherwise fields are split at every separator."""
+    """True for CSV with quoting. Otherwise, fields are split at every separator."""
     comment: str = ""
-    """Lines that start with this (after blanks) are comments."""
+    """Lines that start with this text (after any blanks) are comments."""
     heading: str = ""
-    """Rows whose first field equals this are skipped."""
+    """Rows whose first field equals this text are skipped."""
     strips: bool = False
-    """Strip blanks around each text."""
+    """True if blanks around each text are removed."""
     continues: Callable[[list[str], list[str]], bool] | None = None
-    """Returns True if a line, split into fields, continues a row that was cut by a line break
-    within a text, given the row's fields so far. Only for tables without quotes.
+    """A function for tables without quotes. It gets the fields of a row and of the next line, and
+    returns True if the line continues the row, because a text contains a line break.
     """
     misfit: Callable[[list[str], int, str], list[str] | None] = lambda fields, width, where: None
-    """Repairs a row with a wrong number of fields, or raises an error if it must not be dropped
-    silently; None drops it.
+    """A function that repairs a row with a wrong number of fields, or raises an error if the row
+    must not be dropped silently. It returns None if the row is to be dropped.
     """
 
     def split(self, line: str) -> list[str]:
@@ -103,12 +107,12 @@ def csv_form(
     separator: str = ",",
     header: bool = False,
 ) -> Form:
-    """Return the form of a CSV file with ``columns`` followed by ``optional`` ones, which are empty
-    if a file lacks them.
+    """Return the form of a CSV file with ``columns``, followed by ``optional`` columns, which are
+    empty if a file lacks them.
 
     The first row of a file is its header if it contains every name in ``columns`` (in any case and
-    order). Otherwise its fields are named ``names``, or ``columns + optional``, in this order.
-    ``header=True`` requires a header.
+    order). Otherwise, the fields of the first row are named ``names``, or else ``columns +
+    optional``, in this order. ``header=True`` requires a header.
     """
     wanted = [name.lower() for name in (*columns, *optional)]
 
@@ -134,7 +138,7 @@ class _Lines(NamedTuple):
     """A block of whole lines, which is only split when a line is needed."""
 
     first: int
-    """Number of the first line, as ``Source.where`` takes it."""
+    """The number of the first line, in the form that ``Source.where`` takes."""
     data: bytes
     ends: np.ndarray  # (n,) int64: end of each line
 
@@ -147,7 +151,7 @@ class _Lines(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Rows of a source: numeric columns, text columns, and the position of each row."""
+    """The rows of a source: numeric columns, text columns, and the position of each row."""
 
     source: Source
     form: Form
@@ -169,7 +173,7 @@ class Table:
         return any(layout.places[column] is not None for layout in self.layouts.values())
 
     def numbers(self, column: int, blank: float = nan) -> np.ndarray:
-        """Return (n,) float64: ``float`` of each text, NaN where that fails, and ``blank`` where
+        """Return (n,) float64: ``float`` of each text, NaN where this fails, and ``blank`` where
         the text is empty.
         """
         values = self.values[column]
@@ -232,12 +236,12 @@ class Table:
         )
 
     def unblocked(self) -> Table:
-        """Return the same rows, each with its own line instead of a block of lines."""
+        """Return the same rows, each with its own line instead of a common block of lines."""
         return replace(self, raw=objects(map(self._raw, range(len(self)))), blocks=())
 
     @classmethod
     def joined(cls, tables: Sequence[Table]) -> Table:
-        """Concatenate the tables of one source."""
+        """Concatenate tables from the same source."""
         first = tables[0]
         if len(tables) == 1:
             return first
@@ -268,14 +272,14 @@ class Table:
         return self.layouts[int(self.line[row]) >> LINE_BITS].places
 
     def _text(self, column: int, row: int) -> str:
-        """Return a field of a row whose text was not read, with numbers as Python writes them."""
+        """Return a field of a row whose text was not kept, with numbers as Python writes them."""
         if column in self.words_of:
             return str(self.words_of[column][row])
         number = float(self.values[column][row]) if column in self.values else nan
         return "" if number != number else repr(number)
 
     def _all_texts(self, column: int) -> np.ndarray:
-        """Return the text of a column. For a numeric column, the texts only show which values are
+        """Return the texts of a column. For a numeric column, they only show which values are
         empty.
         """
         if column in self.words_of:
@@ -287,8 +291,8 @@ class Table:
 
 
 def _constant(value: float | str, rows: int) -> np.ndarray:
-    """Return the column of a field that the file lacks, (rows,) with the same value everywhere. It
-    takes no memory, since a log of millions of rows lacks most of the fields that it may have.
+    """Return the column (rows,) for a field that the file lacks, with the same value everywhere. It
+    takes no memory, because a log with millions of rows lacks most of the optional fields.
     """
     return np.broadcast_to(np.array(value, object if isinstance(value, str) else np.float64), rows)
 
@@ -305,8 +309,8 @@ def _concatenated(columns: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def distinct_texts(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (n,) int: the index of each text among the distinct texts; and the distinct texts as an
-    object array, in order of first appearance.
+    """Return (n,) int, the index of each text among the distinct texts, and the distinct texts as
+    an object array, in order of first appearance.
     """
     if _is_constant(texts):
         return np.zeros(len(texts), np.int32), objects(texts[:1])
@@ -346,7 +350,7 @@ def read_rows(
 
 def tables_of(source: Source, width: int, rows: Iterable[Row], numbers: Collection[int] = ()) -> Iterator[Table]:
     """Yield records from a source as rows with ``width`` columns, in chunks. The columns
-    ``numbers`` are also read as numbers; others may contain any object.
+    ``numbers`` are also read as numbers, and all other columns may contain any object.
     """
     layout, rows = FileLayout(range(width), width, False), iter(rows)
     form = Form(numbers, range(width), lambda first, where: layout)
@@ -402,8 +406,8 @@ class _File:
             yield self._table(line + np.arange(rows), fields, np.empty(rows, object), unread)
 
     def _begun(self, line: int, data: bytes) -> tuple[int, bytes]:
-        """Strip the lines before the first row from the block, and find the layout if that needs no
-        CSV parser.
+        """Remove the lines before the first row from the block, and find the layout if this does
+        not require a CSV parser.
         """
         form = self._form
         while data:
@@ -418,7 +422,7 @@ class _File:
         return line, data
 
     def _parsed(self, line: int, data: bytes) -> Table | None:
-        """Parse a block with pandas, or ``None`` if the block is not regular enough."""
+        """Parse a block with pandas. Return ``None`` if the block is not regular enough."""
         layout, form = self._layout, self._form
         assert layout is not None
         data = data.rstrip(b"\n")
@@ -444,7 +448,7 @@ class _File:
         return replace(table, blocks=(_Lines(int(table.line[0]), data, ends),))
 
     def _records(self, blocks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows with the number of their first line."""
+        """Yield each row with the number of its first line."""
         form = self._form
         if not form.quoted:
             split = (
@@ -476,7 +480,9 @@ class _File:
     def _joined(
         self, lines: Iterable[tuple[int, list[str]]], continues: Callable[[list[str], list[str]], bool]
     ) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows that the lines form. A line may continue the row of the previous line."""
+        """Yield the rows that the lines form. A line may continue the row from the previous
+        line.
+        """
         row: list[str] = []
         begun, cut = 0, False
         for line, fields in lines:
@@ -495,7 +501,7 @@ class _File:
                 self._report.note("with a line break inside a text (joined)", self._where(begun))
 
     def _split(self, records: Iterator[tuple[int, list[str]]]) -> Iterator[Table]:
-        """Build a table from the text of records."""
+        """Build tables from the texts of records."""
         report, form = self._report, self._form
         while batch := list(islice(records, _ROWS)):
             lines, rows = [], []
@@ -544,9 +550,9 @@ def _typed(
     raw: np.ndarray,
     unread: Sequence[int] = (),
 ) -> Table:
-    """Build a table from ``fields``, which maps each field index to a sequence of strings or float64.
-    ``unread`` lists additional columns to keep, because these rows have no lines to read them from
-    later.
+    """Build a table from ``fields``, which maps each field index to a sequence of strings or
+    float64. ``unread`` lists additional columns to keep, because these rows have no lines from
+    which the columns could be read later.
     """
     values: dict[int, np.ndarray] = {}
     words: dict[int, np.ndarray] = {}
@@ -650,8 +656,8 @@ def _clean(data: bytes, start: bool) -> bytes:
 
 
 def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> dict[int, np.ndarray] | None:
-    """Return the fields of lines by index: float64 where all are numbers or empty, or else object.
-    ``None`` if pandas fails.
+    """Return the fields of lines by index: float64 if all fields are numbers or empty, and
+    otherwise object. Return ``None`` if pandas fails.
     """
     import pandas as pd
 
@@ -714,7 +720,7 @@ def _picked(fields: Sequence[str], places: Sequence[int | None], strips: bool) -
 
 
 def _floats(texts: list[str]) -> np.ndarray:
-    """Convert each text with ``float``; NaN where that fails."""
+    """Convert each text with ``float``, and return NaN where this fails."""
     try:
         return np.array(list(map(float, texts)), np.float64)
     except ValueError:
@@ -729,7 +735,7 @@ def _float(text: str) -> float:
 
 
 def _exact(version: str) -> dict[str, Any]:
-    """Return the option that makes pandas round floats as ``float`` does; pandas 3.1 and later
-    always do so."""
+    """Return the option that makes pandas round floats as ``float`` does. pandas 3.1 and later need
+    no option for this."""
     major, minor = (int(part) for part in version.split(".")[:2])
     return {} if (major, minor) >= (3, 1) else {"float_precision": "round_trip"}

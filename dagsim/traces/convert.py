@@ -1,5 +1,5 @@
 """Convert a trace in any format to dagsim's own JSON Lines, to a Parquet table for analysis, or to
-a format in ``dagsim.traces.export``.
+one of the formats in ``dagsim.traces.export``.
 
 The table has one row per task, with the columns of its job repeated. Rows are in order of arrival,
 and the rows of a job are adjacent. The columns are the fields of ``dagsim.model.Job`` and ``Task``
@@ -32,7 +32,7 @@ from dagsim.traces.export import Written, export, formats
 from dagsim.workload.records import read_meta, write_jobs
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
-"""File name endings that name the format of a converted trace."""
+"""The file name endings that determine the format of a converted trace."""
 
 
 def targets() -> tuple[str, ...]:
@@ -53,11 +53,11 @@ def convert(
     Files are created atomically.
 
     The jobs are read, passed through ``counted``, and written one at a time. After the last job,
-    ``check`` is called with the report; if it raises an error, no file is created.
+    ``check`` is called with the report. If ``check`` raises an error, no file is created.
 
     Raises:
-        ConfigError: The name of ``to`` has none of the ``ENDINGS``, or pyarrow is missing for
-            Parquet.
+        ConfigError: The name of ``to`` has none of the ``ENDINGS``, or pyarrow, which Parquet
+            needs, is missing.
         UnknownName: There is no format ``to_format``.
         TraceError: The trace cannot be read.
         WorkloadError: ``to`` cannot be written, or the format cannot represent a job.
@@ -84,7 +84,7 @@ def convert(
                 f"depend on the GPU type here (the runtime model is {saved!r})"
             )
         written = export(to_format, to, counted(jobs), trace.cluster())
-        return trace.report, written  # the report on the pass that the export made
+        return trace.report, written  # the report is filled while the export reads the jobs
     write = write_parquet if to_format == "parquet" else write_jobs
     meta = {"format": trace.format, "assumptions": trace.assumptions}
     if (begins_s := trace.begins_s) is not None:
@@ -100,12 +100,12 @@ def _checked(trace: Trace, check: Callable[[ReadReport], None]) -> Iterator[Job]
 
 
 _GROUP = 1 << 16
-"""Rows per row group: the number held in memory at once."""
+"""Number of rows in a row group, which are held in memory together."""
 
 
 def write_parquet(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any]) -> None:
-    """Write ``jobs`` to ``path``, which is created atomically. ``jobs`` is iterated once, while row
-    groups are written.
+    """Write ``jobs`` to ``path``, atomically. ``jobs`` is iterated once, while row groups are
+    written.
 
     Raises:
         ConfigError: pyarrow is not installed.

@@ -15,23 +15,23 @@ from dagsim.traces.source import LINE_BITS, Source
 
 _BLOCK = 1 << 16
 _LONGEST = 1 << 26
-"""Maximum characters of one element; a longer one counts as damage."""
+"""Maximum number of characters in an element. A longer element counts as damage."""
 _SPACE = " \t\r\n"
 # an error this close to the end of the text read so far may only mean that the text is incomplete
 _UNDECIDED = 16
 
 
 def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects under ``key`` in each document, each with its line number. See
-    ``Source.where``.
+    """Yield the objects under ``key`` in each document, each with its line number (see
+    ``Source.where``).
 
     A document is an object with such a list, a plain list of objects, or an object without the
-    list. In the last case, the object itself is yielded. A file with one object per line can
-    therefore be read as well.
+    list. In the last case, the object itself is yielded, so that a file with one object per line
+    can also be read.
 
     Raises:
-        TraceError: The text is not JSON, an element is not an object, or an object has a name twice,
-            with different values. The message names ``file:line``.
+        TraceError: The text is not JSON, an element is not an object, or an object has the same
+            name twice, with different values. The message names ``file:line``.
     """
     for number, element in values(source, key):
         if not isinstance(element, dict):
@@ -43,7 +43,8 @@ def values(source: Source, key: str) -> Iterator[tuple[int, Any]]:
     """Yield the same elements as ``elements``, but of any type.
 
     Raises:
-        TraceError: The text is not JSON, or an object has a name twice, with different values.
+        TraceError: The text is not JSON, or an object has the same name twice, with different
+            values.
     """
     for place, file in enumerate(source.files):
         with file.open_binary() as stream:
@@ -53,14 +54,14 @@ def values(source: Source, key: str) -> Iterator[tuple[int, Any]]:
 
 
 def object_in(value: Any, *keys: str) -> Mapping[str, Any]:
-    """Return the object at the path ``keys``, or an empty one."""
+    """Return the object at the path ``keys``, or an empty object."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
 
 
 def list_in(value: Any, *keys: str) -> Sequence[Any]:
-    """Return the list at the path ``keys``, or an empty one."""
+    """Return the list at the path ``keys``, or an empty list."""
     listed = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
     return listed if isinstance(listed, list) else []
 
@@ -72,7 +73,7 @@ def text_in(value: Any, *keys: str) -> str:
 
 
 class _Document:
-    """A JSON text. Only the part that is being read is in memory."""
+    """A JSON text of which only the part that is being read is in memory."""
 
     def __init__(self, text: TextIOWrapper, file: Source) -> None:
         self._text = text
@@ -123,7 +124,7 @@ class _Document:
         self._take("]")
 
     def _next(self) -> str:
-        """Return the next character that is not a blank; empty at the end."""
+        """Return the next character that is not a blank, or an empty text at the end."""
         while True:
             while self._at < len(self._buffer):
                 char = self._buffer[self._at]
@@ -152,7 +153,8 @@ class _Document:
                     raise TraceError(f"{self._file}:{line}: invalid JSON ({error.msg})") from None
             except RecursionError:
                 raise self._wrong("the JSON is nested too deeply") from None
-            # the text ends within a character, or contains a number with thousands of digits
+            # the text ends in the middle of a character, or contains a number with thousands of
+            # digits
             except ValueError as error:
                 raise self._wrong(f"the JSON cannot be read ({error})") from None
             else:
@@ -162,8 +164,8 @@ class _Document:
                     return value
 
     def _more(self) -> bool:
-        """Read more text: at least as many characters as the buffer still holds unread. Return False
-        at the end.
+        """Read at least as many further characters as the buffer contains unread. Return False at
+        the end.
         """
         left = len(self._buffer) - self._at
         if left > _LONGEST:

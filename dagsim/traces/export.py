@@ -47,9 +47,9 @@ class Writer(NamedTuple):
     """The writer for one format."""
 
     write: Callable[[Path, Iterable[Job], Cluster | None], tuple[Path, ...]]
-    """Writes the jobs, and returns the files."""
+    """A function that writes the jobs and returns the files."""
     holds: frozenset[str] = frozenset()
-    """The attributes that the format has besides work and demands."""
+    """The attributes that the format supports besides work and demands."""
 
 
 def formats() -> tuple[str, ...]:
@@ -60,7 +60,8 @@ def formats() -> tuple[str, ...]:
 
 def export(format: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> Written:
     """Write ``jobs``, in order of arrival, to ``path`` in one of ``formats()``. ``cluster`` is the
-    cluster on which the jobs ran. Without it, the platform is just large enough for the widest job.
+    cluster on which the jobs ran. Without ``cluster``, the platform is just large enough for the
+    widest job.
 
     Raises:
         WorkloadError: The format cannot represent a job (the message names it), or a file cannot be
@@ -77,7 +78,9 @@ def export(format: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None
 
 
 def _noticed(jobs: Iterable[Job], holds: frozenset[str], left_out: Counter[str]) -> Iterator[Job]:
-    """Yield the jobs, and count those with an attribute that is not in ``holds``."""
+    """Yield the jobs, and count for each attribute that is not in ``holds`` the jobs that have
+    it.
+    """
     for job in jobs:
         left_out.update(name for name, default in _ATTRIBUTES if name not in holds and getattr(job, name) != default)
         tasks = job.tasks
@@ -94,11 +97,13 @@ def _noticed(jobs: Iterable[Job], holds: frozenset[str], left_out: Counter[str])
 
 
 _ATTRIBUTES = tuple([(field.name, field.default) for field in fields(Job) if field.default is not MISSING])
-"""Attributes of a job that have a default, with it."""
+"""Those attributes of a job that have a default, each with the default."""
 
 
 def processors(job: Job, task: Task, format: str) -> int:
-    """Return the number of GPUs of an instance, or of cores if the instance needs no GPU."""
+    """Return the number of GPUs that an instance needs, or the number of cores if it needs no
+    GPUs.
+    """
     if task.speeds or task.model:
         raise refused(job, format, f"the duration of task {task.name!r} depends on the GPU type")
     amount = task.gpus or task.cpus
@@ -150,7 +155,7 @@ def write_table(
     jobs: Iterable[Job],
     cluster: Cluster | None,
 ) -> tuple[Path, ...]:
-    """Write a table with these columns; ``rows`` yields the rows of the jobs."""
+    """Write a table with the columns ``head``. ``rows`` yields the rows for the jobs."""
     with replaced(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, delimiter=delimiter, lineterminator="\n")
         table.writerow(head)
@@ -160,7 +165,7 @@ def write_table(
 
 
 _BATCH = 1 << 16
-"""Maximum number of rows of a batch of Arrow or Parquet."""
+"""Maximum number of rows in an Arrow or Parquet batch."""
 
 _PLAIN = ("id", "arrival_s", "gpus", "duration_s", "gpu_type", "instances", "gang", "cpus", "memory_gb", "estimate_s")
 _PLAIN_JOB = tuple(field.name for field in JOB_FIELDS if field.in_tables)
@@ -189,7 +194,7 @@ def _plain_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
 def _write_columns(
     kind: str, module: str, writer: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None
 ) -> tuple[Path, ...]:
-    """Write the plain table with ``writer`` from a module of pyarrow."""
+    """Write the plain table with ``writer`` from a pyarrow module."""
     purpose = f"{path}: writing {kind} files"
     arrow = import_pyarrow(purpose, error=WorkloadError)
     open_file = getattr(import_pyarrow(purpose, module, WorkloadError), writer)
@@ -204,7 +209,7 @@ def _arrow_schema(arrow: Any) -> Any:
 
 
 def _arrow_batches(arrow: Any, jobs: Iterable[Job]) -> Iterator[Any]:
-    """Yield the rows of the plain table in batches; empty fields become null."""
+    """Yield the rows of the plain table in batches, with null for empty fields."""
     rows = _plain_rows(jobs)
     while some := list(islice(rows, _BATCH)):
         columns = [

@@ -1,9 +1,9 @@
 """Download published traces. Downloads are resumed after an interruption and verified, and a file is
 moved into place only once it is complete.
 
-A file is downloaded to ``NAME.part``, with the server's identification of its content in
-``NAME.part.version``. A partial file is only resumed if a mixture of two versions would be noticed,
-because either the checksum is known or the server is asked to send only the rest of that version.
+A file is downloaded to ``NAME.part``. ``NAME.part.version`` contains the server's identification of
+the content. A partial file is only resumed if a mixture of two versions would be noticed, because
+either the checksum is known or the server is asked to send only the rest of that version.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ from dagsim.errors import FetchError
 from dagsim.traces.catalogue import PublishedTrace, Remote
 
 Watch = Callable[[str, int, int | None], None]
-"""Progress callback: receives the file's name, the bytes present, and the total if known."""
+"""A progress callback, which receives the file's name, the number of bytes present, and the total
+if it is known.
+"""
 
 _CHUNK = 1 << 18
-_SPARE = 1 << 20  # bytes to leave free on the disk
+_SPARE = 1 << 20  # number of bytes to leave free on the disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,12 @@ class Fetched:
 
 
 def fetch(trace: PublishedTrace, into: Path, watch: Watch | None = None) -> tuple[Fetched, ...]:
-    """Fetch all files of ``trace`` into the folder ``into``. Files already present are only
-    verified.
+    """Fetch all files of ``trace`` into the folder ``into``. Files that are already present are
+    only verified.
 
     Raises:
-        FetchError: A file cannot be downloaded, or differs from the published one; the part that
-            arrived is kept for resuming.
+        FetchError: A file cannot be downloaded, or differs from the published file. The downloaded
+            part is kept, so that the download can be resumed.
     """
     if not trace.files:
         raise FetchError(f"the trace is not published as a single file, so download it by hand from {trace.page}")
@@ -60,8 +62,8 @@ def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
     """Fetch one ``file`` as ``to``.
 
     Raises:
-        FetchError: As in ``fetch``.
-        KeyboardInterrupt: The user stopped the download; the downloaded part is kept.
+        FetchError: As in ``fetch``. KeyboardInterrupt: The user stopped the download. The
+        downloaded part is kept.
     """
     try:
         if to.exists():
@@ -78,7 +80,7 @@ def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
 
 
 def _download(file: Remote, part: Path, watch: Watch | None) -> None:
-    """Download what is missing from ``part``."""
+    """Download the bytes that ``part`` does not contain yet."""
     version = _beside(part, ".version")
     have = part.stat().st_size if part.exists() else 0
     kept = version.read_text(encoding="utf-8") if version.exists() else ""
@@ -106,7 +108,7 @@ def _download(file: Remote, part: Path, watch: Watch | None) -> None:
 
 def _append(answer: Answer, part: Path, watch: Callable[[int], None]) -> int:
     """Write the bytes from ``answer.start`` onwards to ``part``. Return the resulting length of
-    ``part``, whether it is complete or not.
+    ``part``, even if the file is still incomplete.
     """
     done = answer.start
     with part.open("ab" if answer.start else "wb") as out:
@@ -118,7 +120,7 @@ def _append(answer: Answer, part: Path, watch: Callable[[int], None]) -> int:
 
 
 def _checked(file: Remote, path: Path, to: Path, *, downloaded: bool) -> Fetched:
-    """Verify ``path`` against the published size and checksum; rename a download that differs to
+    """Compare ``path`` with the published size and checksum. If a download differs, rename it to
     ``NAME.wrong``.
     """
     size = path.stat().st_size
@@ -157,13 +159,13 @@ _LOOKED_AT = 1024
 
 @dataclass(slots=True)
 class Answer:
-    """A server's answer: the bytes from ``start`` onwards, out of ``total`` if the server states
-    it.
+    """A server's answer, which contains the bytes from ``start`` onwards. ``total`` is the size of
+    the whole file, if the server states it.
     """
 
     start: int
     total: int | None
-    # identifies the content by a strong ETag or a date; empty if the server gives neither
+    # a strong ETag or a date that identifies the content; empty if the server gives neither
     version: str
     complete: bool = False  # True if there are no bytes beyond ``start``
     cut: bool = False  # True if the connection broke while reading
@@ -171,7 +173,9 @@ class Answer:
     _response: HTTPResponse | None = None
 
     def read(self, size: int) -> bytes:
-        """Read at most ``size`` bytes; empty at the end, and if the connection is ``cut``."""
+        """Read at most ``size`` bytes. The result is empty at the end, or if the connection is
+        ``cut``.
+        """
         if self._first:
             first, self._first = self._first, b""
             return first
@@ -189,13 +193,14 @@ class Answer:
 
 @contextmanager
 def ask(url: str, start: int = 0, version: str = "") -> Iterator[Answer]:
-    """Request ``url`` from byte ``start`` onwards, in this ``version`` if given.
+    """Request ``url`` from byte ``start`` onwards. If ``version`` is given, only that version is
+    continued.
 
     If the server cannot send a part, or now has a different version, it sends the whole file and
     ``Answer.start`` is 0.
 
     Raises:
-        FetchError: The server does not answer or refuses, or sends a web page or a Git LFS pointer
+        FetchError: The server does not answer, refuses, or sends a web page or a Git LFS pointer
             instead of data.
     """
     headers = {"User-Agent": f"dagsim/{dagsim.__version__}"}

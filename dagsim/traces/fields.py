@@ -12,7 +12,7 @@ from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.workload.records import MOST_INSTANCES, clipped
 
 MOST_GPUS = 1 << 16
-"""Maximum GPUs per node; a larger number counts as a damaged field."""
+"""Maximum number of GPUs per node. A larger number counts as a damaged field."""
 
 
 class Dirty(ValueError):
@@ -20,8 +20,8 @@ class Dirty(ValueError):
 
 
 class FaultsAt:
-    """A context manager that adds the place (``file:line``) and the subject to an error in its body.
-    It is used for files in which no row may be dropped, such as a list of machines.
+    """A context manager that adds the position (``file:line``) and the subject to an error raised
+    in its body. It is used for files in which no row may be dropped, such as a list of machines.
 
     Raises:
         TraceError: The body raised ``Dirty`` or ``ModelError``.
@@ -94,7 +94,7 @@ def seconds_since_1970(text: str, field: str) -> float:
 _AFTER = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
 _UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _FIRST_DATE_S = 1e8
-"""A clock that starts below this number of seconds does not count from 1970."""
+"""A clock that starts below this number of seconds is assumed not to count from 1970."""
 
 
 def instant_s(name: str, value: str | float, origin_s: float, zone: tzinfo | None) -> float:
@@ -103,7 +103,8 @@ def instant_s(name: str, value: str | float, origin_s: float, zone: tzinfo | Non
     first job (``36h``, ``7d``, or seconds).
 
     Raises:
-        ConfigError: The text is neither, or it is a date and the log has none.
+        ConfigError: The text is neither of these, or it is a date although the log contains no
+            dates.
     """
     text = str(value).strip()
     if after := _AFTER.fullmatch(text):
@@ -124,7 +125,8 @@ _UNITS_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
 
 def memory_gb(text: str) -> float:
     """Parse a size in Slurm's notation, such as ``128G``, as GB. Units are powers of 1024. A number
-    without a letter is in MB. A final ``c`` or ``n``, as written by old versions, is ignored.
+    without a letter is in MB. A final ``c`` or ``n``, as old versions of Slurm write it, is
+    ignored.
 
     Raises:
         Dirty: The text is not a size.

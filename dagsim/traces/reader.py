@@ -17,12 +17,12 @@ from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels
 
 _BLOCK = 1024
-"""Number of jobs per block."""
+"""Number of jobs in a block."""
 
 
 class Downtime(NamedTuple):
-    """A period from ``start_s`` to ``end_s`` (which may be ``inf``) in which a node of the trace's
-    cluster is absent. ``node`` is the node's index in the cluster.
+    """A period from ``start_s`` to ``end_s`` (which may be ``inf``) during which a node of the
+    trace's cluster is absent. ``node`` is the index of the node in the cluster.
     """
 
     node: int
@@ -34,23 +34,23 @@ class WaitingJob(NamedTuple):
     """A waiting job or array, as shown in the listing of a queue."""
 
     name: str
-    """The name of its submission: the array's name, or else its own."""
+    """The name of the submission: the name of the array or, outside an array, of the job."""
     reason: str
     start_s: float | None = None
-    """The scheduler's estimate of the start, if it has one."""
+    """The start that the scheduler estimates, if the listing contains it."""
     user: str = ""
     partition: str = ""
     after: tuple[str, ...] = ()
-    """The jobs and arrays for which it still waits."""
+    """The jobs and arrays for which the job is still waiting."""
     one_of: bool = False
-    """True if one of these is enough."""
+    """True if the job only has to wait for one of them."""
     priority: float | None = None
-    """Its priority as the scheduler computed it, if the listing has that."""
+    """The priority that the scheduler computed, if the listing contains it."""
 
 
 class Unstarted(NamedTuple):
-    """A job that left the queue at ``until_s`` without having started, or ``inf`` if the log ends while
-    it waits.
+    """A job that left the queue at ``until_s`` without having started. ``until_s`` is ``inf`` if
+    the job was still waiting at the end of the log.
     """
 
     job: Job
@@ -59,48 +59,55 @@ class Unstarted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Submissions:
-    """The n submissions of a log, each apart from what became of it.
+    """The n submissions in a log, without the outcomes of the jobs.
 
-    ``jobs`` holds only what was known when each was submitted: it runs to its time limit. All other
-    times are seconds on the log's own clock; ``jobs`` begin ``origin_s`` later.
+    ``jobs`` contains only what was known when each job was submitted, so each job runs until its
+    time limit. All other times are in seconds on the log's own clock, on which time 0 of ``jobs``
+    is ``origin_s``.
     """
 
     jobs: JobArrays
     origin_s: float
     start_s: np.ndarray
-    """(n,) float64, NaN for a job that never started."""
+    """(n,) float64: start of the run, NaN for a job that never started."""
     end_s: np.ndarray
-    """(n,) float64: end of the run or of the wait; NaN if unknown."""
+    """(n,) float64: end of the run or of the wait, or NaN if unknown."""
     eligible_s: np.ndarray
-    """(n,) float64: when the job could start; NaN if it never could."""
+    """(n,) float64: time from which the job could start, or NaN if it never could."""
     begin_s: np.ndarray
     """(n,) float64: earliest start that the user requested."""
     parents: Sequence[tuple[str, ...]]
-    """Ids of the jobs or arrays that each job waits for."""
+    """The ids of the jobs or arrays for which each job waits."""
     nodes: Labels
-    """Names of the nodes on which each job ran."""
+    """The names of the nodes on which each job ran."""
     array: np.ndarray
-    """(n,) object: the array of each job, else its own id."""
+    """(n,) object: the array to which each job belongs, or else the job's own id."""
     billing: np.ndarray
-    """(n,) float64: what the site charges per second of a run; NaN if the log does not state it."""
+    """(n,) float64: what the site charges per second of a run, or NaN if the log does not state
+    it.
+    """
     requeued: np.ndarray
-    """(n,) bool: True for a run after which its job waited again, which is a later entry."""
+    """(n,) bool: True for a run after which the job waited again. The second wait is a separate,
+    later entry.
+    """
 
 
 class Reader(Protocol):
-    """The interface of a reader, which converts one trace format into jobs. A reader is stateless,
-    because ``read`` receives everything that it needs.
+    """The interface of a reader, which converts traces in one format to jobs. A reader is
+    stateless, because ``read`` receives everything that it needs.
     """
 
     name: ClassVar[str]
     """Name of the format for ``--format``."""
     summary: ClassVar[str]
-    """One line for the list of formats."""
+    """A line that describes the format in the list of formats."""
     uses: ClassVar[frozenset[str]] = frozenset()
-    """The ``TraceOptions`` that it supports besides ``COMMON_OPTIONS``."""
+    """The ``TraceOptions`` that the reader supports in addition to ``COMMON_OPTIONS``."""
 
     whole_folders: ClassVar[bool] = False
-    """True if it accepts a folder because of some of its files, whatever the others are."""
+    """True if the reader accepts a folder because of some of its files, whatever the other files
+    are.
+    """
 
     def recognises(self, source: Source) -> bool:
         """Return True if the source has this format, judging by names and first lines. The result must
@@ -108,8 +115,8 @@ class Reader(Protocol):
         """
 
     def nearly(self, source: Source) -> str | None:
-        """Return why the source almost matches this format but does not, and the command that would
-        help, or else None.
+        """If the source almost matches this format, return the reason why it does not, with a
+        command that would help. Otherwise, return None.
         """
         return None
 
@@ -117,10 +124,10 @@ class Reader(Protocol):
         """Yield the jobs in order of arrival, lazily. A reader defines either ``read`` or
         ``blocks``, and the other one is derived from it.
 
-        ``arrival_s`` is on the trace's own clock and at least 0; the caller applies the window, the
-        origin and the time scale. Work is in seconds. Rows read are counted in ``report.rows``. A
-        job's rows are added to ``report.kept`` right before the job is yielded, and every other row
-        is dropped or skipped with a reason.
+        ``arrival_s`` is on the trace's own clock and at least 0. The caller applies the window, the
+        origin and the time scale. Work is in seconds. ``report.rows`` counts the rows that were
+        read. A job's rows are added to ``report.kept`` right before the job is yielded, and every
+        other row is dropped or skipped with a reason.
 
         Raises:
             TraceError: The file cannot be read at all, or a row would be dropped in strict mode.
@@ -129,7 +136,7 @@ class Reader(Protocol):
             yield from block.jobs.jobs()
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
-        """Yield the first ``most`` jobs (all if ``None``) as columns, in blocks. ``Trace`` calls this
+        """Yield the first ``most`` jobs (default: all) as columns, in blocks. ``Trace`` calls this
         method.
 
         Readers of tables define this method and fill the columns directly.
@@ -150,43 +157,43 @@ class Reader(Protocol):
         return None
 
     def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
-        """Return the periods in which nodes of ``cluster`` have not joined yet, have left or are away,
-        on the clock of ``read``.
+        """Return the periods during which nodes of ``cluster`` have not joined yet, have left or
+        are away, on the clock of ``read``.
         """
         return ()
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
-        """Return the time at which a run of the jobs begins, on the clock of ``read``, if the source
-        describes the jobs that are running and waiting at that time, or ``None`` for logs, in which a
-        run may begin anywhere.
+        """If the source describes the jobs that are running and waiting at a given time, return
+        that time on the clock of ``read``, because a simulation of the jobs begins then. Return
+        ``None`` for logs, in which a simulation may begin at any time.
         """
         return None
 
     def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
-        """Return what the listing of a queue states about waiting jobs; empty for logs. ``zone`` is
-        the time zone of dates in text.
+        """Return what the listing of a queue states about waiting jobs. The result is empty for
+        logs. ``zone`` is the time zone of dates without an offset.
         """
         return ()
 
     def unstarted(self, source: Source, options: TraceOptions) -> Iterable[Unstarted]:
-        """Return the jobs that were in the queue and never started, on the clock of ``read``; ``read``
-        leaves them out.
+        """Return the jobs that were in the queue but never started, with times on the clock of
+        ``read``. ``read`` leaves these jobs out.
         """
         return ()
 
     def submissions(self, source: Source, options: TraceOptions) -> Submissions | None:
-        """Return every submission apart from what became of it, or None if the format does not
-        state what was requested.
+        """Return every submission without its outcome, or None if the format does not state what
+        was requested.
         """
         return None
 
     def waits_s(self, source: Source) -> dict[str, float]:
-        """Return the wait of each job by job id, for logs that state the wait but not the start."""
+        """Return each job's wait by job id, for logs that state the wait but not the start."""
         return {}
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        """Return the assumptions made where the trace does not state something. Each entry maps a
-        keyword for the question to a sentence that answers it.
+        """Return the assumptions that the reader makes where the trace contains no information.
+        Each entry maps a keyword for the question to a sentence that answers it.
         """
         return {}
 

@@ -15,7 +15,7 @@ from dagsim.workload.records import clipped
 
 _DETAILS = 100
 _IDS = 3
-"""Maximum number of jobs that are named per reason."""
+"""Maximum number of jobs to name for each reason."""
 
 
 class Hours(NamedTuple):
@@ -34,18 +34,20 @@ NO_HOURS = Hours()
 
 @dataclass(slots=True)
 class Contradiction:
-    """Jobs or rows that contradict themselves, each other, or the description of the site, all in the
-    same way (a key of ``CONTRADICTIONS``).
+    """Jobs or rows that contradict themselves, each other, or the description of the site, all in
+    the same way. ``kind`` is a key of ``CONTRADICTIONS``.
     """
 
     count: int = 0
-    """Number of jobs, or of rows for the kinds in ``OF_ROWS``."""
+    """The number of jobs or, for the kinds in ``OF_ROWS``, of rows."""
     hours: Hours = NO_HOURS
     reasons: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
-    """By reason, the number of jobs or rows, and the first of them: ids, or ``file:line``."""
+    """For each reason, the number of jobs or rows, and the first few of them: ids, or
+    ``file:line``.
+    """
 
     def add(self, reason: str, first: Iterable[str], count: int = 1) -> None:
-        """Add ``count`` jobs or rows under a reason, and the names of the first of them."""
+        """Add ``count`` jobs or rows under a reason, with the names of the first few."""
         before, named = self.reasons.get(reason, (0, ()))
         self.reasons[reason] = before + count, (*named, *first)[:_IDS]
 
@@ -70,15 +72,15 @@ CONTRADICTIONS: Mapping[str, str] = {
 }
 """Kinds of contradictions, each with the predicate of its sentence."""
 OF_ROWS = ("columns", "times", "ids", "text")
-"""Kinds that readers find from the rows of a log alone."""
+"""The kinds that readers find from the rows of a log alone."""
 
 
 class Contradictory(str):
     """A reason for dropping or noting a row that contradicts itself or another row.
 
-    The class of a reason declares its kind, so that the wording may change. A reason is also the
-    text that is shown and counted, and ``str()`` keeps its class. If a new text is made from a
-    reason, it has to be converted to the same class again (``type(reason)(...)``).
+    The class of a reason declares its kind, so that the kind does not depend on the wording. A
+    reason is also the text that is shown and counted, and ``str()`` keeps its class. A new text
+    that is made from a reason must be converted to the same class (``type(reason)(...)``).
     """
 
     __slots__ = ()
@@ -115,12 +117,13 @@ class OnlyInText(Contradictory):
 
 @dataclass(slots=True)
 class ReadReport:
-    """Counts that are updated while a trace is read. At the end of the trace, every row has been
-    kept, dropped or skipped.
+    """Counts that are updated while a trace is being read. At the end of the trace, every row has
+    been kept, dropped or skipped.
 
     - A *dropped* row is faulty.
-    - A *noted* row is kept, although something about it had to be tolerated.
-    - A *skipped* row is valid but was not requested (outside the window, another kind of record).
+    - A *noted* row is kept although it has a fault that is tolerated.
+    - A *skipped* row is valid but was not requested (for example, because it is outside the window,
+      or a different kind of record).
 
     Dropped and noted rows that contradict themselves or each other are also listed by kind
     (``contradictions``).
@@ -128,7 +131,7 @@ class ReadReport:
 
     strict: bool = False
     full: bool = False
-    """Keep every detail instead of the first hundred."""
+    """True if every detail is kept, instead of only the first hundred."""
     rows: int = 0
     kept: int = 0
     jobs: int = 0
@@ -136,13 +139,13 @@ class ReadReport:
     noted: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     details: list[str] = field(default_factory=list)
-    """``file:line: reason``, in order of occurrence."""
+    """The details in the form ``file:line: reason``, in order of occurrence."""
     contradictions: dict[str, Contradiction] = field(default_factory=dict)
     """By kind."""
 
     def drop(self, reason: str, where: str, rows: int = 1, detail: str = "") -> None:
-        """Count ``rows`` faulty rows under ``reason``, which is a phrase such as ``without end`` that
-        can follow a number of rows.
+        """Count ``rows`` faulty rows under ``reason``, a phrase such as ``without end`` that can
+        follow "3 rows".
 
         ``where`` is the ``file:line`` of the first of these rows, and ``detail`` adds information
         about that row.
@@ -166,14 +169,15 @@ class ReadReport:
         detail: object = "",
         impossible: str = "that describe an impossible job",
     ) -> Dropping:
-        """Return a context that drops rows if its body raises ``Dirty`` (for the reason in the error,
-        with the start of ``detail``) or ``ModelError`` (as ``impossible``). Each entry of
-        ``places`` (a ``file:line``, or a function that returns one) counts as ``rows`` rows.
+        """Return a context that drops rows if its body raises ``Dirty`` (for the reason in the
+        error, with the beginning of ``detail``) or ``ModelError`` (for the reason ``impossible``).
+        Each entry of ``places`` (a ``file:line``, or a function that returns one) counts as
+        ``rows`` rows.
         """
         return Dropping(self, places, rows, detail, impossible)
 
     def note(self, reason: str, where: str, times: int = 1) -> None:
-        """Count a tolerated irregularity."""
+        """Count an irregularity that is tolerated."""
         self.noted[reason] += times
         self._contradict(reason, where, times)
         self._detail(f"{where}: {reason}")
@@ -184,8 +188,9 @@ class ReadReport:
         self._contradict(reason, "", rows)
 
     def once(self, kind: str, again: int, hours: Hours) -> None:
-        """Correct a kind of contradiction for rows that have several faults of that kind: ``again`` is
-        how often such rows were counted again. Add the hours of the jobs of these rows.
+        """Correct the count of a kind of contradiction for rows that have several faults of that
+        kind. ``again`` is the number of times that such rows were counted more than once. Add the
+        hours of the jobs in these rows.
         """
         contradiction = self.contradictions[kind]
         contradiction.count -= again
@@ -203,7 +208,7 @@ class ReadReport:
 
     @property
     def lists_more(self) -> bool:
-        """True if the next detail will be kept."""
+        """True if another detail would still be kept."""
         return self.full or len(self.details) < _DETAILS
 
     @property
@@ -241,7 +246,9 @@ class ReadReport:
 
 
 class Dropping:
-    """The context of ``ReadReport.dropping``, which is cheap because it is entered once per row."""
+    """The context of ``ReadReport.dropping``. It is cheap to create, because it is entered once per
+    row.
+    """
 
     __slots__ = ("_detail", "_impossible", "_places", "_report", "_rows")
 

@@ -1,10 +1,10 @@
 """Convert the rows of a table to jobs: find faults in rows, group rows by job, and sort jobs by
 arrival.
 
-A reader checks all rows of a table at once. ``Findings`` collects everything to report, each entry
-with the rows that it concerns. ``JobBatch.block`` reports these entries job by job, as if rows had
-been read one after the other. A table that does not fit into memory is split by arrival, so that
-each part contains whole jobs and the parts are in order (``in_parts``).
+A reader checks all rows of a table together. ``Findings`` collects everything to report, each entry
+with the rows that it concerns. ``JobBatch.block`` reports these entries job by job, as if the rows
+had been read in turn. A table that does not fit into memory is split by arrival, so that each part
+contains whole jobs and the parts are in order (``in_parts``).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, ob
 from dagsim.workload.records import MOST_INSTANCES
 
 MOST_WORK_S = 100 * 365.25 * 86_400
-"""A job that takes longer, 100 years, is a fault in the trace."""
+"""100 years in seconds. A job that takes longer is a fault in the trace."""
 ROWS_IN_MEMORY = 1 << 21
-"""Maximum number of rows of a table that is read at once."""
+"""Maximum number of rows of a table that is read as a whole."""
 
 
 class _Located(Protocol):
-    """Rows with a known ``file:line``."""
+    """An object whose rows have a known ``file:line``."""
 
     def where(self, row: int) -> str: ...
 
@@ -47,17 +47,19 @@ class _Finding(NamedTuple):
     text: str
     drops: bool
     stage: int
-    """Findings of an earlier stage are reported first."""
+    """Findings from earlier stages are reported first."""
     order: np.ndarray
-    """Order of findings within a job and stage; ties keep the order in which they were added."""
+    """The order of findings within a job and a stage. Equal values keep the order in which the
+    findings were added.
+    """
     counts: np.ndarray | None
-    """Number of rows (or times) that each entry represents; default 1."""
+    """The number of rows (or times) that each entry represents. The default is 1."""
     details: Mapping[int, str]
-    """Additional text about single rows."""
+    """Additional texts about individual rows."""
 
 
 class Findings:
-    """Everything to report about the rows of a table, in the order of the calls."""
+    """Everything to report about the rows of a table, in the order in which it was added."""
 
     def __init__(self) -> None:
         self._listed: list[_Finding] = []
@@ -75,8 +77,8 @@ class Findings:
         counts: np.ndarray | None = None,
         details: Mapping[int, str] | None = None,
     ) -> None:
-        """Add rows that are dropped. ``counts`` gives the number of rows that each of them represents.
-        Rows are reported in row order unless ``order`` is given.
+        """Add rows that are dropped. ``counts`` is the number of rows that each of these rows
+        represents. The rows are reported in row order unless ``order`` is given.
         """
         if len(rows):
             order = rows if order is None else order
@@ -91,13 +93,13 @@ class Findings:
         order: np.ndarray | None = None,
         counts: np.ndarray | None = None,
     ) -> None:
-        """Add an irregularity of some rows that is tolerated."""
+        """Add an irregularity in some rows that is tolerated."""
         if len(rows):
             self._listed.append(_Finding(rows, text, False, stage, rows if order is None else order, counts, {}))
 
     def one(self, row: int, text: str, drops: bool, count: int = 1, detail: str = "") -> None:
-        """Add a finding about a single row of a job that is examined row by row; such findings are
-        reported in the order of the calls.
+        """Add a finding about a single row of a job that is examined row by row. Such findings are
+        reported in the order in which they were added.
         """
         order = np.array([len(self._listed)])
         details = {row: detail} if detail else {}
@@ -116,7 +118,7 @@ class Findings:
         ]
 
     def reasons(self) -> dict[int, str]:
-        """Return, for each row that is dropped, the reason."""
+        """Return the reason for each row that is dropped."""
         return {
             row: finding.details.get(row, finding.text)
             for finding in self._listed
@@ -132,7 +134,7 @@ class Findings:
         last: int,
         hours: Callable[[np.ndarray], Hours] = lambda jobs: NO_HOURS,
     ) -> None:
-        """Report all findings about jobs up to ``last``. ``job`` is (n,), the job of each row of the
+        """Report all findings about jobs up to ``last``. ``job`` (n,) is the job of each row of the
         table, and ``hours`` returns the total hours of some jobs.
 
         Raises:
@@ -190,7 +192,7 @@ class JobBatch(NamedTuple):
 
     table: _Located
     every: JobArrays
-    """Entries of jobs that are not kept may hold invalid values."""
+    """The entries for jobs that are not kept may contain invalid values."""
     kept: np.ndarray  # (J,) bool
     rows: np.ndarray  # (J,) int64: number of rows of each kept job
     job: np.ndarray  # (n,) int64: the job of each row of the table
@@ -213,14 +215,14 @@ class JobBatch(NamedTuple):
         return Block(self.every.chosen(kept), rows)
 
     def _hours(self, jobs: np.ndarray) -> Hours:
-        """Return the GPU hours and core hours of the kept jobs among the given ones."""
+        """Return the GPU-hours and core-hours of those given jobs that are kept."""
         gpu_h, core_h = self.every.chosen(jobs[self.kept[jobs]]).hours()
         return Hours(float(gpu_h.sum()), float(core_h.sum()))
 
 
 class Checks:
-    """Checks the fields in a table's rows, column by column. A row is dropped for the first fault that
-    is found in it.
+    """The checks of a table's rows, made column by column. A row is dropped for the first fault
+    that is found in it.
     """
 
     def __init__(self, table: Table) -> None:
@@ -229,7 +231,7 @@ class Checks:
         self.usable = np.ones(len(table), bool)
 
     def drop(self, faulty: np.ndarray, reason: str, details: Mapping[int, str] | None = None) -> None:
-        """Drop those rows in a mask, (n,) bool, that are still usable."""
+        """Drop the rows in a mask, (n,) bool, that are still usable."""
         self.findings.drop(np.flatnonzero(faulty & self.usable), reason, details=details)
         self.usable &= ~faulty
 
@@ -240,14 +242,14 @@ class Checks:
                 self.drop(reasons.place == place, reason)
 
     def skip(self, rows: np.ndarray, reason: str, report: ReadReport) -> None:
-        """Skip those rows in a mask, (n,) bool, that are still usable."""
+        """Skip the rows in a mask, (n,) bool, that are still usable."""
         rows = rows & self.usable
         if rows.any():
             report.skip(reason, int(rows.sum()))
         self.usable &= ~rows
 
     def note(self, rows: np.ndarray, text: str) -> None:
-        """Add a note to those rows in a mask, (n,) bool, that are still usable."""
+        """Add a note to the rows in a mask, (n,) bool, that are still usable."""
         self.findings.note(np.flatnonzero(rows & self.usable), text)
 
     def number(self, column: int, field: str, blank: float = nan, where: np.ndarray | None = None) -> np.ndarray:
@@ -326,8 +328,8 @@ def single_tasks(
 ) -> JobArrays:
     """Create one single-task job per row, with the ids in column 0.
 
-    Rows that are not usable may contain anything. ``kind`` creates the kind of a task from a row's
-    values in ``properties``, and ``columns`` contains further fields of ``JobArrays``.
+    Rows that are not usable may contain any values. ``kind`` creates the kind of a task from a
+    row's values in ``properties``, and ``columns`` contains further fields of ``JobArrays``.
     """
     place, kinds = kinds_of_rows(checks.usable, properties, kind)
     return JobArrays.of_single_tasks(
@@ -343,12 +345,12 @@ def single_tasks(
 
 
 _SLACK_S = 1.0
-"""Rounding error of clocks that count whole seconds, for each column separately."""
+"""The rounding error of clocks that count whole seconds. It applies to each column separately."""
 
 
 class JobTimes(NamedTuple):
-    """The times of the jobs in n rows on one clock, NaN where unknown, and how long the jobs
-    ran.
+    """The times of the jobs in n rows, all on one clock and NaN where unknown, and how long the
+    jobs ran.
     """
 
     arrival_s: np.ndarray  # (n,) float64
@@ -358,8 +360,8 @@ class JobTimes(NamedTuple):
     eligible_s: np.ndarray | None = None
 
     def checked(self, checks: Checks, slack_s: float = _SLACK_S) -> JobTimes:
-        """Note times that contradict each other, and return times that are possible: no start before
-        the arrival, and none before the job was eligible.
+        """Note times that contradict each other, and return possible times, in which no job starts
+        before it arrives or becomes eligible.
         """
         arrival_s, start_s, end_s, ran_s, eligible_s = self
         with np.errstate(invalid="ignore"):
@@ -398,10 +400,10 @@ def single_rows(
     """Create one job per row, in order of arrival. Of several rows with the same id, keep only the
     earliest.
 
-    ``jobs`` has one job per row. ``ids`` (n,) object and ``times`` (n,) float64 are the id and the
-    arrival of each row; the time is ``inf`` if it cannot be read. Rows that are not usable may
-    contain anything. ``again`` contains the reasons for dropping a row that equals the earliest
-    one, and a row that differs from it.
+    ``jobs`` has one job per row. ``ids`` (n,) object and ``times`` (n,) float64 contain the id and
+    the arrival of each row. The arrival is ``inf`` if it cannot be read. Rows that are not usable
+    may contain any values. ``again`` contains two reasons for dropping a row with the same id: if
+    it equals the earliest row, and if it differs from it.
     """
     table, findings = checks.table, checks.findings
     groups = rows_by_job(ids, times)
@@ -432,10 +434,10 @@ def row_blocks(
     *,
     apart: bool = False,
 ) -> Iterator[Block]:
-    """Return the jobs of a table with one row per job, sorted by arrival.
+    """Return the jobs in a table with one row per job, sorted by arrival.
 
     ``read`` reads the table; its column 0 contains the job ids. ``times`` returns the arrival of
-    each row, ``inf`` if it cannot be read. ``jobs`` creates one job per row and drops rows that
+    each row, or ``inf`` if it cannot be read. ``jobs`` creates one job per row and drops rows that
     cannot be kept. ``again`` has the same meaning as in ``single_rows``. With ``apart``, rows with
     the same id that arrive at different times are separate jobs.
     """
@@ -476,7 +478,7 @@ class _Namesakes:
     def __init__(self) -> None:
         self._hashes = np.zeros(0, np.int64)
         self._numbers: dict[str, int] = {}
-        """By id, the number of its rows so far, if there are several."""
+        """The number of rows read so far for each id that has several rows."""
 
     def numbered(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray | None:
         """Return the ids of the next part, with a number added to every id that earlier rows have
@@ -504,8 +506,8 @@ class _Namesakes:
 def with_others(
     batch: JobBatch, make: Callable[[int, list[int]], tuple[Job, int] | None], first: np.ndarray, members: np.ndarray
 ) -> JobBatch:
-    """Retry, row by row, the jobs in the batch that are not kept, and add those that turn out to be
-    valid.
+    """Examine the jobs in the batch that are not kept again, row by row, and add the jobs that turn
+    out to be valid.
 
     ``make`` receives the index of a job and the job's rows (those in ``members`` from the job's
     entry in ``first`` onwards), and returns the job and the number of its rows.
@@ -538,15 +540,15 @@ def job_blocks(batches: Iterable[JobBatch], report: ReadReport, most: int | None
 
 
 def arrivals(table: Table, column: int) -> np.ndarray:
-    """Return (n,) float64: the seconds in a column, at least 0; 0 where it is empty, and ``inf``
-    where it is not a number.
+    """Return (n,) float64: the seconds in a column, at least 0. An empty field gives 0, and a field
+    that is not a number gives ``inf``.
     """
     seconds = np.where(table.unreadable(column), inf, table.numbers(column))
     return np.where(table.blank(column), 0.0, np.fmax(seconds, 0.0))
 
 
 def dates(table: Table, column: int) -> np.ndarray:
-    """Return (n,) float64: dates without a zone as seconds since 1970, NaN for other text."""
+    """Return (n,) float64: dates without a time zone as seconds since 1970, NaN for other text."""
     texts = table.texts(column)
     seconds = date_seconds(texts)
     for row in np.flatnonzero(np.isnan(seconds) & (texts != "")).tolist():
@@ -575,7 +577,7 @@ class Grouped(NamedTuple):
         return job
 
     def ordered(self, jobs: np.ndarray) -> Grouped:
-        """Return the jobs at these indices, in this order."""
+        """Return only the jobs at these indices, in this order."""
         sizes = np.diff(self.first)[jobs]
         first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
         return Grouped(self.row[ranges(self.first[jobs], sizes)], first, self.time[jobs], self.ids[jobs])
@@ -585,7 +587,7 @@ def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
     """Group rows by job. Jobs are sorted by their earliest time, and then by first appearance."""
     code, names = distinct_texts(ids)
     count = len(code)
-    if len(names) == count:  # most logs have one row per job
+    if len(names) == count:  # in most logs, each job has one row
         row = np.argsort(times, kind="stable")
         return Grouped(row, np.arange(count + 1), times[row], ids[row])
     # gives the same result as a stable sort of the codes, but faster
@@ -605,13 +607,14 @@ def in_parts(
     report: ReadReport,
     learn: Callable[[Table, bool], None] | None = None,
 ) -> Iterator[Table]:
-    """Yield the rows of ``read`` in parts of at most ``ROWS_IN_MEMORY`` rows. Each part contains whole
-    jobs, and the parts are in order of arrival.
+    """Yield the rows that ``read`` returns in parts of at most ``ROWS_IN_MEMORY`` rows. Each part
+    contains whole jobs, and the parts are in order of arrival.
 
     ``keys`` returns the ids and times of rows in the form that ``rows_by_job`` takes. A table that
-    is too large is read twice: once to find the arrival of each job, and once to write the rows to
-    a temporary file per part. ``learn`` receives all rows before ``keys`` is called, which requires
-    reading the table once more. Its second argument tells whether a table contains all rows.
+    is too large is read twice, first to find the arrival of each job, and then to write the rows of
+    each part to a temporary file. ``learn`` receives all rows before ``keys`` is called, which
+    requires another reading of the table. Its second argument is True if the table contains all
+    rows.
     """
     tables, count, stream = [], 0, read(report)
     for table in stream:
@@ -667,7 +670,7 @@ class _Arrivals:
         self._times, self._sizes = earliest, np.bincount(place, sizes).astype(np.int64)
 
     def bounds(self) -> np.ndarray:
-        """Return the start times of all parts but the first."""
+        """Return the start times of all parts except the first."""
         order = np.argsort(self._times, kind="stable")
         rows = np.cumsum(self._sizes[order]) // (ROWS_IN_MEMORY // 2)
         return np.unique(self._times[order][np.flatnonzero(np.diff(rows)) + 1])
@@ -694,7 +697,7 @@ def _loaded(file: IO[bytes], like: Table) -> Iterator[Table]:
 def kinds_of_rows(
     usable: np.ndarray, columns: Sequence[np.ndarray], kind: Callable[..., TaskKind]
 ) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """Return (n,) int32: the index of each row's kind; and the kinds, one for each combination of
+    """Return (n,) int32, the index of each row's kind, and the kinds, one for each combination of
     values that occurs in ``usable`` rows.
     """
     if not usable.any():
@@ -707,9 +710,9 @@ def kinds_of_rows(
 
 
 def drop_repeated(checks: Checks, keys: np.ndarray, values: Sequence[np.ndarray], other: str) -> np.ndarray:
-    """Drop usable rows that have the same key as an earlier usable row. The reason is that they are
-    given twice if all ``values`` are equal, and otherwise ``other``. Return (n,) bool: True for
-    usable rows and for rows given twice.
+    """Drop usable rows that have the same key as an earlier usable row. If all ``values`` are
+    equal, the reason is that the rows are given twice, and otherwise the reason is ``other``.
+    Return (n,) bool: True for usable rows and for rows given twice.
     """
     usable = checks.usable.copy()
     again = usable.copy()

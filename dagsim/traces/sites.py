@@ -46,7 +46,7 @@ _PATTERNS = tuple(
 )
 
 
-_SHORT = 500  # in characters; a longer name is assumed to be damaged
+_SHORT = 500  # in characters; longer names are assumed to be damaged
 
 
 def site_gpu(name: str, named: Mapping[str, str] | None = None) -> str:
@@ -54,7 +54,7 @@ def site_gpu(name: str, named: Mapping[str, str] | None = None) -> str:
     the catalogue has none.
 
     ``named``, a mapping from the site's names in lower case, takes precedence. ``a100`` without a
-    memory size means the smaller variant.
+    memory size means the variant with less memory.
     """
     if named and name.strip().lower() in named:
         return named[name.strip().lower()]
@@ -115,7 +115,7 @@ def listed_hosts(text: str) -> tuple[str, ...]:
 
 
 def readable_hosts(text: str) -> tuple[str, ...]:
-    """Return the nodes of a job; none if the list cannot be read."""
+    """Return the nodes of a job, or an empty tuple if the list cannot be read."""
     try:
         return listed_hosts(text)
     except ValueError:
@@ -123,7 +123,7 @@ def readable_hosts(text: str) -> tuple[str, ...]:
 
 
 def folded(names: Iterable[str]) -> str:
-    """Fold names into a host list, in which consecutive numbers of equal width become a range."""
+    """Write names as a host list, in which consecutive numbers of equal width form a range."""
     groups: dict[tuple[str, str, int], list[int]] = {}
     plain: list[str] = []
     for name in names:
@@ -175,7 +175,7 @@ def _numbers(inside: str) -> Iterator[str]:
         if not (first.isascii() and first.isdecimal() and last.isascii() and last.isdecimal() and len(last) < 19):
             raise ValueError(f"not a range of numbers: {part[:80]!r}")
         if int(first) > int(last):
-            raise ValueError(f"a range that runs backwards: {part[:80]!r}")
+            raise ValueError(f"a range whose end is before its start: {part[:80]!r}")
         for number in range(int(first), int(last) + 1):
             yield f"{number:0{len(first)}d}"
 

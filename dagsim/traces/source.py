@@ -22,8 +22,8 @@ from dagsim.files import LineLimit, is_there
 from dagsim.traces.arrow import MAGIC, ArrowFile
 
 Row = tuple[int, Sequence[Any]]
-"""The number of a row (see ``Source.where``) and its fields, which are texts unless a reader has
-parsed them."""
+"""The number of a row (see ``Source.where``), and the fields of the row, which are texts unless a
+reader has parsed them."""
 
 _HEAD_BYTES = 1 << 16
 _BLOCK, _OVERLAP = 1 << 20, 128
@@ -44,10 +44,10 @@ _NO_DATA = (
     "_common_metadata",
 )
 _MOST_MEMBERS = 2_000
-"""Maximum number of files in an archive, because finding more of them one by one takes minutes."""
+"""Maximum number of files in an archive. Finding more files one by one would take minutes."""
 _FREE_BYTES, _RATIO = 1 << 26, 250
-"""Limits of decompression: 64 MB plus 250 times the compressed size. Decompression makes traces
-about 30 times as large, but a decompression bomb 1,000 times.
+"""Limits of decompression: 64 MB plus 250 times the compressed size. A decompressed trace is about
+30 times as large as the file, and a decompression bomb 1,000 times.
 """
 _PACKED = {
     b"PK\x03\x04": "a ZIP archive or a spreadsheet; unpack it, or export the table as CSV",
@@ -60,12 +60,12 @@ _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError)
 
 
 class Source:
-    """The file or files of a trace, which are only opened when they are read.
+    """The file or files of a trace. They are only opened when they are read.
 
     ``path`` is a file (plain or gzip, recognised by its first bytes), a directory of shards, an
     archive (``.tar``, ``.tar.gz``, ``.tgz``, whose members are the shards), or
-    ``archive.tar.gz:member``. Documents beside the data (``README*``, ``*.md``) are not shards. A
-    Parquet or Arrow file is read as CSV text with the same table and a header.
+    ``archive.tar.gz:member``. Documents in the same folder (``README*``, ``*.md``) are not shards.
+    A Parquet or Arrow file is read as CSV text with the same table and a header.
 
     All methods raise ``TraceError``, each with a specific message, for a missing or empty file, a
     Git LFS pointer, an HTML page, damaged or truncated gzip data, other binary data, and text that
@@ -89,8 +89,8 @@ class Source:
 
     @cached_property
     def files(self) -> tuple[Source, ...]:
-        """The shards, sorted by name, including those in nested directories and archives. A plain file
-        is its only shard.
+        """The shards, sorted by name, including shards in nested directories and archives. A plain
+        file is its own only shard.
         """
         if self._is_single():
             return (self,)
@@ -101,7 +101,7 @@ class Source:
 
     def select(self, *patterns: str) -> Source:
         """Return the same source, restricted to the shards whose path or name matches one of
-        ``patterns`` (possibly none).
+        ``patterns``. There may be no such shards.
         """
         chosen = Source(self.path, self.member)
         listed = (self,) if self._is_single() else self._listed
@@ -109,15 +109,15 @@ class Source:
         return chosen
 
     def select_in_folder(self, *patterns: str) -> Source:
-        """Return the source restricted to the shards that match ``patterns``, if the source is a
-        folder with such shards. Otherwise, return the source itself.
+        """If the source is a folder with shards that match ``patterns``, return the source
+        restricted to these shards. Otherwise, return the source itself.
         """
         inside = self.select(*patterns) if self.path.is_dir() else self
         return inside if inside.files else self
 
     def beside(self, *patterns: str) -> Source:
-        """Return the shards that match one of ``patterns``, or else matching files in the directory
-        of the file or archive.
+        """Return the shards that match one of ``patterns`` or, if there are none, matching files in
+        the directory of the file or archive.
         """
         inside = self.select(*patterns)
         folder = self.path.parent
@@ -135,8 +135,8 @@ class Source:
         return any(fnmatch(path, text) or fnmatch(path, f"*/{text}") for text in map(str.lower, patterns))
 
     def head(self, lines: int = 32) -> list[str]:
-        """Return the first lines of the first shard (from its first 64 KB), which serve to recognise
-        the format. Undecodable bytes are replaced.
+        """Return the first lines of the first shard (from its first 64 KB), by which formats are
+        recognised. Undecodable bytes are replaced.
         """
         return self._head[:lines]
 
@@ -157,7 +157,9 @@ class Source:
         return ArrowFile(self.path) if is_arrow else None
 
     def mentions(self, pattern: re.Pattern[bytes]) -> bool:
-        """Return True if the bytes of a shard contain the pattern, which spans at most 128 bytes."""
+        """Return True if the bytes of a shard match the pattern, which may span at most 128
+        bytes.
+        """
         for file in self.files:
             with file.open_binary() as stream:
                 rest = b""
@@ -210,7 +212,9 @@ class Source:
 
     @cached_property
     def _listed(self) -> tuple[Source, ...]:
-        """The files in a directory (without opening archives), or the members of an archive."""
+        """The files in a directory, in which archives are not opened, or the members of an
+        archive.
+        """
         if self.path.is_dir():
             files = sorted(file for file in self.path.rglob("*") if file.is_file())
             return tuple([Source(file) for file in files if _is_data(file.relative_to(self.path).as_posix())])
@@ -224,7 +228,7 @@ class Source:
             raise TraceError(f"{self}: the archive has no such member; it contains {', '.join(sorted(names)[:8])} ...")
         members = tuple([Source(self.path, name) for name in inside])
         for member in members:
-            # this is known to be a file, so the archive need not be searched for it
+            # this is known to be a file, so the archive does not have to be searched for it
             member.files = (member,)
         return members
 
@@ -320,8 +324,8 @@ class Source:
 
 
 class _Gunzipped(gzip.GzipFile):
-    """A stream of decompressed bytes that raises an error if the data expands far more than any trace
-    does.
+    """A stream of decompressed bytes that raises an error if the data expands far more than any
+    trace would.
     """
 
     def __init__(self, packed: BufferedReader, where: str) -> None:
@@ -358,7 +362,7 @@ def _archive(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def _refuse_unending(path: Path) -> None:
-    """Reject pipes and devices, because a trace is read more than once, and to its end.
+    """Reject pipes and devices, because a trace has to have an end and is read more than once.
 
     Raises:
         TraceError: The path is a pipe or a device.
@@ -373,7 +377,7 @@ def _is_data(path: str) -> bool:
 
 
 def _check(start: bytes, where: str) -> None:
-    """Reject data that is clearly not a trace, with specific advice for each case."""
+    """Reject data that is clearly not a trace, with advice for each case."""
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if not text:
         raise TraceError(f"{where}: the file is empty")

@@ -1,5 +1,5 @@
-"""Tables from any source: CSV or JSON Lines, whose columns have dagsim's names or are mapped to them
-by ``--map``.
+"""Tables from CSV or JSON Lines sources. The columns have dagsim's names, or ``--map`` maps
+dagsim's names to them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _SYNONYMS = {
 class NamedColumns:
     """The columns of a source by name, and its rows.
 
-    ``mapping`` contains the file's names for dagsim's columns; those in ``constant`` may be mapped
-    to a number, which then applies to all rows.
+    ``mapping`` contains the file's names for dagsim's columns. A column in ``constant`` may instead
+    be mapped to a number, which then applies to all rows.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class NamedColumns:
             for ours, theirs in mapping.items()
             if ours in constant and theirs.lower() not in self.names and _NUMBER.fullmatch(theirs)
         }
-        """Numbers that apply to all rows, by our names."""
+        """The numbers that apply to all rows, by dagsim's column names."""
         self._mapping = {ours: theirs for ours, theirs in mapping.items() if ours not in self.constants}
 
     def name(self, ours: str) -> str:
@@ -76,8 +76,7 @@ class NamedColumns:
         return self.name(ours).lower() in self.names
 
     def check(self, allowed: Sequence[str]) -> None:
-        """Check that every name is known: the names in the map or, without a map, those in the
-        file.
+        """Check that every name in the map or, without a map, in the file is known.
 
         Raises:
             TraceError: A name is unknown, or the first record cannot be read.
@@ -133,7 +132,7 @@ class NamedColumns:
 
 def likely(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
     """Return a mapping from dagsim's columns ``wanted`` to those ``names`` that probably mean the
-    same: the same name, or a common synonym.
+    same, because they are equal or a common synonym.
     """
     columns = {}
     for ours in wanted:
@@ -144,8 +143,8 @@ def likely(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
 
 
 def map_command(source: Source, columns: Mapping[str, str], missing: Sequence[str]) -> str:
-    """Return the command that reads the source with these columns, with placeholders for those that
-    were not found.
+    """Return the command that reads the source with these columns. Columns that were not found are
+    placeholders.
     """
     pairs = [f"{ours}={theirs}" for ours, theirs in columns.items() if ours != theirs]
     pairs += [f"{ours}=COLUMN" for ours in missing]
@@ -153,8 +152,8 @@ def map_command(source: Source, columns: Mapping[str, str], missing: Sequence[st
 
 
 def header_hint(source: Source) -> str | None:
-    """Return a hint for a table in which no name is known: its columns, and the command that maps
-    them. None if there is no header.
+    """Return a hint for a table in which no column name is known: the columns, and the command that
+    maps them. Return None if there is no header.
     """
     names = NamedColumns(source, {}).names
     if len(names) < _LEAST_COLUMNS or not all(_NAME.fullmatch(name) for name in names):
@@ -168,8 +167,8 @@ def _split(head: str, delimiter: str) -> list[str]:
 
 
 def _keys(source: Source) -> list[str]:
-    """Return the names of the fields of the first record. The name of a nested field is its path, with
-    dots.
+    """Return the names of the fields in the first record. The name of a nested field is its path,
+    with dots.
     """
     try:
         first = next(values(source, "jobs"), (0, None))[1]
@@ -201,7 +200,7 @@ def _text(value: Any) -> str:
         case list():
             return "|".join(text for text in value if isinstance(text, str))
         case int() if abs(value) >= 1 << 63:
-            return "inf"  # a number with thousands of digits is damage
+            return "inf"  # a number with thousands of digits means that the file is damaged
         case dict():
             return "{}"
         case _:

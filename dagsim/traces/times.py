@@ -1,5 +1,5 @@
-"""Points in time and durations as schedulers write them, and how a change between standard time and
-summer time affects local dates.
+"""Points in time and durations as schedulers write them, and the effect that a change between
+standard time and summer time has on local dates.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from dagsim.workload.arrays import objects
 
 _UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
 NO_DURATION = ("4294967294", "4294967295")
-"""Slurm's NO_VAL and INFINITE, of 32 bits."""
+"""Slurm's 32-bit NO_VAL and INFINITE."""
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(?:\.\d{1,9})?)")
 
 
 def is_unset(text: str) -> bool:
-    """Return True if the text of a field means that the field is not set."""
+    """Return True if the text in a field means that the field is not set."""
     return text.strip().lower() in _UNSET
 
 
 def duration_s(text: str, field: str) -> float | None:
-    """Parse ``[DD-[HH:]]MM:SS[.mmm]`` or plain seconds, or ``None`` if not set.
+    """Parse ``[DD-[HH:]]MM:SS[.mmm]`` or plain seconds. Return ``None`` if the field is not set.
 
     Raises:
         Dirty: The text is not a duration.
@@ -54,9 +54,9 @@ def duration_s(text: str, field: str) -> float | None:
 
 
 def moment_s(text: str, field: str, zone: ZoneInfo | None, fold: int = 0) -> float | None:
-    """Return the seconds since 1970 from epoch seconds, or from a local date in ``zone`` (default
-    UTC), or ``None`` if not set. ``fold`` selects the first or the second meaning of a date in an hour
-    that occurs twice.
+    """Parse epoch seconds, or a local date in ``zone`` (default: UTC), and return the seconds since
+    1970, or ``None`` if the field is not set. ``fold`` selects the first or the second meaning of a
+    date in an hour that occurs twice.
 
     Raises:
         Dirty: The text is not a point in time.
@@ -76,9 +76,9 @@ def moment_s(text: str, field: str, zone: ZoneInfo | None, fold: int = 0) -> flo
 
 
 def span_s(start: str, end: str, duration: str = "", zone: ZoneInfo | None = None) -> tuple[float | None, float | None]:
-    """Return the start and end in seconds since 1970. If one of them lies in an hour that occurs twice
-    because summer time ends, it is interpreted such that the end follows the start by ``duration``,
-    or at least follows it.
+    """Return the start and end in seconds since 1970. If one of them is in an hour that occurs
+    twice because summer time ends, it is interpreted so that the end follows the start by
+    ``duration``, or at least follows it.
 
     Raises:
         Dirty: The start or the end is not a point in time.
@@ -97,16 +97,17 @@ def span_s(start: str, end: str, duration: str = "", zone: ZoneInfo | None = Non
 
 
 UNSET_MOMENTS = (0.0, 4294967294.0, 4294967295.0, 18446744073709551614.0, 18446744073709551615.0)
-"""Moments that are none: Slurm's NO_VAL and INFINITE, of 32 and 64 bits, and the beginning of
-1970."""
+"""Numbers that are not points in time: Slurm's 32-bit and 64-bit NO_VAL and INFINITE, and the
+beginning of 1970."""
 _UNITS = ((1e11, 1e13, 1e3), (1e14, 1e16, 1e6), (1e17, 1e19, 1e9))
-"""Ranges of milliseconds, microseconds and nanoseconds since 1970, up to 2286, and how many of them
-are a second. As seconds, they would lie after the year 5138."""
+"""The ranges of numbers that are milliseconds, microseconds or nanoseconds since 1970, up to the
+year 2286, each with the number of units per second. As seconds, these numbers would be after the
+year 5138."""
 
 
 def in_seconds(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (n,) float64: moments in seconds since 1970, where some are in milliseconds,
-    microseconds or nanoseconds; and (n,) bool: True for these. Other moments after the year 5138,
+    """Return (n,) float64, the moments in seconds since 1970, although some may be in milliseconds,
+    microseconds or nanoseconds, and (n,) bool, True for those. Other moments after the year 5138,
     such as ``20260105080000``, become NaN.
     """
     scaled = np.zeros(len(moments), bool)
@@ -119,15 +120,16 @@ def in_seconds(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 DAY_NUMBERS = "with times that look like day numbers of a spreadsheet (45234.5), taken as seconds"
-"""The reason with which rows are noted if ``are_day_numbers`` is true."""
+"""The reason with which rows are noted if ``are_day_numbers`` returns True."""
 _DAYS = (36526.0, 55153.0)
-"""The years 2000 to 2050 as day numbers of a spreadsheet, which counts from 30 December 1899."""
+"""The years 2000 to 2050 as day numbers in spreadsheets, which count from 30 December 1899."""
 _LONGEST_DAYS = 3660.0
 
 
 def are_day_numbers(moments: np.ndarray) -> bool:
-    """Return True if all moments may be day numbers of a spreadsheet, with parts of a day. As seconds,
-    they would lie between 10:08 and 15:20 h on the first day of the log's clock, and within an hour.
+    """Return True if all moments may be a spreadsheet's day numbers with fractions of a day. As
+    seconds, they would be between 10:08 and 15:20 h on the first day of the log's clock, and within
+    an hour of each other.
     """
     known = moments[np.isfinite(moments)]
     if not known.size or not (_DAYS[0] <= known.min() and known.max() < _DAYS[1]):
@@ -136,8 +138,8 @@ def are_day_numbers(moments: np.ndarray) -> bool:
 
 
 def folded_rows(texts: np.ndarray, zone: ZoneInfo) -> dict[int, bool]:
-    """Return the rows whose local dates lie in an hour that occurs twice in the zone (True) or not at
-    all (False).
+    """Return the rows whose local dates are in an hour that occurs twice in the zone (True) or not
+    at all (False).
     """
     seconds = date_seconds(texts)
     dated = np.flatnonzero(~np.isnan(seconds))
@@ -151,8 +153,8 @@ def folded_rows(texts: np.ndarray, zone: ZoneInfo) -> dict[int, bool]:
 
 
 def reading_of(texts: Sequence[str], lasts_s: float, zone: ZoneInfo) -> tuple[list[str], bool]:
-    """Return the local times of a row (submitted, eligible, started, ended) with offsets, and True if
-    their interpretation is unique. The first of the best-fitting interpretations is chosen.
+    """Return the local times in a row (submitted, eligible, started, ended) with offsets, and True
+    if their interpretation is unique. Among equally good interpretations, the first is chosen.
     ``lasts_s`` is the time from the start to the end.
     """
     ways: dict[tuple[float, ...], tuple[tuple[int, int], list[str]]] = {}
@@ -171,8 +173,9 @@ def reading_of(texts: Sequence[str], lasts_s: float, zone: ZoneInfo) -> tuple[li
 def with_offsets(
     table: Table, columns: Sequence[int], lasts_s: Callable[[int], float], zone: ZoneInfo, report: ReadReport
 ) -> Table:
-    """Return the table with offsets added to local dates that a change of summer time makes ambiguous.
-    ``columns`` are those of ``reading_of``, and ``lasts_s`` returns how long the job in a row ran.
+    """Return the table with offsets added to local dates that a change of summer time makes
+    ambiguous. ``columns`` are the columns with the times that ``reading_of`` takes, and ``lasts_s``
+    returns how long the job in each row ran.
     """
     texts = {column: table.words_of.get(column, objects([""] * len(table))) for column in columns}
     rows: dict[int, bool] = {}

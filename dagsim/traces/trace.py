@@ -1,5 +1,5 @@
-"""A trace that is opened for reading: the jobs, which are read lazily, a report on what was read, and
-the assumptions made.
+"""A trace that is open for reading: the jobs, which are read lazily, a report on what was read, and
+the reader's assumptions.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays
 
 _COLUMNS_FROM_B = 1 << 18
-"""Minimum file size for the compiled engine, in bytes. Smaller files, even compressed, hold too few
-tasks to make it worthwhile.
+"""Minimum file size for the compiled engine, in bytes. Smaller files, even if compressed, contain
+too few tasks to make it worthwhile.
 """
 _COLUMNS_TO_B = 1 << 31
-"""Maximum size of a file that is held in memory, in bytes; rows of larger files are streamed."""
+"""Maximum size of a file that is held in memory, in bytes. Larger files are streamed row by row."""
 _KEPT: dict[Any, tuple[JobArrays, ReadReport, dict[str, Any]]] = {}
-"""The last large trace that was read: it is used first to size a cluster, then for one or more
-replays.
+"""The jobs of the last large trace that was read. They are used first to size a cluster, and then
+for one or more replays.
 """
 
 
 class Watcher(Protocol):
-    """An observer that receives all jobs, as they are passed on, each time the trace is read."""
+    """An observer that receives all jobs each time the trace is read, in the form in which they are
+    passed on.
+    """
 
     def begin(self) -> None:
         """Prepare for the first job, because the trace is about to be read."""
@@ -54,15 +56,15 @@ class Trace:
         self.source = source
         self.options = options
         self.report = ReadReport(strict=options.strict, full=full_report)
-        """Report of the last call of ``jobs``, up to its current position."""
+        """The report of the last call of ``jobs``, up to the current position."""
         self.meta: dict[str, Any] = {}
-        """Arrival of the first kept job on the trace's own clock, under ``origin_s`` (once it is
-        read).
+        """The arrival of the first kept job on the trace's own clock, under ``origin_s``, once this
+        job has been read.
         """
         self.change: Callable[[JobArrays], JobArrays] = _unchanged
-        """Changes all jobs that are read."""
+        """A function that changes all jobs that are read."""
         self.watcher: Watcher | None = None
-        """Sees the changed jobs."""
+        """An observer that receives the changed jobs."""
         self._reader = reader
         self._full = full_report
 
@@ -73,7 +75,7 @@ class Trace:
 
     @property
     def assumptions(self) -> dict[str, str]:
-        """Assumptions made where the trace does not state something."""
+        """The assumptions that the reader makes where the trace contains no information."""
         return self._reader.assumptions(self.source, self.options)
 
     @cached_property
@@ -81,16 +83,16 @@ class Trace:
         """The time at which a run begins, on the trace's own clock, if the trace states which jobs are
         running and waiting at that time.
         """
-        stated = getattr(self._reader, "begins_s", None)  # Plug-ins may lack this attribute.
+        stated = getattr(self._reader, "begins_s", None)  # plug-ins may lack this attribute
         return None if stated is None else stated(self.source, self.options)
 
     def cluster(self) -> Cluster | None:
-        """Return the trace's own machines, or ``None`` if it lists none."""
+        """Return the trace's own machines, or ``None`` if the trace lists none."""
         return self._reader.cluster(self.source, self.options)
 
     def unstarted(self) -> Iterator[Unstarted]:
-        """Yield the jobs that were in the queue and never started, on the clock of the jobs, which is
-        known once the first job has been read. This reads the trace again.
+        """Yield the jobs that were in the queue but never started, on the clock of the jobs, which
+        is known once the first job has been read. This reads the trace again.
         """
         find = getattr(self._reader, "unstarted", None)  # Plug-ins may lack this method.
         if find is None or self.options.time_scale != 1:
@@ -102,8 +104,8 @@ class Trace:
             yield Unstarted(next(iter(self.change(jobs.shifted(origin, 1.0)).jobs())), until_s - origin)
 
     def downtimes(self) -> tuple[Downtime, ...]:
-        """Return the periods in which nodes of ``cluster()`` are absent, on the clock of the jobs.
-        They are known once the first job has been read.
+        """Return the periods during which nodes of ``cluster()`` are absent, on the clock of the
+        jobs. These periods are known once the first job has been read.
 
         Raises:
             TraceError: No job has been read yet, or the trace's list of machines cannot be read.
@@ -140,7 +142,7 @@ class Trace:
         return self.source.size_bytes() > _COLUMNS_TO_B
 
     def arrays_if_large(self) -> JobArrays | None:
-        """Return ``arrays`` if the file is large, otherwise ``None``. The last result is cached.
+        """Return ``arrays`` if the file is large, or else ``None``. The last result is cached.
 
         Raises:
             TraceError: As in ``jobs``.
@@ -159,8 +161,8 @@ class Trace:
         return self._given(arrays)
 
     def unscaled(self) -> JobArrays:
-        """Return all jobs as columns, with their original times whatever the time scale is. Also fill
-        ``report``.
+        """Return all jobs as columns with their original times, regardless of the time scale. This
+        also fills ``report``.
 
         Raises:
             TraceError: As in ``jobs``.
@@ -170,7 +172,7 @@ class Trace:
         return self._given(self._joined(1.0))
 
     def arrays(self) -> JobArrays:
-        """Return, as columns, all jobs that ``jobs`` would yield. Also fill ``report``.
+        """Return, as columns, all jobs that ``jobs`` would yield. This also fills ``report``.
 
         Raises:
             TraceError: As in ``jobs``.

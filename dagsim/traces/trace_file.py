@@ -1,4 +1,4 @@
-"""A trace as a workload: a file, options for reading it, and the window of each seed."""
+"""A trace as a workload: a file, options for reading it, and a window for each seed."""
 
 from __future__ import annotations
 
@@ -37,26 +37,27 @@ class TraceFile:
     options: TraceOptions = field(default_factory=TraceOptions)
     """How to read the trace (``--read``, ``dagsim list readers``)."""
     window: int | None = None
-    """Number of consecutive jobs to take for each seed instead of all; training, validation and
-    report use separate parts of the trace (``seeds.part_of``). The trace is then held in memory.
+    """Number of consecutive jobs to take for each seed, instead of all jobs. Training, validation
+    and tests use separate parts of the trace. The trace is then held in memory.
     """
     windows: int | None = None
-    """Number of disjoint windows, spread evenly over the whole trace, that experiments run on;
-    default: the number of seeds.
+    """Number of disjoint windows, spread evenly over the whole trace, on which experiments run.
+    Default: the number of seeds.
     """
     part: tuple[float, float] | None = None
-    """Part of the trace from which experiments take windows, as two fractions of its jobs; default:
-    all."""
+    """Part of the trace from which experiments take windows, as two fractions of its jobs. Default:
+    the whole trace."""
     measure: Measure | None = None
-    """Range of jobs by arrival that metrics count, ``[first, last]``, in each window if there are
-    windows; default: all.
+    """Range of jobs, in order of arrival, that metrics count: ``[first, last]``, in each window if
+    there are windows. Default: all jobs.
     """
     since: str | float | None = None
-    """When the run begins, with the running jobs and wait then (``--from``): a date such as
-    2023-05-03T14:00, or a time after the first job of the log such as 36h or 7d, or seconds.
+    """Time at which the run begins, with the jobs running and waiting at that time (``--from``): a
+    date such as 2023-05-03T14:00, or a time after the first job in the log, such as 36h, 7d or a
+    number of seconds.
     """
     until: str | float | None = None
-    """When arrivals end (``--until``), likewise."""
+    """Time after which no more jobs arrive (``--until``), in the same form."""
     kind: Literal["trace"] = "trace"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -100,10 +101,11 @@ class TraceFile:
     def period(self, origin_s: float, stated_s: float | None = None) -> tuple[float, float]:
         """Return when the run begins and when arrivals end, in seconds after the first job, which
         arrived at ``origin_s`` on the log's own clock. Without ``since``, the run begins at
-        ``stated_s`` on that clock, if the trace itself states which jobs are running at that time.
+        ``stated_s`` on that clock if the trace itself states which jobs are running at that time.
 
         Raises:
-            ConfigError: One of the two is not a time in this log, or nothing lies between them.
+            ConfigError: One of the two is not a time in this log, or the period between them is
+                empty.
         """
         zone = self.options.zone()
         begins_s = 0.0 if stated_s is None else max(stated_s - origin_s, 0.0)
@@ -132,9 +134,9 @@ class TraceFile:
         time. The clock then starts at the first arrival of these jobs, and the run starts when the
         window begins.
 
-        Windows for experiments (``WINDOWS``) and for reports are disjoint, and so are those for
+        Windows for experiments (``WINDOWS``) and for tests are disjoint, and so are windows for
         validation as long as there are enough. Training draws its windows at random. With
-        ``overlap``, windows for reports may overlap if there are not enough.
+        ``overlap``, windows for tests may overlap if there are not enough.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -181,8 +183,8 @@ class TraceFile:
         return [(window.start / jobs, window.stop / jobs) for window in windows]
 
     def _whole(self) -> TraceFile:
-        """Return the same trace without windows, with recorded times. Its jobs are only stored once in
-        memory, for all windows.
+        """Return the same trace without windows and with recorded times. All windows share its
+        jobs, which are stored in memory only once.
         """
         return replace(self, window=None, windows=None, part=None, options=replace(self.options, load=None))
 
@@ -246,8 +248,8 @@ class TraceFile:
         return _machines(self) is not None
 
     def saved_with(self, key: str) -> Any:
-        """Return the entry that ``dagsim workload save`` wrote under ``key``, or ``None`` for other
-        files.
+        """Return the entry that ``dagsim workload save`` wrote under ``key``, or ``None`` if it did
+        not write the file.
         """
         path = Path(self.path)
         if ".jsonl" not in path.suffixes or not path.is_file() or not reader("jsonl").recognises(Source(path)):
@@ -270,12 +272,12 @@ class TraceFile:
         name = self.format or format_of(self.path, self.options)
         if "reference_gpu" in reader(name).uses:
             return name, self.options
-        # the runtime model expects work measured on its own reference GPU, so leave the work
-        # unconverted
+        # the runtime model expects work as measured on its own reference GPU, so the work is not
+        # converted
         return name, replace(self.options, reference_gpu=None)
 
     def _offered(self, cluster: Cluster, runtime: WorkRuntime) -> float:
-        """Return the load that the recorded jobs in the period offer."""
+        """Return the load that is offered by the recorded jobs in the period."""
         trace = self.as_recorded()
         if (part := self.part_of(trace)) is None:
             return self._offered_by(trace.jobs(), cluster, runtime)
@@ -291,8 +293,9 @@ class TraceFile:
         return self._scalable(meter.load()) / self.options.time_scale
 
     def part_of(self, trace: Trace) -> tuple[JobArrays, float] | None:
-        """Return the jobs that arrive in the part of the log that is run, with their original times,
-        and the time at which that part begins, or ``None`` if the whole log is run.
+        """Return the jobs that arrive in the part of the log that is simulated, with their original
+        times, and the time at which that part begins. Return ``None`` if the whole log is
+        simulated.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -315,7 +318,7 @@ class TraceFile:
 
     @property
     def has_period(self) -> bool:
-        """True if only part of the log is run, because it has a start time or an end time."""
+        """True if only part of the log is simulated, because ``since`` or ``until`` is given."""
         return self.since is not None or self.until is not None
 
     @property
@@ -326,7 +329,9 @@ class TraceFile:
 
 @lru_cache(maxsize=1)
 def _machines(trace: TraceFile) -> Cluster | None:
-    """Return the machines in the trace, which may require reading large files."""
+    """Return the machines in the trace. The result is cached, because this may require reading
+    large files.
+    """
     return open_trace(trace.path, *trace._chosen()).cluster()
 
 

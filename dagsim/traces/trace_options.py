@@ -16,7 +16,9 @@ from dagsim.traces.sites import named_gpus
 from dagsim.workload.arrays import Labels
 
 COMMON_OPTIONS = frozenset({"time_scale", "load", "start", "limit", "strict"})
-"""Options that work with every format; each other option works with the readers that list it."""
+"""Options that work with every format. Each of the other options works with the readers that list
+it.
+"""
 
 
 _WORDS = {
@@ -31,65 +33,77 @@ class TraceOptions:
     """Options for reading a trace. With the defaults, the trace is read as recorded.
 
     Raises:
-        ConfigError: A value is out of range. The message names option, value and range.
+        ConfigError: A value is out of range. The message names the option, the value and the range.
     """
 
     gpus_per_task: float | None = None
-    """GPUs per task instance of a CPU-only trace; the instance then requests nothing else."""
+    """Number of GPUs that each task instance of a CPU-only trace requests, instead of its recorded
+    demand.
+    """
     reference_gpu: str | None = None
-    """The GPU type in whose seconds work is stated: seconds measured on another known type are
+    """The GPU type to which work in seconds refers. Seconds measured on another known type are
     converted by peak FP32 rates.
     """
     time_scale: float = 1.0
-    """Factor on the times between arrivals: at 0.5, jobs arrive twice as fast."""
+    """Factor by which the times between arrivals are multiplied. At 0.5, jobs arrive twice as
+    fast.
+    """
     load: float | None = None
-    """Offered load to which arrivals are rescaled (by the replay, which knows the cluster)."""
+    """Offered load to which arrivals are scaled. Default: the load in the trace."""
     start: int = 0
     """Number of usable jobs to skip at the beginning."""
     limit: int | None = None
     """Maximum number of jobs to keep."""
     keep_partial: bool = False
-    """Keep the usable parts of jobs that did not finish as a whole."""
+    """True to keep jobs that did not finish completely, with the parts that can be used."""
     strict: bool = False
-    """Raise an error at the first row that would be dropped."""
+    """True to stop with an error at the first row that would be dropped."""
     protocol: str | None = None
-    """Name of a published evaluation whose rules of reading are applied, if the format supports
-    any.
+    """Name of a published evaluation whose rules for reading the trace are applied, if the format
+    supports any.
     """
     processors: int | None = None
-    """Processors of the machine, if the trace does not state them or states them wrongly."""
+    """Number of processors of the machine, if the trace does not state it or states it wrongly."""
     floor_s: float = 0.0
-    """Minimum work of a task in seconds; shorter tasks are raised to it."""
+    """Minimum work of a task in seconds. Shorter tasks are lengthened to it."""
     timezone: str | None = None
-    """IANA name of the time zone of dates without one (``Europe/Berlin``); default UTC."""
+    """IANA name of the time zone for dates that state none, such as ``Europe/Berlin``. Default:
+    UTC.
+    """
     tenant: str | None = None
-    """Owner of a job: ``user``, ``account`` or ``partition``; by default the account, or else the
-    user.
+    """Attribute that is used as a job's tenant: ``user``, ``account`` or ``partition``. Default:
+    the account, or else the user.
     """
     demand: str | None = None
-    """Resources of a job: those it received (``allocated``, the default) or those it asked for
-    (``requested``).
+    """Which resources a job needs: the ones that it received (``allocated``, the default) or the
+    ones that it requested (``requested``).
     """
     mig: bool = False
-    """Convert MIG slices to shares of a GPU; otherwise jobs on slices are dropped."""
+    """True to convert MIG slices to shares of a GPU. Otherwise, jobs on slices are dropped."""
     shards: int | None = None
-    """Number of shards per GPU, for jobs that request shards; otherwise such jobs are dropped."""
+    """Number of shards per GPU, for jobs that request shards. Without it, such jobs are dropped."""
     gpu_names: str | None = None
-    """GPU types for the site's names: ``a100=A100-80,gpu7=T4``."""
+    """GPU types for the names that the site uses, as in ``a100=A100-80,gpu7=T4``."""
     map: str | None = None
-    """Columns of a table by their names here: ``arrival_s=submitted_at,gpus=n_gpu``; other columns
-    keep their names.
+    """The table's columns for dagsim's fields, as in ``arrival_s=submitted_at,gpus=n_gpu``. All
+    other columns keep their names.
     """
     arrival: str | None = None
-    """Arrival of a PBS job: its creation (``ctime``, the default) or its queueing (``qtime``)."""
+    """Time at which a PBS job arrives: when it was created (``ctime``, the default) or queued
+    (``qtime``).
+    """
     count_pull: bool = False
-    """Count the time between binding and start of a pod, while its image is pulled, as work."""
+    """True to count the time between the binding and the start of a pod, during which its image is
+    pulled, as work.
+    """
     delimiter: str | None = None
-    """Separator between columns, if it is not the usual one."""
+    """Character that separates columns, if it is not the format's usual separator."""
     columns: str | None = None
-    """Names of the columns of sacct's output without its header, in their order."""
+    """Names of the columns, in order, for output from sacct without a header."""
     spread: bool = False
-    """Rows of a table state totals of jobs that may be spread over nodes, a GPU or core at a time."""
+    """True if the rows of a table state the totals of jobs, which may be spread over nodes by
+    single GPUs or cores.
+    """
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -154,7 +168,7 @@ class TraceOptions:
         return tuple([name.strip() for name in self.columns.split(",")]) if self.columns else ()
 
     def given(self) -> tuple[str, ...]:
-        """Return the options that differ from their defaults."""
+        """Return the names of the options that differ from their defaults."""
         return tuple([field.name for field in fields(self) if getattr(self, field.name) != field.default])
 
     def tenants(self, user: Labels, account: Labels, partition: Labels) -> Labels:
@@ -168,20 +182,22 @@ class TraceOptions:
         return Labels(place, (*account.words, *user.words)).mapped(str)
 
     def cpu_demand(self, cpus: float, memory_gb: float) -> tuple[float, float, float]:
-        """Return the GPUs, cores and memory of an instance in a CPU-only trace: its recorded demand
-        or, if ``gpus_per_task`` is set, only that many GPUs.
+        """Return the GPUs, cores and memory that an instance in a CPU-only trace needs: its
+        recorded demand or, if ``gpus_per_task`` is set, only that many GPUs.
         """
         return (0.0, cpus, memory_gb) if self.gpus_per_task is None else (self.gpus_per_task, 0.0, 0.0)
 
     def cpu_demand_text(self, own: str) -> str:
-        """Return the rule of ``cpu_demand`` in words. ``own`` describes the demand in the trace."""
+        """Return the rule that ``cpu_demand`` applies, in words. ``own`` describes the demand in
+        the trace.
+        """
         if self.gpus_per_task is None:
             return f"tasks need no GPU; an instance takes {own}"
         return f"an instance takes {self.gpus_per_task:g} GPUs of any type and nothing else (--read gpus_per_task=)"
 
     def on_reference(self, seconds: float, measured_on: str | None) -> float:
         """Convert seconds measured on the GPU type ``measured_on`` to seconds on ``reference_gpu``.
-        They are unchanged if either type is unknown.
+        The seconds are unchanged if either type is unknown.
         """
         measured = GPU_TYPES.get(canonical(measured_on or ""))
         if self.reference_gpu is None or measured is None:

@@ -1,4 +1,4 @@
-"""Kinds of files that look like a trace but cannot be read as one, each with a name and with advice on
+"""Kinds of files that look like a trace but cannot be read as one. Each has a name, and advice on
 what to do instead.
 """
 
@@ -16,7 +16,7 @@ class UnreadKind(NamedTuple):
     name: str
     advice: str
     lines: str
-    """Pattern that one of the first lines matches from its beginning."""
+    """A pattern that matches the beginning of one of the first lines."""
 
 
 _SITE = "make a configuration of it with dagsim site import FILE -o site.yaml, and give that with --config"
@@ -119,8 +119,8 @@ _KINDS = tuple(
 
 
 def unread_kind(source: Source) -> UnreadKind | None:
-    """Return the kind of file that the source is, if dagsim recognises it as a kind that it does
-    not read, or else None.
+    """Return the source's kind if dagsim recognises it as a kind of file that it does not read, or
+    else None.
     """
     lines = source.head(80)
     for kind in _KINDS:

@@ -1,4 +1,4 @@
-"""Functions shared by the readers for workflow files, which load a document, and create a job from
+"""Functions shared by the readers for workflow files. They load a document, and create a job from
 named tasks and edges.
 """
 
@@ -39,7 +39,7 @@ def read_json(file: Source) -> Any:
 
 
 def value(raw: Any, field: str) -> float:
-    """Return a finite number from a document, in which it is a number or text.
+    """Return a finite number from a document, which may contain it as a number or as text.
 
     Raises:
         Dirty: There is no such number.
@@ -65,11 +65,12 @@ def workflow(
     where: str,
     rows: int | None = None,
 ) -> Job | None:
-    """Return the job in one workflow file, which arrives at 0. ``edges`` are ``(parent, child,
-    bytes)`` with the names of tasks. The job counts as ``rows`` rows, by default one per task.
+    """Return the job in one workflow file. It arrives at 0 s. ``edges`` contains tuples ``(parent,
+    child, bytes)`` with the names of tasks. The job counts as ``rows`` rows, by default one per
+    task.
 
-    Edges to missing tasks count as satisfied, and duplicates count once; both are noted. A job that
-    is not a DAG is dropped, and ``None`` is returned.
+    Edges to missing tasks count as satisfied, and duplicate edges count once. Both are noted. A job
+    that is not a DAG is dropped, and ``None`` is returned.
     """
     rows = len(tasks) if rows is None else rows
     place = {task.name: index for index, task in enumerate(tasks)}

@@ -139,7 +139,7 @@ class Swing:
     The correlation of the logarithm decreases as exp(-lag / ``hours``) (Ornstein and Uhlenbeck).
 
     Raises:
-        WorkloadError: ``sigma`` is negative, or ``hours`` is not positive.
+        WorkloadError: The standard deviation is negative, or the correlation time is not positive.
     """
 
     sigma: float

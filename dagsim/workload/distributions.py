@@ -171,8 +171,8 @@ class LogNormal:
 
 @dataclass(frozen=True, slots=True)
 class Pareto:
-    """Numbers are at least ``scale``, and above ``x`` with probability ``(scale / x) ** alpha``. They
-    are clipped to ``high``.
+    """Numbers are at least ``scale``, and above ``x`` with probability ``(scale / x) ** alpha``.
+    Numbers above ``high`` are clipped to it.
 
     The smaller ``alpha`` is, the heavier the tail. Without ``high``, the variance is infinite for
     ``alpha`` up to 2, and the mean for ``alpha`` up to 1.

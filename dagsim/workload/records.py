@@ -3,8 +3,8 @@ ends in ``.gz``.
 
 The first line is the header, ``{"format": "dagsim-workload", "version": 1, "meta": {...}}``. Users
 may put anything into ``meta``, except for ``begins_s``, which is the time at which the simulation
-begins if its first jobs are already running or waiting. Every other line is a job, in order of
-arrival:
+begins if its first jobs are already running or waiting. Each of the following lines is a job, in
+order of arrival:
 
     {"id": "job-7", "arrival_s": 12.5, "tasks": [{"name": "map", "work": 30.0, "instances": 4},
      {"name": "reduce", "work": 9.0}], "edges": [[0, 1, 2e6]]}

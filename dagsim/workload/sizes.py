@@ -70,9 +70,9 @@ class Independent:
     """Each quantity is drawn from its own distribution.
 
     ``work`` is in the unit of the runtime model: seconds on its reference GPU type, or TFLOP.
-    ``gpus``, ``cpus`` and ``memory_gb`` are per instance; with ``gang``, the instances of a task
-    start together. ``models`` are equally likely. ``requested_factor`` is the users' estimate of
-    the work (a requested time), as a multiple of the work.
+    ``gpus``, ``cpus`` and ``memory_gb`` are amounts per instance. With ``gang``, the instances of a
+    task start together. ``models`` are equally likely. ``requested_factor`` is the users' estimate
+    of the work (a requested time), as a multiple of the work.
 
     Raises:
         WorkloadError: A size that is drawn is negative, or a task has no instances.

@@ -115,7 +115,7 @@ def test_a_resumed_training_keeps_its_report_seeds(tmp_path: Path) -> None:
     assert claim_report_seeds(tmp_path / "b", 5, first=seeds[0]) == seeds  # another one repeats its report
     assert "train/b" not in Ledger(tmp_path / "seeds.yaml").tables()
     (tmp_path / "c").mkdir()
-    with pytest.raises(ConfigError, match=r"train\.report_from: seeds 5 to 9 must lie within 3000000"):
+    with pytest.raises(ConfigError, match=r"train\.report_from: seeds 5 to 9 must be within 3000000"):
         claim_report_seeds(tmp_path / "c", 5, first=5)
 
 

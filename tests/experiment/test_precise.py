@@ -47,7 +47,7 @@ def test_seeds_are_added_by_ten_until_the_interval_is_narrow(tmp_path: Path) -> 
     look = result.looks["sjf"]
     assert (look.ending, look.n) == (Ending.ENOUGH, sum(machine.batches))
     assert look.half_width <= 0.02
-    assert next(iter(result.notes())) == f"precision: asked for within 2% after {look.n} seeds"
+    assert next(iter(result.notes())) == f"precision: requested within 2% after {look.n} seeds"
     assert folder.manifest["seeds"] == list(seeds_for(CONFIG, look.n))
     assert Store.open(folder.path).manifest == folder.manifest
 

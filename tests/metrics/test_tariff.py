@@ -104,7 +104,7 @@ def test_the_integral_of_a_series_is_the_sum_over_its_minutes(name: str) -> None
         (HEAD + "2026-03-01T00:00Z,dear\n", r"series\.csv:2: expected a number, got 'dear'"),
         (HEAD + "2026-03-01T00:00Z,inf\n", r"series\.csv:2: expected a number"),
         (HEAD + "2026-03-01T00:00Z,1,2\n", r"series\.csv:2: expected a time and a value, got 3 cells"),
-        (TWO + "2026-03-01T02:00+01:00,1\n", r"series\.csv:4: the time .* does not follow that of the previous row"),
+        (TWO + "2026-03-01T02:00+01:00,1\n", r"series\.csv:4: the time .* must be later than the time in the previous"),
     ],
 )
 def test_a_wrong_series_is_refused_with_its_line(tmp_path, text: str, message: str) -> None:

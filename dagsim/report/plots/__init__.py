@@ -22,7 +22,8 @@ __all__ = ["by_priority", "comparison", "draw_all", "gantt", "jct_cdf", "save", 
 def draw_all(
     schedule: Schedule, folder: Path, name: str = "all jobs", title: str = "", kind: str = "png"
 ) -> list[Path]:
-    """Draw every plot of one schedule into ``folder`` (created if missing) and return the paths.
+    """Draw every plot of a schedule, write the files to ``folder`` (created if missing) and return
+    their paths.
 
     ``kind`` is png, pdf or svg. The plot by priority is left out if all jobs have the same
     priority.

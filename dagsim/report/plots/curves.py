@@ -1,4 +1,4 @@
-"""Curves: distributions of completion times, utilisation and queue over time, and learning
+"""Plots of curves: distributions of completion times, utilisation and queue over time, and learning
 curves.
 """
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 _MOST_STEPS = 3000
 _BINS = 600
-"""Number of steps above which the timeline shows averages over ``_BINS`` bins."""
+"""With more steps than this, the timeline shows averages over ``_BINS`` bins."""
 _DASHES = ("-", "--", "-.", ":")
 
 
 def jct_cdf(runs: Mapping[str, Source]) -> Figure:
-    """Plot the fraction of accepted jobs that completed within a given time, with one curve per named
-    schedule.
+    """Plot the fraction of accepted jobs that completed within a given time, with one curve for
+    each named schedule.
 
     The curve of a schedule with unfinished jobs ends below 1.
     """
@@ -142,8 +142,8 @@ def _cdf(cols: ScheduleColumns) -> tuple[Floats, Floats, str]:
 
 
 def _common_times(steps: list[Steps], start_s: float, end_s: float) -> tuple[Floats, str]:
-    """Return the moments at which one of the step functions changes. If there are too many to
-    distinguish, return the edges of bins instead.
+    """Return the moments at which one of the step functions changes. If there are too many moments
+    to distinguish, return the edges of bins instead.
     """
     time_s = np.unique(np.concatenate([np.append(curve.time_s, (start_s, end_s)) for curve in steps]))
     if len(time_s) <= _MOST_STEPS:
@@ -162,14 +162,14 @@ def _values(steps: Steps, time_s: Floats) -> Floats:
 
 
 _NAMED = 8
-"""Largest number of runs with a legend."""
+"""A legend is shown for at most this many runs."""
 
 
 def learning_curves(runs: Mapping[str, Sequence[Row]]) -> Figure:
     """Plot one panel per measure, as a function of the number of samples.
 
-    Several runs are drawn as thin lines, with their mean and the band from the lowest to the
-    highest. A measure that no run has is left out.
+    Several runs are drawn as thin lines, with their mean and a band from the lowest to the highest
+    value. A measure that no run has is left out.
     """
     panels = learning_panels(runs)
     across = min(3, max(len(panels), 1))
@@ -199,8 +199,8 @@ def _draw(axes: Axes, panel: Learning) -> None:
 
 
 def _most_of(values: Sequence[float]) -> tuple[float, float]:
-    """Return axis limits that include nearly all values, and 1. They may exclude the first scores of a
-    training run, which would otherwise flatten the rest of the curve.
+    """Return axis limits that include 1 and nearly all values. They may exclude the first scores of
+    a training run, which would otherwise flatten the rest of the curve.
     """
     low, high = min(*values, 1.0), max(float(np.quantile(values, 0.85)), 1.0)
     room = 0.08 * max(high - low, 0.02)

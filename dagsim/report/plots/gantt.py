@@ -1,5 +1,5 @@
-"""The Gantt chart, which shows each GPU over time, with one colour per job. In large schedules, there
-is one row per node, shaded by utilisation.
+"""The Gantt chart, which shows each GPU over time, with one colour per job. For large schedules, it
+shows one row per node, shaded by utilisation.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 _MOST_LANES = 200
 _MOST_BARS = 20_000
-"""Limits of the bar chart. Beyond either, bars would be thinner than a pixel, and the chart shades
-nodes instead.
+"""Limits of the bar chart. Beyond either limit, bars would be thinner than a pixel, so the chart
+shades nodes instead.
 """
 _MOST_LABELS = 400
 
 
 def gantt(source: Source) -> Figure:
-    """Plot one lane per GPU, with a bar for each run in the colour of its job. In large schedules,
-    there is one row per node, shaded by the fraction of held GPUs.
+    """Plot one lane per GPU, with a bar for each run in the colour of its job. For large schedules,
+    plot one row per node, shaded by the fraction of held GPUs.
 
-    A hatched beginning represents set-up or transfer. A cross marks the end of a failed run, and a
-    stroke marks the end of a preempted run. A node that is down is grey.
+    A bar that begins with a hatched part shows set-up or transfer. A cross marks the end of a
+    failed run, and a stroke marks the end of a preempted run. A node that is down is grey.
     """
     cols = columns(source)
     lanes = lanes_of(cols)
@@ -124,7 +124,7 @@ def _draw_ends(axes: Axes, cols: ScheduleColumns, bars: Bars, unit: Unit) -> Non
 
 
 def _draw_labels(axes: Axes, cols: ScheduleColumns, bars: Bars, unit: Unit, inches: np.ndarray) -> None:
-    """Write the name of the job into the tallest bar of each run if it fits."""
+    """Write the name of the job into the tallest bar of each run if the name fits."""
     left, right = axes.get_xlim()
     lane_points = inches[1] * 72 * 0.8 / abs(np.subtract(*axes.get_ylim()))
     if lane_points < 7:
@@ -154,9 +154,7 @@ def _draw_labels(axes: Axes, cols: ScheduleColumns, bars: Bars, unit: Unit, inch
 
 
 def _name_lanes(axes: Axes, cols: ScheduleColumns, lanes: Lanes) -> None:
-    """Label the lanes with node names, each at the middle of the node, and with GPU numbers if these
-    fit.
-    """
+    """Label the lanes with the name of each node at its middle, and with GPU numbers if they fit."""
     nodes = [place for place, count in enumerate(lanes.count.tolist()) if count]
     middles = [float(lanes.first[place] + lanes.count[place] / 2) for place in nodes]
     numbered = bool(cols.cluster.gpus) and lanes.total <= 48
@@ -170,7 +168,7 @@ def _name_lanes(axes: Axes, cols: ScheduleColumns, lanes: Lanes) -> None:
 
 
 def _number_gpus(axes: Axes, first: float, count: int) -> None:
-    """Number the lanes from ``first`` onwards, to the left of the axes. The numbers are drawn as plain
+    """Number the lanes from ``first`` onwards, to the left of the axes. The numbers are drawn as
     text, because ticks are far slower.
     """
     from matplotlib.transforms import ScaledTranslation
@@ -191,7 +189,7 @@ def _number_gpus(axes: Axes, first: float, count: int) -> None:
 
 
 def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Any:
-    """Return the corners of each box, (n, 4, 2). matplotlib accepts an array here, although its
+    """Return the corners of each box, (n, 4, 2). matplotlib accepts such an array, although its
     type stubs do not."""
     return np.stack(
         [np.stack(corner, axis=-1) for corner in ((left, top), (right, top), (right, bottom), (left, bottom))], axis=1
@@ -275,7 +273,7 @@ def binned(row: Ints, start_s: Floats, end_s: Floats, weight: Floats, edges_s: F
     for at_s, sign in ((start_s, 1.0), (end_s, -1.0)):
         at = np.clip((at_s - edges_s[0]) / width, 0.0, bins)
         place = at.astype(np.int64)
-        # Add the weight for the part of the bin that follows the change ...
+        # Add the weight for that part of the bin that follows the change ...
         np.add.at(rising, (row, place), sign * weight * (place + 1 - at))
         np.add.at(risen, (row, place + 1), sign * weight)  # ... and the whole weight for all later bins.
     averages: np.ndarray = (rising + np.cumsum(risen, axis=1)[:, :-1])[:, :bins]

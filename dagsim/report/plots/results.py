@@ -1,4 +1,4 @@
-"""Plots that compare results: policies and priorities."""
+"""Plots that compare results by policy and by priority."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _COLOURS = {Verdict.BETTER: BLUE, Verdict.WORSE: ORANGE}
 
 
 def comparison(ranked: Sequence[PolicyResult], metric: str = "mean JCT", workload: str = "") -> Figure:
-    """Plot a bar for each policy from the reference to the policy's ratio, with the best policy first.
-    Lines are 95% intervals.
+    """Plot a bar from the reference to the ratio of each policy, with the best policy first. Lines
+    show 95% intervals.
 
-    Blue is better than the reference, orange is worse, and grey has no verdict.
+    Blue bars are better than the reference, orange bars are worse, and grey bars have no verdict.
     """
     reference = next((result.policy for result in ranked if result.is_reference), "")
     drawn = figure(8.4, 1.9 + 0.34 * max(len(ranked), 1))
@@ -73,7 +73,7 @@ def comparison(ranked: Sequence[PolicyResult], metric: str = "mean JCT", workloa
 
 
 def _method(ranked: Sequence[PolicyResult]) -> str:
-    """Describe how the ratios and intervals are computed, and state the number of seeds."""
+    """State how the ratios and intervals are computed, and the number of seeds."""
     n = max((standing.pair.n for standing in ranked if standing.pair is not None), default=0)
     if not n or ranked[0].sample is Sample.TRACE:
         return "one trace: ratios without intervals"
@@ -102,13 +102,13 @@ def _signed(percent: float) -> str:
 
 
 _MOST = 12
-"""Maximum number of boxes. More priorities are grouped into this many ranges with about equally
-many jobs.
+"""Maximum number of boxes. If there are more priorities, they are grouped into this many ranges
+with roughly equal numbers of jobs.
 """
 
 
 def by_priority(source: Source) -> Figure:
-    """Plot completion times by priority: quartiles, mean, and whiskers at the 5th and 95th
+    """Plot completion times by priority: quartiles, the mean, and whiskers at the 5th and 95th
     percentile."""
     cols = columns(source)
     done = cols.jobs.finished

@@ -1,7 +1,7 @@
 """The style of all plots: colours for colour-blind readers, light axes, and units on every label.
 
-Nothing here changes matplotlib's global settings. Figures are drawn by the Agg backend, never
-through pyplot.
+Nothing here changes matplotlib's global settings. Figures are drawn with the Agg backend, never
+with pyplot.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ __all__ = [
 INK, GREY, LINE, FAINT = "#222222", "#6b6b6b", "#bdbdbd", "#e9e9e9"
 
 SHORTEST_S = 1e-3
-"""Lower bound of logarithmic time axes, in seconds. Shorter times are drawn here."""
+"""Lower end of logarithmic time axes, in seconds. Shorter times are drawn at this position."""
 
 _DPI = 150
 _LONGEST_TEXT, _LONGEST_TICK = 240, 60
-"""Maximum number of characters of a text, and of the name of a tick."""
+"""Maximum number of characters in a text, and in the label of a tick."""
 _DATED = {".png": "Software", ".pdf": "CreationDate", ".svg": "Date"}
 """Metadata that is left out because it differs each time a plot is written."""
 
@@ -129,7 +129,7 @@ def headline(axes: Axes, text: str, note: str = "") -> None:
 
 
 def entitle(drawn: Figure, text: str) -> None:
-    """Write a line above the whole figure that names its subject."""
+    """Write the figure's subject in a line above it."""
     drawn.suptitle(text, x=0.01, ha="left", fontsize=9, color=GREY, parse_math=False)
 
 
@@ -155,14 +155,14 @@ def log_seconds(axes: Axes, which: Literal["x", "y"], low: float, high: float, m
 
 
 def whole_numbers(axes: Axes) -> None:
-    """Place ticks of the y axis at whole numbers only, because jobs are counted."""
+    """Place ticks of the y axis only at whole numbers, because the axis counts jobs."""
     from matplotlib.ticker import MaxNLocator
 
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
 
 
 def nothing(axes: Axes, text: str) -> None:
-    """Write the reason why axes are empty into their middle."""
+    """Write ``text``, the reason why the axes are empty, into their middle."""
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, fontsize=11, color=GREY)
     axes.set_xticks([])
     axes.set_yticks([])
@@ -177,15 +177,15 @@ def save(drawn: Figure, path: Path) -> Path:
     """
     _make_plain(drawn)
     with writing(path) as temporary, catch_warnings():
-        # names may be in any script, so characters missing from the font are drawn as boxes
+        # names may be in any script, and characters that the font lacks are drawn as boxes
         filterwarnings("ignore", r"Glyph \d+")
         _save(drawn, temporary, path.suffix)
     return path
 
 
 def _make_plain(drawn: Figure) -> None:
-    """Make all text in a figure plain, because names from files may be long, or contain control
-    characters or markup for formulas.
+    """Show all text in a figure as plain text, because names from files may be long, or contain
+    control characters or markup for formulas.
     """
     from matplotlib.text import Text
     from matplotlib.ticker import FuncFormatter
@@ -219,12 +219,12 @@ def _save(drawn: Figure, path: Path, kind: str) -> None:
         return
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    # create the canvas first, because the layout would otherwise create one to measure text
+    # created first, because the layout would otherwise create a canvas of its own to measure text
     canvas: Any = FigureCanvasAgg(drawn)
     layout = drawn.get_layout_engine()
     if layout is not None:
         layout.execute(drawn)
         drawn.set_layout_engine("none")
-    # The canvas is printed directly because savefig would draw everything twice. The default
+    # The canvas is printed directly, because savefig would draw everything twice. The default
     # compression would take 50% more time and save only 20% of the bytes.
     canvas.print_png(path, metadata={"Software": None}, pil_kwargs={"compress_level": 3})

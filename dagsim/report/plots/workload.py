@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 _BINS = 60
 _MOST_BARS = 10
 _MOST_SIGNS = 30
-"""Maximum total length of labels that fit side by side."""
+"""Maximum total number of characters in labels that are placed side by side."""
 
 
 def workload(tally: Tally, name: str) -> Figure:
-    """Plot six panels: size and shape of jobs, work of tasks, instances, requested GPUs, arrivals
-    by hour of the day, and arrivals over time.
+    """Plot six panels: the size and shape of jobs, the work of tasks, instances, requested GPUs,
+    arrivals by hour of the day, and arrivals over time.
     """
     drawn = figure(13.0, 7.0)
     grid = drawn.subplots(2, 3)
@@ -116,8 +116,8 @@ def _over_time(axes: Axes, arrivals_s: np.ndarray) -> None:
 
 
 def _cdf(axes: Axes, values: np.ndarray, label: str, colour: str) -> None:
-    """Plot the fraction of values at or below each value, using only a few points however many values
-    there are.
+    """Plot the fraction of values at or below each value. However many values there are, only a few
+    points are drawn.
     """
     levels, counts = np.unique(values, return_counts=True)
     if not len(levels):

@@ -34,8 +34,8 @@ from dagsim.workload.records import clipped
 INVENTED = "sized"
 """Name of an invented cluster, which is sized to the jobs in a log."""
 _ONE_NODE, _OUTLIER = 8, 4
-"""A job decides the size of an invented cluster if it asks for more GPUs than a node has, and for this many times
-as many as any other job.
+"""A job decides the size of an invented cluster if it requests more GPUs than a node has, and this
+many times as many as any other job.
 """
 URGENT = 0.01
 """Share of jobs or of resource-hours above which a contradiction comes before any result."""

@@ -18,7 +18,7 @@ COMPLETIONS = 1
 DISTURBANCES = 2
 """Repairs and failures come next."""
 ARRIVALS = 3
-"""Arriving jobs come last. After them the policy is asked."""
+"""Arriving jobs come last. After that, the policy is called."""
 
 
 _FEW_EVENTS = 256

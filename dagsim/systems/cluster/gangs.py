@@ -49,14 +49,16 @@ class Gangs(Forked):
         runtime, communication = models.runtime, models.communication
         if isinstance(runtime, Communication):
             if communication is not None:
-                raise ModelError("the runtime model already describes what gangs send, so leave out communication")
+                raise ModelError(
+                    "the runtime model already describes what gangs send, so leave out the key communication"
+                )
             communication = runtime
         if communication is None:
             return None
         if not isinstance(carrier, GangCarrier):
             raise ModelError(NO_CARRIER)
         if models.sharing is not None:
-            raise ModelError("communicating gangs cannot share GPUs, so leave out sharing")
+            raise ModelError("communicating gangs cannot share GPUs, so leave out the key sharing")
         return cls(carrier, communication, runtime, types)
 
     def begin(self, run: Run, now: float, set_rate: Callable[[float], None]) -> bool:

@@ -170,16 +170,16 @@ class ClusterKernel(Forked):
         self.jobs = jobs
         """The jobs as passed in; their source may have more information."""
         self.upcoming = JobsToCome(jobs)
-        """Those that have not arrived."""
+        """The jobs that have not arrived yet."""
         self.applicants: Live[int, JobState] = Live()
         """Jobs that wait for ``Admit`` or ``Reject``."""
         self.frontier = Frontier()
         """Jobs in the system, and their tasks that can start."""
         self.running: Live[int, Run] = Live()
         self.changed = False
-        """True if the policy has to be asked after the current events."""
+        """True if the policy has to be called after the current events."""
         self._wake_s = inf
-        """The time at which the policy wants to be asked in any case."""
+        """The time at which the policy has requested to be called in any case."""
         self.wakes = Wakes()
         self._arrived = self._started = self._pieces = 0
         """Numbers of jobs, runs and pieces so far."""

@@ -387,8 +387,8 @@ class ClusterState(Forked):
         self.returned_s = -inf
         """The latest time at which a node came back, or opened to a task."""
         self.recent: deque[NodeState] = deque(maxlen=_LOOK_BACK)
-        """The machines of the last releases, latest last; demands that did not fit before can only
-        fit on these.
+        """The machines of the last releases, latest last; demands that did not fit before can fit
+        only on these machines.
         """
         self.classes: dict[object, DemandClass] = {}
         self._alone: tuple[Placement, ...] = tuple([(Share(index),) for index in range(len(self.list))])
@@ -397,8 +397,8 @@ class ClusterState(Forked):
             machine.levels.add(machine.bit, machine.idle)
 
     def compile(self, demand: Demand, gang: int, terms: Terms | None = None) -> DemandClass:
-        """Return the class of ``demand``. ``gang`` is the number of instances that start together,
-        or 0 if they are independent.
+        """Return the demand class of ``demand``. ``gang`` is the number of instances that start
+        together, or 0 if they are independent.
         """
         key: object = (demand, gang) if gang else demand
         if terms is not None:

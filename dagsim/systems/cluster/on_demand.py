@@ -89,7 +89,7 @@ class OnDemandNodes(Forked):
         self._since_s = dict.fromkeys(self._rules, begins_s)
         """When each of them came into its state."""
         self._due_s = dict.fromkeys(self._rules, inf)
-        """When its state ends, or when an idle node is looked at again."""
+        """When its state ends, or when an idle node is checked again."""
         self._idle_since_s = dict.fromkeys(self._rules, begins_s)
         self._runs = dict.fromkeys(self._rules, 0)
         """Number of runs that hold each node."""

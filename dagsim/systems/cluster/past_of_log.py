@@ -44,7 +44,7 @@ def jobs_at(
     they are left out.
 
     Raises:
-        ModelError: With ``exact``, a node that the log names does not exist or is too full; the
+        ModelError: With ``exact``, a node that the log names does not exist or is too full. The
             message names the job and the node.
     """
     first, last = np.searchsorted(jobs.arrival_s, [begins_s, until_s]).tolist()
@@ -209,8 +209,8 @@ def _own_runs(jobs: JobArrays) -> dict[int, tuple[InFlight, ...]]:
 
 
 def _take_all(machines: ClusterState, jobs: JobArrays, number: int, runs: Sequence[InFlight]) -> None:
-    """Occupy the nodes of the runs that exist in the cluster. The kernel reports those that do
-    not.
+    """Occupy those nodes of the runs that exist in the cluster. The kernel reports nodes that do
+    not exist.
     """
     (job,) = jobs.between(number, number + 1).jobs()
     for run in runs:
@@ -337,7 +337,9 @@ def placement_on(
 def _as_stated(
     job: Job, held: Mapping[str, int], by_name: Mapping[str, Sequence[int]], machines: ClusterState, demand: DemandClass
 ) -> Placement | None:
-    """Place as many instances on each node as the log states; return ``None`` if that is impossible."""
+    """Place as many instances on each node as the log states, or return ``None`` if that is
+    impossible.
+    """
     shares: list[Share] = []
     for name, instances in held.items():
         nodes = [machines.list[number] for number in by_name.get(name, ())]
@@ -350,8 +352,9 @@ def _as_stated(
 
 
 def _spread(room: list[tuple[int, int]], waiting: int, least: int) -> Placement:
-    """Distribute the waiting instances over the nodes: evenly if that fits, as in a batch system.
-    Otherwise, each node first holds ``least`` of them, and then the nodes are filled in turn.
+    """Distribute the waiting instances over the nodes: evenly if the instances then fit, as in a
+    batch system. Otherwise, each node first holds ``least`` of them, and then the nodes are filled
+    in turn.
     """
     per_node, rest = divmod(waiting, len(room))
     counts = [per_node + (place < rest) for place in range(len(room))]

@@ -83,9 +83,9 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapp
     simulation can begin at that time. ``jobs`` are the jobs in the schedule, in order of arrival.
     Jobs that a policy ended before that time are left out.
 
-    A log does not state whose instances a resumed run continues. This is stated by ``pieces``,
-    which maps each run to the number of its piece (``TaskState.piece``): 0, or a number that counts
-    the stopped runs in the log.
+    A log does not state which stopped run a run resumes. This is given by ``pieces``, which maps
+    each run to the number of its piece (``TaskState.piece``): 0, or a number that counts the
+    stopped runs in the log.
     """
     rows = list(schedule.log)
     ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}

@@ -60,7 +60,7 @@ class NodeGroup(Section):
     """A group of ``count`` identical nodes, named ``<name>-0``, ``<name>-1`` and so on."""
 
     name: str
-    """Prefix of the names of its nodes."""
+    """Prefix of the names of the group's nodes."""
     count: int = Field(default=1, ge=1)
     """Number of nodes in this group."""
     hosts: str | None = None
@@ -80,16 +80,18 @@ class NodeGroup(Section):
     weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     """Weight in Slurm: nodes with a smaller weight are used first."""
     partitions: tuple[str, ...] = ()
-    """Partitions in ``queues`` to which its nodes belong. If any group names partitions, the
-    ``nodes`` of all partitions follow from the groups.
+    """Partitions in ``queues`` to which the group's nodes belong. If any group names partitions,
+    the ``nodes`` of all partitions follow from the groups.
     """
     from_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Time at which its nodes arrive, in seconds after the beginning."""
+    """Time at which the group's nodes arrive, in seconds after the beginning."""
     mig_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Seconds to create a GPU partition (MIG). If set, fractions of GPUs are partitions according
     to NVIDIA's table."""
     on_demand: OnDemand | None = None
-    """When its nodes are powered up and down (docs/costs.md). Default: they are always up."""
+    """When the group's nodes are powered up and down (docs/costs.md). Default: they are always
+    up.
+    """
     manifest: Mapping[str, Any] = {}
     """Additional information that a scheduler reads about each node, in the scheduler's own form:
     for Kubernetes ``metadata.labels``, ``spec.taints``, ``spec.unschedulable``, ``status.images``
@@ -151,8 +153,8 @@ class ClusterSection(Section):
     name: str = "cluster"
     """Name of the cluster in tables."""
     from_trace: bool = False
-    """Use the machines that the trace lists, including when they come and leave; ``groups`` stay
-    empty.
+    """Use the machines that the trace lists, including when they come and leave. In this case,
+    leave ``groups`` empty.
     """
     groups: tuple[NodeGroup, ...] = (
         NodeGroup(name="a100-40", gpu="A100-40", gpus=8, cpus=96, memory_gb=1024),
@@ -213,7 +215,9 @@ class ClusterKeys(Section):
     setup: Annotated[Any, Registered(SETUPS, "moving_delay")] | None = None
     """Time that a run occupies its GPUs before it computes. Default: none."""
     sharing: Annotated[Any, Registered(SHARINGS, "pairs")] | None = None
-    """The rates of two tasks on the same GPUs, for policies that let tasks share. Default: they do not."""
+    """The rates of two tasks on the same GPUs, for policies that let tasks share GPUs. Default:
+    tasks do not share GPUs.
+    """
     communication: Annotated[Any, Registered(COMMUNICATIONS, "models")] | None = None
     """The data that gangs send over a shared network in each step (docs/networks.md). Default:
     nothing."""
@@ -224,14 +228,14 @@ class ClusterKeys(Section):
     (docs/networks.md). Default: none.
     """
     preemption: Preemption = Preemption()
-    """The work that a preempted run keeps, and the cost of resuming it."""
+    """How much of its work a preempted run keeps, and the cost of resuming it."""
     admission: bool = False
     """If true, each job waits until the policy admits or rejects it. Policies without admission
     control admit all jobs."""
     failures: tuple[FailureModel, ...] = ()
     """Failure and maintenance models, which take nodes down and bring them back."""
     estimates: Estimates = Estimates()
-    """The information about durations that policies get."""
+    """The information about durations that policies receive."""
     queues: QueueTree | None = None
     """Accounts, partitions and limits, for schedulers that use them (docs/reference/schedulers.md). Default:
     none.

@@ -36,10 +36,10 @@ class Terms(NamedTuple):
     limit_s: float = 0.0
     """Its time limit, or 0 if the site has no reservations."""
     reservation: int = -1
-    """Number of the reservation that it runs in."""
+    """Number of the reservation in which the task runs."""
     licences: tuple[tuple[str, int], ...] = ()
     domains: tuple[int, ...] = ()
-    """Bit sets of nodes: a gang must lie within one of them."""
+    """Bit sets of nodes: a gang must be placed within one of them."""
     counts: tuple[NodeCount, ...] = ()
     """Numbers of nodes of a gang that must be among some nodes."""
     named: int = 0
@@ -161,7 +161,7 @@ class SiteState(Forked):
         reserved = sorted([closed for times in held for closed in times], key=_start_s)
         known = {reservation.name for reservation in queues.reservations}
         self._over = frozenset(known - {closed.name for closed in reserved})
-        """Reservations that were over before the simulation begins."""
+        """Reservations that had ended before the simulation begins."""
         drained: list[ClosedTime] = []
         for outage in sorted(queues.outages, key=lambda one: one.start_s):
             nodes = members(NodePartition("(outage)", outage.nodes), names)
@@ -183,8 +183,9 @@ class SiteState(Forked):
         """Number of each licence that is free."""
         gone_s = [times[-1].end_s for times in held] + [drain.start_s for drain in drained if drain.end_s == inf]
         self.doubt_s = min(gone_s, default=inf)
-        """The time from which some tasks may wait forever, because a reservation is over or nodes
-        are drained for good."""
+        """The time from which some tasks may wait forever, because a reservation has ended or nodes
+        are drained for good.
+        """
         self._chosen: dict[str, int] = {}
         """Nodes that satisfy each constraint."""
 
@@ -294,7 +295,9 @@ class SiteState(Forked):
         return self.levels[request.level] if request.level_required and request.segment is None else ()
 
     def nodes_of(self, partition: str, request: Request | None) -> int:
-        """Return a bit set of the nodes in the partitions of a job that satisfy its constraint."""
+        """Return the nodes in a job's partitions that satisfy the job's constraint, as a bit
+        set.
+        """
         request, nodes = request or _NO_REQUEST, self.all_nodes
         if self._partitions:
             named = [name for name in request.partitions or (partition,) if name in self._partitions]

@@ -783,7 +783,9 @@ class Past(Protocol):
     is_whole: bool
     """True if nothing that happened before is missing."""
     reminded: list[object]
-    """Listeners that remember what happened before, and are told only what happens at the beginning."""
+    """Listeners that remember what happened before, and receive only what happens at the
+    beginning.
+    """
 
     def tell(self, index: object) -> None:
         """Call the methods of an index for all events, in the original order and with the original
@@ -825,7 +827,7 @@ class Frontier(Forked):
         """Memories of listeners about jobs that had left, if these are not known."""
         self.jobs: Live[int, JobState] = Live()
         self.ready: Live[TaskState, None] = Live()
-        """Ready tasks, in the order they became ready."""
+        """Ready tasks, in the order in which they became ready."""
         self.rejected: list[JobState] = []
         """Jobs that have just arrived at a site and were rejected."""
 

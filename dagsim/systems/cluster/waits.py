@@ -303,8 +303,8 @@ def binding_causes(
     time. ``network`` defines the levels that jobs may require.
 
     ``jobs`` are the jobs in the schedule in order of arrival, of which only as many as needed are
-    read. The limits in ``queues`` apply if the policy (a spec) has rules. The cost is O(rows of the
-    log up to the last wait).
+    read. The limits in ``queues`` apply only if the policy, which is given by name, has rules. The
+    cost is O(rows of the log up to the last wait).
 
     Raises:
         InputError: The jobs do not match the schedule.

@@ -17,8 +17,8 @@ class JsonLines(Reader):
     """A reader that returns jobs exactly as they were written. It streams them, because the file is in
     order of arrival.
 
-    Because the file was written by a program, an invalid line means damage and raises an error
-    instead of being dropped.
+    The file was written by a program, so an invalid line means that the file is damaged. Such a
+    line raises an error instead of being dropped.
     """
 
     name = "jsonl"
@@ -38,8 +38,8 @@ class JsonLines(Reader):
             yield job
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
-        """Return the time at which a simulation of the jobs begins, if the file was written with runs
-        in flight.
+        """Return the time at which a simulation of the jobs begins, if the file was written with
+        runs in progress.
         """
         begins_s = records.read_meta(source.files[0].path).get("begins_s")
         return float(begins_s) if isinstance(begins_s, int | float) and begins_s > 0 else None

@@ -1,9 +1,9 @@
 """Plain CSV or JSON Lines for your own logs, with one row per job, or per task of a job.
 
 The header names the columns, in any order. If a file uses other names, ``--map`` assigns its
-columns to these names, or gives a number for all rows (``gpus=0``). Required columns are ``id``,
-``arrival_s``, ``gpus`` or ``cpus``, and either ``duration_s`` or both ``start_s`` and ``end_s``.
-These columns are also allowed:
+columns to these names, or sets the same number for all rows (``gpus=0``). Required columns are
+``id``, ``arrival_s``, ``gpus`` or ``cpus``, and either ``duration_s`` or both ``start_s`` and
+``end_s``. These columns are also allowed:
 
 ==================  =====================================================================================
 ``gpu_type``        GPU types that the job may use, ``A100-40|V100-16``; if empty, any
@@ -128,7 +128,7 @@ _REQUESTS = ("constraint", "level", "level_required", "segment")
 _DATES = ("arrival_s", "eligible_s", "start_s", "end_s")
 _ENDLESS = ("unlimited", "infinite")
 _DATED_S = 1e9
-"""Times from here on count from 1970."""
+"""Times of at least this many seconds are assumed to count from 1970."""
 _DURATION = ("duration_s", "start_s", "end_s")
 _CANCELLED = ("CANCELLED", "CANCELED", "ABORTED", "DELETED")
 _NOT_OVER = (*NOT_OVER, "QUEUED", "WAITING", "SUBMITTED", "ACTIVE", "HELD", "STARTING")
@@ -138,8 +138,8 @@ _YES_OR_NO = {"": True, "yes": True, "true": True, "1": True, "no": False, "fals
 
 
 class Plain(Reader):
-    """A reader that creates one job per row or, with a ``task`` column, one task per row and one job
-    per ``id``.
+    """A reader that creates one job for each row or, if there is a column ``task``, one task for
+    each row and one job for each ``id``.
     """
 
     name = "plain"
@@ -221,7 +221,7 @@ def _missing(columns: NamedColumns) -> list[str]:
 
 
 class _Rows:
-    """Interprets the rows of a table under the given options."""
+    """An interpreter for the rows of a table, under the given options."""
 
     def __init__(self, options: TraceOptions, constants: Mapping[str, float]) -> None:
         self._options, self._constants = options, constants
@@ -230,7 +230,7 @@ class _Rows:
 
     def in_order(self, table: Table, report: ReadReport) -> Table:
         """Return the table. Where clocks were set back, local dates in the repeated hour are
-        interpreted such that they fit the order of the dates and the durations.
+        interpreted so that they fit the order of the dates and the durations.
         """
         if self._zone is None or not any(_AT[name] in table.words_of for name in _DATES):
             return table
@@ -238,13 +238,13 @@ class _Rows:
         return with_offsets(table, [_AT[name] for name in _DATES], lambda row: stated[row], self._zone, report)
 
     def arrivals(self, table: Table) -> np.ndarray:
-        """Return (n,) float64: the arrival of the job of each row, ``inf`` if it cannot be read."""
+        """Return (n,) float64: the arrival of each row's job, or ``inf`` if it cannot be read."""
         seconds = self._moments(table, "arrival_s")
         seconds = np.where(np.isnan(seconds) & table.unreadable(_ARRIVAL), inf, np.fmax(seconds, 0.0))
         return np.where(table.blank(_ARRIVAL), 0.0, seconds)
 
     def jobs(self, checks: Checks) -> JobArrays:
-        """Return one job per row, with one task."""
+        """Return one job with a single task for each row."""
         tasks = self.tasks(checks)
         if checks.table.has(_AT["state"]):
             _check_states(checks, tasks.work)
@@ -310,8 +310,8 @@ class _Rows:
         return replace(jobs, name=task.place, names=objects(task.words))
 
     def facts(self, checks: Checks, arrival_s: np.ndarray, ran_s: np.ndarray | None = None) -> dict[str, Any]:
-        """Return the job columns that do not describe tasks, one row per job; ``ran_s`` contains
-        their durations if they have a single task.
+        """Return the job columns that do not describe tasks, with one row per job. If each job has
+        a single task, ``ran_s`` contains the durations.
         """
         start_s, eligible_s = (self._moment(checks, name) for name in ("start_s", "eligible_s"))
         end_s = self._moments(checks.table, "end_s") if checks.table.has(_AT["end_s"]) else None
@@ -364,7 +364,7 @@ class _Rows:
         )
 
     def checked_arrivals(self, checks: Checks) -> np.ndarray:
-        """Return (n,) float64: the arrival of the job of each row."""
+        """Return (n,) float64: the arrival of each row's job."""
         arrival = checks.finite(self._moments(checks.table, "arrival_s"), _ARRIVAL, "arrival_s")
         checks.drop(arrival < 0, ImpossibleTimes("with a negative arrival_s"))
         checks.drop(self._unset(checks.table, "arrival_s"), "without a time of arrival")
@@ -424,8 +424,8 @@ class _Rows:
         return in_seconds(seconds)[0]
 
     def _unset(self, table: Table, name: str) -> np.ndarray:
-        """Return (n,) bool: True for marks that mean "not set": the largest numbers of 32 and 64
-        bits, and 0 in a row with dates.
+        """Return (n,) bool: True for values that mean "not set", which are the largest 32-bit and
+        64-bit numbers and, in a row with dates, 0.
         """
         seconds = self._moments(table, name)
         marked: np.ndarray = np.isin(seconds, UNSET_MOMENTS[1:])
@@ -458,8 +458,8 @@ class _Rows:
 
 
 def _constrained(text: str) -> tuple[Request, bool]:
-    """Return the request for nodes from an expression over their features, and False if only part
-    of it can be read."""
+    """Return the request for nodes that an expression over their features describes, and True if
+    the whole expression could be read."""
     text = "" if is_unset(text) else text.strip()
     try:
         expression = without_counts(text, 0) if text else ""
@@ -490,9 +490,9 @@ def _over_nodes(
     cpus: np.ndarray,
     memory: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the number of instances, and the GPUs, cores and memory of each. Where ``nodes`` are
-    stated, there is one instance per node, or one per GPU if the GPUs are not spread evenly over
-    the nodes.
+    """Return the number of instances, and the GPUs, cores and memory of each instance. If a row
+    states ``nodes``, there is one instance per node, or one per GPU if the GPUs are not spread
+    evenly over the nodes.
     """
     # replace invalid numbers with 1; their rows are dropped later
     nodes = np.where(are_counts(nodes), nodes, 1.0)
@@ -532,7 +532,7 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
     usable = checks.usable[groups.row]
     kept = np.bincount(groups.job, usable, len(groups.ids)).astype(np.int64)
     leads = np.minimum.reduceat(np.where(usable, np.arange(len(usable)), len(usable) - 1), groups.first[:-1])
-    lead = groups.row[leads]  # Values that belong to the job are taken from its first usable row.
+    lead = groups.row[leads]  # values that belong to the job are taken from its first usable row
 
     def drop(reason: str, jobs: np.ndarray, details: Mapping[int, str]) -> None:
         checks.findings.drop(
@@ -576,8 +576,8 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
 def _parents(
     table: Table, tasks: JobArrays, groups: Grouped, whole: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
-    """Return ``waits`` and ``parent`` of the ``whole`` jobs, and the reason why each of the others
-    is not a DAG.
+    """Return ``waits`` and ``parent`` for the ``whole`` jobs, and for each other job the reason why
+    it is not a DAG.
     """
     texts, waits, parent, wrong = table.texts(_AT["parents"]), np.zeros(len(table), np.int64), [], {}
     for job in np.flatnonzero(whole).tolist():

@@ -305,8 +305,11 @@ def train_on_rails(gpus: int, **changes: int) -> None:
     [
         ({}, "need a network that carries them: network {kind: shared}"),
         ({"network": UniformNetwork()}, "need a network that carries them"),
-        ({"network": ONE_NIC, "sharing": MeasuredPairs(default=0.7)}, "cannot share GPUs, so leave out sharing"),
-        ({"network": ONE_NIC, "runtime": Llm({"m": LlmTraining(1e9, 1, 1, 1, 1)})}, "leave out communication"),
+        (
+            {"network": ONE_NIC, "sharing": MeasuredPairs(default=0.7)},
+            "cannot share GPUs, so leave out the key sharing",
+        ),
+        ({"network": ONE_NIC, "runtime": Llm({"m": LlmTraining(1e9, 1, 1, 1, 1)})}, "leave out the key communication"),
     ],
 )
 def test_models_that_do_not_go_together_are_refused(models: dict[str, object], message: str) -> None:

@@ -1,5 +1,5 @@
-"""All models of what takes time or goes wrong on the GPU cluster, by name, and the set of models in
-one simulation as a single value.
+"""All models of the GPU cluster by name, such as those of run times, transfers and failures, and
+the set of models in one simulation as a single value.
 """
 
 from __future__ import annotations

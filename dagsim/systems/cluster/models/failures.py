@@ -122,14 +122,14 @@ class SpotCapacity:
     ``notice_s`` seconds before a node is taken, its runs stop and write a checkpoint, and nothing
     else starts there. If the notice is at least as long as ``Preemption.checkpoint_write_s``, the
     runs keep all work done until then. Otherwise, they lose as much work as in a failure. If
-    checkpoints are sent over a network to a storage, they must arrive within the notice. By
-    default, ``nodes`` contains all nodes of the cluster; any other nodes are never taken.
+    checkpoints are sent over a network to a storage, they must arrive within the notice. ``nodes``
+    contains the nodes that may be taken (by default, all nodes of the cluster).
     """
 
     mean_up_s: float
     """Mean seconds for which a node is available."""
     mean_down_s: float
-    """Mean seconds for which it is taken."""
+    """Mean seconds for which a node is taken away."""
     notice_s: float = 120.0
     nodes: tuple[int, ...] | None = None
     kind: Literal["spot"] = "spot"
@@ -427,16 +427,16 @@ class Preemption:
     """The costs of preemption. With ``on_resume="resume"``, a preempted run keeps its work (it
     writes a checkpoint on preemption); with ``"restart"``, it loses its work.
 
-    When a run returns, it needs ``restart_s`` of set-up before it computes. If it resumes its work,
-    it also needs ``checkpoint_s_per_gb`` seconds for each GB of its task's memory (for saving and
-    loading together). ``on_failure`` is the same option for runs killed by a node failure. By
-    default, these runs start over, because nothing could be saved in time. Measured restart costs
-    are 25 to 250 s, depending on the model (Sia, SOSP 2023, artifact).
+    When a run returns, it needs ``restart_s`` seconds of set-up before it computes. A run that
+    resumes its work also needs ``checkpoint_s_per_gb`` seconds for each GB of its task's memory
+    (for saving and loading together). ``on_failure`` is the same option as ``on_resume``, for runs
+    killed by a node failure. By default, these runs start over, because nothing could be saved in
+    time. Measured restart costs are 25 to 250 s, depending on the model (Sia, SOSP 2023, artifact).
 
     With ``checkpoint_interval_s``, each run writes a checkpoint after that many seconds of work
-    (but not at its end), which takes ``checkpoint_write_s``. A run killed by a failure then loses
-    only the work since its last checkpoint. Estimates do not include the writes. If the network has
-    storage for checkpoints, the time of their flows replaces ``checkpoint_write_s`` and
+    (but not at its end), which takes ``checkpoint_write_s`` seconds. A run killed by a failure then
+    loses only the work since its last checkpoint. Estimates do not include the writes. If the
+    network has storage for checkpoints, the time of their flows replaces ``checkpoint_write_s`` and
     ``checkpoint_s_per_gb``.
 
     Raises:

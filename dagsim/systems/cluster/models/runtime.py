@@ -527,7 +527,8 @@ class Estimates:
       limit, policies see the true durations.
     - ``exact``: the true durations. For a log with time limits, this is hindsight.
     - ``noisy``: the true duration times a log-normal factor for each task, which is the same on
-      every type. Its median is 1, and the standard deviation of its logarithm is ``sigma``.
+      every type. The median of this factor is 1, and the standard deviation of its logarithm is
+      ``sigma``.
     - ``hidden``: 1 s everywhere, so that every order by duration falls back on first come, first
       served.
 

@@ -138,7 +138,7 @@ class Storage:
 
 
 def levels_in(network: Network | None, names: Sequence[str]) -> Sequence[FabricLevel] | None:
-    """Return the levels of the network between the nodes ``names``, or None if it has no levels.
+    """Return the levels of the network above the nodes ``names``, or None if it has no levels.
 
     Raises:
         ModelError: The network does not fit the nodes.

@@ -30,7 +30,7 @@ from dagsim.systems.cluster.policies.orders import by_arrival, slowness
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
-"""Ranks all tasks of a group at once: (tasks,) float64, smaller first."""
+"""Ranks all tasks of a group in one call: (tasks,) float64, smaller first."""
 
 
 class AlikeTasks:
@@ -372,7 +372,7 @@ def easy_sjf(placement: str | PlacementRule = "best-fit") -> Easy:
 
 
 def easy_lxf(placement: str | PlacementRule = "best-fit") -> Easy:
-    """EASY with the candidate first that has the largest slowdown so far. The policy uses
+    """EASY with the candidates ordered by their slowdown so far, largest first. The policy uses
     estimates. The cost is that of ``Easy``.
     """
     return Easy(most_slowed_first, placement)

@@ -49,10 +49,10 @@ class EftWait:
     With these defaults, the policy performs best on average among 26 heuristics over ten workloads
     (``results/agents/matrix.csv``).
 
-    On a single GPU type, ``task`` is SJF. The policy uses estimates and never preempts. The cost is
-    O(speed profiles x types) per decision, plus O(GPUs needed) per ``eta``. A speed profile is a
-    set of tasks with the same speed ratios between types. The rule is TetriSched's plan-ahead
-    (Tumanov et al., EuroSys 2016) reduced to one alternative.
+    On a cluster with a single GPU type, the order ``task`` is SJF. The policy uses estimates and
+    never preempts. The cost is O(speed profiles x types) per decision, plus O(GPUs needed) per
+    ``eta``. A speed profile is a set of tasks with the same speed ratios between types. The rule is
+    TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) reduced to one alternative.
 
     Raises:
         ConfigError: The order is unknown.
@@ -168,7 +168,7 @@ class _Profiles:
                 for heap in heaps:
                     while heap and not heap[0][2].waiting:
                         heappop(heap)
-                # tasks only define <
+                # tasks define only <
                 if not heaps[0] or (best is not None and not heaps[0][0] < best):
                     continue
                 for heap in heaps:
@@ -186,7 +186,7 @@ class PlanAhead:
     different times: now, or at one of the next expected ends of runs. In a plan, each task starts
     at most once, on one type, and at no time do the tasks hold more GPUs than will be free. The
     plan minimises the sum of completion times, where tasks that are left out count as if they ended
-    after everything else. Tasks that the plan starts now are started; all others are planned again
+    after everything else. Tasks that the plan starts now are started. All others are planned again
     when something changes.
 
     This is TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) with exact start times, and with

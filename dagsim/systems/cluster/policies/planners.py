@@ -217,10 +217,10 @@ def plan_dls(problem: Problem) -> dict[int, Booking]:
 class _DynamicLevels:
     """The dynamic levels of all pairs of a ready task and a site.
 
-    A booking can only delay later ones, so a level computed earlier is never too low. Therefore,
-    only the pair with the highest level has to be recomputed, until its level no longer falls. A
-    task cannot start on a site before the first time at which any task of its width could start
-    there. This bound keeps the other levels close to their true values.
+    A booking can only delay later bookings, so a level computed earlier is never too low.
+    Therefore, only the pair with the highest level has to be recomputed, until its level no longer
+    falls. A task cannot start on a site before the first time at which any task of its width could
+    start there. This bound keeps the other levels close to their true values.
     """
 
     def __init__(self, problem: Problem, level: Sequence[float]) -> None:

@@ -246,7 +246,7 @@ class Rounds:
         return view.now - run.started_s < 2 * self._lost_s.get(run.job.number, 0.0)
 
     def _spared_s(self, run: Run) -> float:
-        """Return the time until which a run is spared. Its job has lost work before."""
+        """Return the time until which a run is spared, given that its job has lost work before."""
         return run.started_s + 2 * self._lost_s[run.job.number]
 
     def _note_loss(self, view: ClusterView, run: Run) -> int:
@@ -340,10 +340,10 @@ class RoundRobin:
     seconds, it gives way to the next task and goes to the end of the queue. Gangs start and stop as
     a whole (Ousterhout 1982).
 
-    A run whose slice is over continues as long as no other task needs its place. If the next task
+    A run whose slice has ended continues as long as no other task needs its place. If the next task
     cannot use the free resources yet, later tasks may use them. The policy uses no estimates, and
     it preempts. The cost is O(log running + demand classes) per decision, plus O(runs whose slice
-    is over) if the next task does not fit.
+    has ended) if the next task does not fit.
 
     Raises:
         ConfigError: ``quantum_s`` is not positive.
@@ -369,7 +369,7 @@ class RoundRobin:
             heappush(self._slices, (run.started_s + self.quantum_s, run.id))
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run. Its slice is dropped when it is over."""
+        """Remove a run. Its slice is dropped when the slice ends."""
         self._known.discard(run.id)
         self._over.pop(run.id, None)
 
@@ -398,7 +398,7 @@ class RoundRobin:
         return (view.running[run] for run in self._over)
 
     def _look_at_slices(self, now: float, somebody_waits: bool) -> None:
-        """Record the runs whose slice is over, and renew the slices that ended while no task was
+        """Record the runs whose slice has ended, and renew the slices that ended while no task was
         waiting.
         """
         quantum_s, slices, running = self.quantum_s, self._slices, self._known

@@ -25,10 +25,11 @@ task is in the system.
 
 class FairShares:
     """Start the oldest task that fits, from the holder with the smallest *share* (progressive
-    filling, Bertsekas and Gallager 1992, section 6.5.2). A holder is a tenant or a job. Its share
-    is the amount of resources held by its runs, divided by its entitlement. With ``dominant``, this
-    amount is the largest of the fractions of the cluster's GPUs, cores and memory that the runs
-    hold; otherwise, it is the number of GPUs (or of cores, if they hold no GPUs).
+    filling, Bertsekas and Gallager 1992, section 6.5.2). A holder is a tenant or a job. The share
+    of a holder is the amount of resources that its runs hold, divided by its entitlement. With
+    ``dominant``, this amount is the largest of the fractions of the cluster's GPUs, cores and
+    memory that the runs hold; otherwise, it is the number of GPUs (or of cores, if they hold no
+    GPUs).
 
     The cost per decision is O(demand classes x log tasks).
     """
