@@ -40,7 +40,7 @@ class PartitionEnv(EpisodeEnv):
     """Each action is the number of ways to split the waiting job (0 blocks it), on servers that the
     placer chooses.
 
-    Parts of an observation, with unused rows 0 (the columns are named in
+    An observation has these parts, in which unused rows are 0 (the columns are named in
     ``families/ramp/codecs.py``):
 
     - ``ops`` (most_ops, 5) and ``deps`` (most_deps, 2) of the job's graph, unsplit;
@@ -58,8 +58,8 @@ class PartitionEnv(EpisodeEnv):
     scenario's horizon ends it before that.
 
     ``info`` contains the mask, the time, the numbers of jobs that arrived and were blocked, and the
-    ``cause`` why the job in the last step was blocked (``None`` if it was admitted). At the end it
-    contains the ``blocking_rate``.
+    ``cause``, which is the reason why the job in the last step was blocked (``None`` if it was
+    admitted). At the end it contains the ``blocking_rate``.
 
     ``reset(options={"jobs": [...]})`` simulates these ``RampJob``s, in order of arrival.
 
