@@ -1,10 +1,10 @@
 """Functions that numba compiles once and that are later loaded without numba.
 
 Two decorators mark two kinds of functions. ``outer`` is for functions that Python calls with arrays
-and named tuples of arrays. ``inner`` is for functions that those call: they are inlined if they are
-small, because passing the state between functions costs more than most of their work. Neither kind
-may allocate. ``_nrt=False`` enforces that and makes them fast, because every function would
-otherwise count references to every array of the state. Without numba, or with
+and named tuples of arrays. ``inner`` is for functions that outer functions call: they are inlined
+if they are small, because passing the state between functions costs more than most of their work.
+Neither kind may allocate. ``_nrt=False`` enforces that and makes them fast, because every function
+would otherwise count references to every array of the state. Without numba, or with
 ``NUMBA_DISABLE_JIT=1``, they run as plain Python.
 
 **The first call of an outer function** compiles it with everything that it calls (``pointers``),

@@ -274,11 +274,11 @@ class Sia(_Resizing):
     off.
 
     The policy is for elastic tasks (the key ``elastic``); other tasks start first, oldest first. A
-    configuration has either a power of two of GPUs on one node, or whole nodes. A task may have at
-    most twice as many GPUs as it has run on. A restarting task keeps its configuration. The integer
-    program is solved again when a task arrives, ends or may have more GPUs than before, and
-    otherwise every ``renew_s`` seconds. The policy is preemptive. It is based on Sia, and
-    ``scripts/validate_sia.py`` checks its program.
+    configuration is either a power-of-two number of GPUs on one node, or a number of whole nodes. A
+    task may have at most twice as many GPUs as it has run on. A restarting task keeps its
+    configuration. The integer program is solved again when a task arrives, ends or may have more
+    GPUs than before, and otherwise every ``renew_s`` seconds. The policy is preemptive. It is based
+    on Sia, and ``scripts/validate_sia.py`` checks its program.
 
     Raises:
         ConfigError: A time or ``power`` has the wrong sign.
@@ -323,13 +323,13 @@ class EftResize(_Resizing):
 
     The policy predicts when each task would finish on each configuration of GPU type, nodes and
     GPUs, from the goodput and the estimate of the remaining work; a change of the configuration
-    includes the delay of a restart. A configuration has either a power of two of GPUs on one node,
-    or whole nodes. All tasks begin without GPUs. The next GPUs always go to the task for which the
-    reciprocal of the remaining time grows most per GPU, until no GPUs are left or no task would
-    finish sooner. Short tasks therefore come first, and get more GPUs only as long as these help
-    them more than they would help another task. The policy decides at events, at least ``gap_s``
-    seconds apart. A task keeps its GPUs unless another configuration is better by the fraction
-    ``hold``.
+    includes the delay of a restart. A configuration is either a power-of-two number of GPUs on one
+    node, or a number of whole nodes. All tasks begin without GPUs. The next GPUs always go to the
+    task for which the reciprocal of the remaining time grows most per GPU, until no GPUs are left
+    or no task would finish sooner. Short tasks therefore come first, and get more GPUs only as long
+    as these help them more than they would help another task. The policy decides at events, at
+    least ``gap_s`` seconds apart. A task keeps its GPUs unless another configuration is better by
+    the fraction ``hold``.
 
     The policy is for elastic tasks (the key ``elastic``); other tasks start first, oldest first. It
     uses estimates, and is preemptive.
@@ -459,8 +459,8 @@ def _capacity(view: ClusterView, nodes: _NodesByType) -> dict[str, int]:
 
 
 def _configurations(nodes: _NodesByType) -> tuple[Configuration, ...]:
-    """Return the configurations on each type: those with a power of two of GPUs on one node, and
-    those with whole nodes."""
+    """Return the configurations on each type: those with a power-of-two number of GPUs on one node,
+    and those with whole nodes."""
     options = []
     for type_, (size, free) in nodes.items():
         counts = [2**power for power in range(size.bit_length()) if 2**power < size] + [size]

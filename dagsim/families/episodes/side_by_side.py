@@ -109,9 +109,9 @@ def advance_episodes(
     over: np.ndarray,
     now_s: np.ndarray,
 ) -> None:
-    """Carry out one choice in each of the episodes ``which`` (-1 for none, in a new episode), and
-    continue to the next choice. ``rewards`` and ``over`` are in the order of ``which``; ``now_s``
-    is indexed by episode number.
+    """Carry out one choice in each of the episodes ``which`` (-1 stands for no choice in a new
+    episode), and continue to the next choice. ``rewards`` and ``over`` are in the order of
+    ``which``; ``now_s`` is indexed by episode number.
     """
     for place in range(len(which)):
         number = which[place]

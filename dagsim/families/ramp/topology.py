@@ -451,7 +451,7 @@ class Ramp:
 
     @property
     def servers(self) -> int:
-        """C times R times S."""
+        """The product of C, R and S."""
         return len(self.places)
 
     @cached_property

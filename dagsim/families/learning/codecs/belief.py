@@ -1,4 +1,5 @@
-"""Beliefs about run times: from estimates, from the service so far, and from tasks that have ended."""
+"""Beliefs about run times, based on estimates, on the service so far, and on tasks that have
+ended."""
 
 from __future__ import annotations
 
