@@ -247,7 +247,7 @@ class Registry(Generic[T]):
                         raise UnknownName(f"{self.kind} {name!r} no longer has {param!r}; use {successor}")
                     allowed = f"allowed: {', '.join(named)}" if named else "it takes none"
                     raise UnknownName(
-                        f"{self.kind} {name!r} has no parameter {param!r}{nearest(param, named)}; {allowed}"
+                        f"{self.kind} {name!r} has no parameter {param!r}{nearest(param, named, allowed)}"
                     )
         for param, value in params.items():
             kinds = _kinds(named[param].annotation) if param in named else ()
@@ -328,14 +328,18 @@ def _kinds(annotation: object) -> tuple[str, ...]:
     return parts if all(part in _KINDS for part in parts) else ()
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str], then: str = "") -> str:
     """Suggest the nearest of the names, as in ``"; did you mean 'heft'?"``. The result is empty if
-    no name is near.
+    no name is near. The rest of the message, ``then``, follows with the right punctuation.
 
     For an old name, suggest the name that has replaced it. Case is ignored, and a name that starts
     with ``name`` counts as near.
     """
-    names = list(names)
+    near = _nearest(name, list(names))
+    return near + (" " if near.endswith("?") else "; ") + then if then else near
+
+
+def _nearest(name: str, names: list[str]) -> str:
     if (new := new_name(name, names)) is not None:
         return f"; it is now called {new!r}"
     folded, by_folded = name.casefold(), {known.casefold(): known for known in reversed(names)}
@@ -356,7 +360,7 @@ def choices(name: str, names: Iterable[str], *, both: bool = False) -> str:
     names = list(names)
     near = nearest(name, names)
     if len(names) <= _MOST_NAMED and (both or not near):
-        return near + (f"; allowed: {', '.join(names)}" if names else "")
+        return nearest(name, names, f"allowed: {', '.join(names)}" if names else "")
     if near:
         return near
     first, second, third = get_close_matches(name.casefold(), names, n=3, cutoff=0.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import dagsim
 
-MOST = 73  # with knowledge.py (what policies are told), incomplete.py (jobs that are not completed) and services.py
+MOST = 74  # with knowledge.py (what policies are told), incomplete.py (unfinished jobs), services.py and job_sources.py
 COUNTING = """
 import sys
 from pathlib import Path

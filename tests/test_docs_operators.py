@@ -60,15 +60,14 @@ def test_the_operators_pages_run_from_an_empty_directory(empty: Path) -> None:
     assert [(command, line) for command, line in shown if line not in outputs[command]] == []
     assert any("easy: observed and simulated waits" in text for text in outputs.values())
     exact = next(text for line, text in outputs.items() if "recorded" in line)
-    assert re.search(r"all +500 +2,381 +0 +10,947 +2,381 +0 +10,947 +0", exact)
-    # docs/operators.md: 2,281 s against 2,381 s.
-    assert any(re.search(r"all +500 +2,381 .* 2,281 ", text) for text in outputs.values())
-    whatif = [text for line, text in outputs.items() if "--add 16xH200" in line]
-    assert all("+16xH200" in text for text in whatif)
-    assert any("78,548" in text and "(--price)" in text for text in whatif)
+    assert re.search(r"all +10,000 +1,501 +0 +9,554 +1,501 +0 +9,554 +0", exact)
+    assert any(re.search(r"all +10,000 +1,501 .* 1,498 ", text) for text in outputs.values())
+    whatif = [text for line, text in outputs.items() if "--add 16xV100-16" in line]
+    assert all("+16xV100-16" in text for text in whatif)
+    assert any("47,012" in text and "(--price)" in text for text in whatif)
     assert "best" in next(text for line, text in outputs.items() if line.startswith("dagsim plan"))
     why = next(text for line, text in outputs.items() if line.startswith("dagsim why"))
-    assert "job 1465 of vision" in why
+    assert "job 8516 of vision" in why
     assert re.search(r"\d% of the wait \([\d,]+ s\): too few GPUs were free", why)
     assert all(len(line) <= 80 for text in outputs.values() for line in text.splitlines() if "─" in line)
 

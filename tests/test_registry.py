@@ -87,7 +87,7 @@ def test_an_unknown_parameter_names_the_allowed_ones() -> None:
     with pytest.raises(UnknownName) as refused:
         orders().create("order[strikt=true]")
     assert str(refused.value) == (
-        "policy 'order' has no parameter 'strikt'; did you mean 'strict'?; allowed: seed, strict, placement"
+        "policy 'order' has no parameter 'strikt'; did you mean 'strict'? allowed: seed, strict, placement"
     )
 
 

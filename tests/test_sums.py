@@ -80,12 +80,12 @@ WHOLE_NUMBERS = {
         "sum(types.values())",
     },
     "families/slurm/sacct.py": {"sum(count for _, count in taken.slices)", "sum(size for _, size in allocated.types)"},
-    "families/slurm/slurm_rules.py": {
+    "families/slurm/scheduler/slurm_rules.py": {
         "sum([min(count, 1) for count in rooms] if distinct else rooms)",
         "sum(self.of_type[type_] for type_ in demand.types)",
     },
     "families/slurm/slurm_site.py": {"sum(listed.values())", "sum(size for _, size in stated)"},
-    "families/slurm/slurm_times.py": {
+    "families/slurm/scheduler/slurm_times.py": {
         "sum(1 if spread else room[node] for node in block)",
         "sum(free[node] for node in block)",
     },
@@ -117,7 +117,6 @@ WHOLE_NUMBERS = {
     },
     "systems/cluster/free_index.py": {"sum(bit for bit, there in free if there >= amount)"},
     "systems/cluster/jobs.py": {
-        "sum(map(has_limit, self._jobs))",
         "sum(running)",
         "sum(runs and not names for runs, names in zip(running, named, strict=True))",
     },

@@ -44,7 +44,8 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Checkpoint of the trained agent for --policy ppo, d3qn, ... (default: the newest one in results/).",
+            help="Checkpoint of the trained agent for --policy ppo, d3qn, ... (default: the newest "
+            "one in results/, or else the agent that ships with dagsim).",
         ),
     ] = None,
     windows: Windows = None,

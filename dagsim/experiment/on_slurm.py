@@ -57,8 +57,8 @@ class SubmitSettings:
             name, equals, value = part.partition("=")
             if name not in types or not equals or not value:
                 raise ConfigError(
-                    f"--executor slurm: {part!r}: expected NAME=VALUE, comma-separated{nearest(name, types)}; "
-                    f"allowed: {', '.join(types)}"
+                    f"--executor slurm: {part!r}: expected NAME=VALUE, comma-separated"
+                    + nearest(name, types, f"allowed: {', '.join(types)}")
                 )
             if types[name] is int and not (value.isdecimal() and 1 <= int(value) <= 10**6):
                 raise ConfigError(f"--executor slurm: {name}={value}: expected a number from 1 to 1000000")

@@ -25,7 +25,7 @@ from dagsim.experiment.provenance import code_digest, digest, metric_files, sour
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import check_metric
-from dagsim.registry import Spec, nearest
+from dagsim.registry import Spec, choices
 from dagsim.systems.policy_spec import labelled
 
 Made = TypeVar("Made")
@@ -233,7 +233,7 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
                     f"{path}: this is a configuration, not a sweep; run it with: dagsim eval --config {path}"
                 )
             at = document.key_place((key,))
-            raise ConfigError(f"{at}: unknown key {key!r}{nearest(key, _KEYS)}; allowed: {', '.join(_KEYS)}")
+            raise ConfigError(f"{at}: unknown key {key!r}{choices(key, _KEYS, both=True)}")
     over = content.get("over")
     if "over" not in content:
         raise ConfigError(f"{path}: over is missing: it lists values of keys, such as over: {{policy: [fifo, sjf]}}")

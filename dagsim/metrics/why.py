@@ -155,8 +155,8 @@ def find_job(source: Source, job: str) -> int:
     if job.startswith("#") and job[1:].isdecimal() and int(job[1:]) < len(ids):
         return int(job[1:])
     raise InputError(
-        f"there is no job {job!r} in this run{nearest(job, ids)}; you can also use #0 to #{len(ids) - 1}, "
-        "in order of arrival"
+        f"there is no job {job!r} in this run"
+        + nearest(job, ids, f"you can also use #0 to #{len(ids) - 1}, in order of arrival")
     )
 
 

@@ -64,9 +64,9 @@ def convert(
     """
     if to_format is not None and to_format not in targets():
         refuse_missing("writers", to_format)
+        allowed = f"allowed: {', '.join(targets())}"
         raise UnknownName(
-            f"--to-format {to_format!r}: there is no such format to write{nearest(to_format, targets())}; "
-            f"known: {', '.join(targets())}"
+            f"--to-format {to_format!r}: there is no such format to write{nearest(to_format, targets(), allowed)}"
         )
     if to_format is None:
         if not to.name.endswith(ENDINGS):

@@ -144,7 +144,7 @@ preemption: no
             "x.yaml:7:7: seed: must be 0 or more, got -1",
             "x.yaml:8:34: runtime.scale: must be 'fp32', 'tf32', 'fp16' or 'none', got 'fp23'; did you mean 'fp32'?",
             "x.yaml:9:11: network.bandwith_gb_s: "
-            "there is no such key; did you mean 'bandwidth_gb_s'?; allowed: bandwidth_gb_s, kind, latency_s",
+            "there is no such key; did you mean 'bandwidth_gb_s'? allowed: bandwidth_gb_s, kind, latency_s",
             "x.yaml:11:5: failures.0.mean_down_s: is missing",
             "x.yaml:12:12: failures.1.kind: "
             "unknown failure model 'maintenence'; did you mean 'maintenance'? (dagsim list failures)",
@@ -218,7 +218,7 @@ def test_a_wrong_key_lists_the_keys_of_its_own_kind(tmp_path: Path) -> None:
         "allowed: cpu_tflops_per_core, efficiency, kind, precision"
     )
     (line,) = faults(tmp_path, "runtime: {refrence: H100}\n")
-    assert line.endswith("did you mean 'reference'?; allowed: batch, kind, missing, reference, table")
+    assert line.endswith("did you mean 'reference'? allowed: batch, kind, missing, reference, table")
     (line,) = faults(tmp_path, "system: {kind: ramp, jbs: 3}\n")
     assert "did you mean 'jobs'?" in line
     assert "_made" not in line

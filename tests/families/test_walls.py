@@ -45,6 +45,61 @@ def test_the_core_imports_no_family_and_a_family_only_those_that_it_needs() -> N
     assert imported_families() == needs
 
 
+def words_in(path: Path) -> set[str]:
+    """The strings in a module."""
+    return {
+        node.value for node in ast.walk(trees()[path]) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+def called_services(path: Path) -> set[str]:
+    """The services that a module calls."""
+    attributes = [node for node in ast.walk(trees()[path]) if isinstance(node, ast.Attribute)]
+    return {one.attr for one in attributes if isinstance(one.value, ast.Name) and one.value.id == "services"}
+
+
+def read_groups(path: Path) -> set[str]:
+    """The groups of entries that a module reads, in a registry or directly."""
+    groups = set()
+    for call in [node for node in ast.walk(trees()[path]) if isinstance(node, ast.Call)]:
+        named = {word.arg: word.value for word in call.keywords}
+        if isinstance(call.func, ast.Name) and call.func.id == "family_entries":
+            named["group"] = call.args[0]
+        if isinstance(group := named.get("group"), ast.Constant):
+            groups.add(str(group.value).removeprefix("dagsim."))
+    return groups
+
+
+def modules_of(name: str) -> list[Path]:
+    return [path for path in trees() if path.relative_to(PACKAGE).parts[:2] == ("families", name)]
+
+
+def test_a_family_declares_whose_services_it_calls_and_whose_groups_it_extends() -> None:
+    offering = {entry.name: name for name, one in families().items() for entry in one.adds.get("services", ())}
+    reading = {group: name for name in families() for path in modules_of(name) for group in read_groups(path)}
+    for name, one in families().items():
+        known = {offering[word] for path in modules_of(name) for word in called_services(path) if word in offering}
+        known |= {reading[group] for group in one.adds if group in reading}
+        assert not {*one.uses} & {*one.needs}, name
+        assert known - {name, *one.needs} <= {*one.uses}, name
+        words = {word for path in modules_of(name) for word in words_in(path)}
+        named = {
+            other
+            for other, its in families().items()
+            if words & {entry.name for group in ("policies", "readers") for entry in its.adds.get(group, ())}
+        }
+        assert {*one.uses} <= known | named, name
+
+
+def test_the_architecture_page_shows_all_edges() -> None:
+    page = (PACKAGE / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    head, *rows = page.partition("compares them with the code:\n\n```\n")[2].partition("```")[0].splitlines()
+    begins = [head.index(word) for word in ("family", "needs", "uses")]
+    cells = [[row[begin:end].split() for begin, end in zip(begins, [*begins[1:], None], strict=True)] for row in rows]
+    drawn = {name: (tuple(needs), tuple(uses)) for [name], needs, uses in cells}
+    assert drawn == {name: (one.needs, one.uses) for name, one in families().items() if one.needs or one.uses}
+
+
 def test_no_word_of_the_core_names_a_module_of_a_family() -> None:
     core = [path for path in trees() if "families" not in path.relative_to(PACKAGE).parts]
     strays = [path for path in core if "dagsim.families." in path.read_text() and path.name != "family.py"]

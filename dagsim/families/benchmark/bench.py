@@ -39,7 +39,7 @@ from dagsim.files import parsed_json, why_unreadable
 from dagsim.metrics.standings import PolicyResult, not_done, standings
 from dagsim.model.arithmetic import differences, ordered_sum
 from dagsim.model.streams import stream
-from dagsim.registry import nearest
+from dagsim.registry import choices
 from dagsim.seeds import VALIDATION, seeds_of
 from dagsim.systems import all_systems
 from dagsim.text import count_of
@@ -104,7 +104,7 @@ def suite(names: Iterable[str] = ()) -> list[BenchTask]:
     paths = {name.removeprefix(prefix): path for name, path in shipped("configs").items() if name.startswith(prefix)}
     for name in names:
         if name not in paths:
-            raise InputError(f"--task: there is no task {name!r}{nearest(name, paths)}; allowed: {', '.join(paths)}")
+            raise InputError(f"--task: there is no task {name!r}{choices(name, paths, both=True)}")
     chosen = [name for name in paths if name in set(names)] if names else list(paths)
     return [BenchTask(name, paths[name], load_config(paths[name])) for name in chosen]
 

@@ -22,7 +22,7 @@ from dagsim.metrics import bounded_slowdown, makespan
 from dagsim.model import Cluster, Job, Kind, Node
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
-from dagsim.registry import nearest
+from dagsim.registry import choices
 from dagsim.systems.cluster import Estimates
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -88,7 +88,7 @@ def paper(name: str) -> Paper:
         UnknownName: There is no such paper.
     """
     if name not in PAPERS:
-        raise UnknownName(f"no paper {name!r}{nearest(name, PAPERS)}; allowed: {', '.join(PAPERS)}")
+        raise UnknownName(f"no paper {name!r}{choices(name, PAPERS, both=True)}")
     return PAPERS[name]
 
 

@@ -110,7 +110,7 @@ def _of_plan(planned: SizePlan) -> Iterator[str]:
             "the command without it first."
         )
     elif planned.fit is None:
-        yield "The log does not say when its jobs started, so the simulation could not be compared with it."
+        yield "The log does not state when its jobs started, so the simulation could not be compared with it."
     elif not planned.fit.is_far:
         yield f"The simulation reproduces the log: {planned.fit}."
 

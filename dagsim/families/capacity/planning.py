@@ -26,9 +26,9 @@ def plan(
     out: str | Path = "results",
     on: str = "local",
 ) -> SizePlan:
-    """Find the smallest cluster, or the cheapest mix of GPU ``types``, that meets ``target`` (such
-    as ``wait_s.p95<600``; or several) on a log, as ``dagsim plan`` does; or, with a monthly
-    ``budget``, the cluster with the best value.
+    """Find the smallest cluster, or the cheapest mix of GPU ``types``, that meets ``target`` on a
+    log, as ``dagsim plan`` does. ``target`` is one or several texts such as ``wait_s.p95<600``.
+    With a monthly ``budget``, find the cluster with the best value instead.
 
     ``prices`` are texts such as ``H200=3.5`` (US dollars per GPU hour), ``price_file`` is the YAML
     file of ``--price``. Trials are kept below ``out`` and are not run again. The other arguments

@@ -137,7 +137,7 @@ class LogDemand:
     def __init__(self, config: Config) -> None:
         self.config = config
         stream = cluster_scenario_of(config).jobs(config.seed)
-        self._jobs, self._begins_s = stream.arrays(), stream.begins_s
+        self._jobs, self._begins_s = stream.submitted(), stream.begins_s
         self._origin_s = stream.log_origin_s()
         self._state = stream.state() if self._begins_s else None
         first = int(np.searchsorted(self._jobs.arrival_s, self._begins_s)) if self._begins_s else 0
@@ -651,8 +651,8 @@ def shifts_of(choice: Alternative, today: Alternative, demand: LogDemand) -> lis
 
 
 def _cost(trial: Trial, section: ClusterSection, use: OnDemandMonth | None, prices: Prices) -> float | None:
-    """Return the monthly cost of a cluster: of all GPUs that are always on, of the hours of the
-    other GPUs, and of the energy, or None if there are no prices.
+    """Return the monthly cost of a cluster, or None if there are no prices. The cost covers all
+    GPUs that are always on, the hours of the other GPUs, and the energy.
     """
     if not prices:
         return None

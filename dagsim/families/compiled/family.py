@@ -4,6 +4,7 @@ from dagsim.family import Entry, Family
 
 FAMILY = Family(
     "large plain scenarios on the GPU cluster in compiled code, with the same bytes as SimPy",
+    uses=("episodes",),
     adds={
         "services": (
             Entry("compiled", ".choice:compiled"),

@@ -88,11 +88,8 @@ class ElasticTasks:
     def __post_init__(self) -> None:
         for where, name in (*self.models.items(), ("default", self.default)):
             if name not in SHIPPED_MODELS and not (where == "default" and name in ("by-size", None)):
-                hint = nearest(str(name), SHIPPED_MODELS)
-                raise ConfigError(
-                    f"elastic: {where}: there is no goodput model {name!r}{hint}; available: "
-                    f"{', '.join(SHIPPED_MODELS)}"
-                )
+                hint = nearest(str(name), SHIPPED_MODELS, f"available: {', '.join(SHIPPED_MODELS)}")
+                raise ConfigError(f"elastic: {where}: there is no goodput model {name!r}{hint}")
         if not 1 <= self.least <= self.most:
             raise ConfigError(
                 f"elastic: least and most must satisfy 1 <= least <= most, got {self.least} and {self.most}"

@@ -301,7 +301,7 @@ def _unread(stated: str, listed: Listed | None) -> Hindrance:
             stated, f"never starts: job {others}, on which it depends, did not end as it had to", Fate.NEVER
         )
     does = "never starts" if verdict.fate is Fate.NEVER else "waits"
-    return Hindrance(stated or "None", f"{does}: {verdict.words or 'nothing is known of it'}", verdict.fate)
+    return Hindrance(stated or "None", f"{does}: {verdict.words or 'nothing is known about it'}", verdict.fate)
 
 
 def _hindrance(
@@ -352,7 +352,7 @@ def _hindrance(
         return Hindrance(
             "Resources", f"is next in line and waits for room: {'; '.join(cause.what for cause in causes)}"
         )
-    return Hindrance("None", "waits for nothing that is known: it would start at the scheduler's next cycle")
+    return Hindrance("None", "has no known reason to wait: it would start at the scheduler's next cycle")
 
 
 def _reserved(reserved: Sequence[Any], zero_s: float, t: float, task: TaskState) -> str:

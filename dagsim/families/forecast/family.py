@@ -5,6 +5,7 @@ from dagsim.family import Entry, Family
 FAMILY = Family(
     "when waiting jobs will start",
     needs=("web",),
+    uses=("kubernetes", "slurm"),
     adds={
         "services": (
             Entry("forecast_snapshot", ".forecast_page:forecast_snapshot"),

@@ -172,7 +172,8 @@ def _check_names(job: PlannedJob, scenario: ClusterScenario) -> None:
     }
     for key, names in of.items():
         if (name := getattr(job, key)) and names and name not in names:
-            raise InputError(f"--job: there is no {key} {name!r}{nearest(name, names)}; known: {', '.join(names)}")
+            allowed = f"allowed: {', '.join(names)}"
+            raise InputError(f"--job: there is no {key} {name!r}{nearest(name, names, allowed)}")
 
 
 def shapes_of(job: PlannedJob, scenario: ClusterScenario) -> list[PlannedJob]:

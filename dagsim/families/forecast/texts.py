@@ -285,7 +285,7 @@ def backtest_sentences(scores: Mapping[str, Any]) -> list[str]:
     if silent["never"] or silent["outside"]:
         lines.append(
             f"No forecast: {silent['never']:,} submissions that could never start under the rules "
-            f"({silent['never_but_started']:,} of them started all the same), and {silent['outside']:,} that were held "
-            "or waited for something that no simulation knows."
+            f"({silent['never_but_started']:,} of them started nevertheless), and {silent['outside']:,} that were held "
+            "or waited for something that is not simulated."
         )
     return lines

@@ -4,6 +4,7 @@ from dagsim.family import Entry, Family
 
 FAMILY = Family(
     "published traces, and logs of batch systems without a family of their own",
+    uses=("elastic",),
     adds={
         "readers": (
             Entry("acme", ".centres:Acme"),

@@ -80,7 +80,7 @@ class GavelTrace(Reader):
             work = "Shockwave's duration, else one step per second (no *throughputs.json next to the trace)"
         answers = {"work": work, "gang": "the GPUs of a job start together, on any nodes"}
         if len(source.head(1)[0].split("\t")) == max(_LAYOUTS):
-            answers["batch"] = "the first one throughout, whatever the mode says (Shockwave's jobs may change it)"
+            answers["batch"] = "the first one throughout, whatever the mode states (Shockwave's jobs may change it)"
         return answers
 
 

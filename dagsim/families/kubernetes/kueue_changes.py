@@ -102,10 +102,10 @@ def _check_flavors(before: KueueObjects, objects: KueueObjects) -> None:
         for group in queue.resource_groups:
             for flavor in group.flavors:
                 if flavor.name not in known:
+                    then = "Kueue would stop the queue (FlavorNotFound), so add the flavor to the file"
                     raise TraceError(
                         f"ClusterQueue {queue.name!r}: there is no ResourceFlavor {flavor.name!r}"
-                        f"{nearest(flavor.name, known)}; Kueue would stop the queue (FlavorNotFound), so add the "
-                        "flavor to the file"
+                        + nearest(flavor.name, known, then)
                     )
 
 

@@ -1,8 +1,8 @@
 """The configuration of a Kueue site, from the output of ``kubectl get ... -o yaml`` or ``-o json``.
 
 This module reads ClusterQueues, Cohorts, LocalQueues, ResourceFlavors, Topologies and Workloads
-(``kueue.x-k8s.io``, v1alpha1 to v1beta2), the Configuration of Kueue's manager, also from its
-ConfigMap ``kueue-manager-config``, and the nodes from ``kubectl get nodes -o json``.
+(``kueue.x-k8s.io``, v1alpha1 to v1beta2), the Configuration of Kueue's manager (also from its
+ConfigMap ``kueue-manager-config``), and the nodes from ``kubectl get nodes -o json``.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ class KueueSite(ImportedSite):
 
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
         """Return the topology that the flavors name (or else the first one) as a tree of switches,
-        with one switch for each value of its labels; return None if there is no topology. A node
-        that lacks a label gets a switch of its own at that level."""
+        with one switch for each value of its labels, or None if there is no topology. A node that
+        lacks a label gets a switch of its own at that level."""
         named, there, used = self._topologies()
         for name in [*dict.fromkeys(filter(None, named)), *there]:
             if name not in used[:1]:
@@ -290,7 +290,7 @@ class KueueSite(ImportedSite):
             ]
             if queue not in self.objects.get("LocalQueue", {}):
                 same = queue.rpartition("/")[2] in self.objects.get("ClusterQueue", {})
-                so = "is taken for the ClusterQueue of that name" if same else "so that they are never admitted"
+                so = "is taken to mean the ClusterQueue of that name" if same else "so that they are never admitted"
                 own.append(f"LocalQueue {queue}, which is in no file{' and ' if same else ', '}{so}")
             if list_in(manifest, "status", "admissionChecks"):
                 own.append("admissionChecks, which take the policy's checks_s")

@@ -319,10 +319,9 @@ def _codecs_of(path: Path, name: str, system: System | type[System] | None) -> R
         return system.codecs
     known = {other.system: other for other in all_systems().values()}
     if name not in known:
+        systems = f"known systems: {', '.join(known)}. An agent for your own system can only be loaded for that system"
         raise RunFolderError(
-            f"{path}: the agent is for the system {name!r}, which is unknown{nearest(str(name), known)}; "
-            f"known systems: {', '.join(known)}. An agent for your own system can only be loaded for that "
-            "system"
+            f"{path}: the agent is for the system {name!r}, which is unknown{nearest(str(name), known, systems)}"
         )
     return known[name].codecs
 

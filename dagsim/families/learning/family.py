@@ -4,6 +4,7 @@ from dagsim.family import Entry, Family
 
 FAMILY = Family(
     "agents that learn to schedule: environments, codecs, rewards, nets and training",
+    uses=("compiled", "episodes"),
     adds={
         "systems": (
             Entry("mixture", ".mixture:MixtureScenario", "a different GPU cluster with different jobs for every seed"),

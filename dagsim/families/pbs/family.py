@@ -5,6 +5,7 @@ from dagsim.family import Entry, Family
 FAMILY = Family(
     "logs and sites of PBS",
     needs=("site",),
+    uses=("slurm",),
     adds={
         "node_lists": (Entry("pbsnodes", ".pbs_nodes:PBSNODES"),),
         "sites": (Entry("PBS", ".pbs_site:read_pbs_site", "the output of `qmgr -c 'print server'`"),),

@@ -274,9 +274,8 @@ class RampScenario(Scenario):
         names = {rule.name for rule in fields(Rules)}
         for name in self.rules:
             if name not in names:
-                raise ConfigError(
-                    f"there is no rule {name!r}{nearest(name, names)}; allowed: {', '.join(sorted(names))}"
-                )
+                allowed = f"allowed: {', '.join(sorted(names))}"
+                raise ConfigError(f"there is no rule {name!r}{nearest(name, names, allowed)}")
         return (DDLS if self.ddls else PLAIN).but(max_degree=self.max_degree, **self.rules)
 
     def _fabric(self) -> Fabric:

@@ -96,10 +96,11 @@ def log_in(paths: Sequence[Path]) -> Trace | None:
 
 
 def with_jobs(unmodelled: Iterable[str], log: Trace | None, written_s: float | None = None) -> list[str]:
-    """Return the settings that are not modelled, each with the number of jobs in the folder's log
-    that it affects, if its owner (a partition, QOS, reservation or queue) is known and the folder
-    has a log. Also report jobs that were submitted after ``written_s``, the date of the
-    configuration."""
+    """Return the settings that are not modelled. If the folder has a log and the owner of a setting
+    (a partition, QOS, reservation or queue) is known, state the number of jobs that the setting
+    affects. Also report jobs that were submitted after ``written_s``, the date of the
+    configuration.
+    """
     settings = list(unmodelled)
     jobs: list[Job] = []
     origin_s = 0.0

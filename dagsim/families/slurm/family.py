@@ -5,16 +5,17 @@ from dagsim.family import Entry, Family
 FAMILY = Family(
     "Slurm's scheduler, logs and sites",
     needs=("site",),
+    uses=("compiled",),
     adds={
         "policies": (
             Entry(
                 "slurm-multifactor",
-                ".multifactor:SlurmMultifactor",
+                ".scheduler.multifactor:SlurmMultifactor",
                 "based on Slurm: multifactor priority, main loop and backfill",
                 ("estimates", "preemptive", "costly"),
             ),
         ),
-        "compiled_sources": (Entry("slurm_times", "slurm_times.py", "when a job fits on nodes"),),
+        "compiled_sources": (Entry("slurm_times", "scheduler/slurm_times.py", "when a job fits on nodes"),),
         "node_lists": (
             Entry("scontrol show nodes", ".slurm_nodes:SCONTROL"),
             Entry("scontrol show nodes --json", ".slurm_nodes:SCONTROL_JSON"),
@@ -22,11 +23,11 @@ FAMILY = Family(
         ),
         "sites": (Entry("Slurm", ".slurm_site:read_slurm_site", "slurm.conf or `scontrol show partition`"),),
         "services": (
-            Entry("listed_users", ".slurm_priority:listed_users"),
-            Entry("load_searches", ".slurm_backfill:load_compiled"),
-            Entry("past_usage", ".past_usage:past_usage"),
+            Entry("listed_users", ".scheduler.slurm_priority:listed_users"),
+            Entry("load_searches", ".scheduler.slurm_backfill:load_compiled"),
+            Entry("past_usage", ".scheduler.past_usage:past_usage"),
         ),
-        "site_rules": (Entry("Slurm", ".multifactor:rules_of_site"),),
+        "site_rules": (Entry("Slurm", ".scheduler.slurm_waits:rules_of_site"),),
         "anonymised": (Entry("sacct", ".anonymised_log:sacct_lines"),),
         "readers": (
             Entry("sacct", ".sacct:Sacct"),

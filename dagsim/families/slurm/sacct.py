@@ -327,9 +327,9 @@ class _Reuse:
     """Finds ids that Slurm has reused.
 
     Rows with one id are attempts of one job if they have the same user and cluster, and if each was
-    submitted when the previous one ended or up to a day later (Slurm submits a job anew when it
-    requeues it); after a completed attempt, up to five minutes later (MinJobAge). Otherwise, the id
-    has been reused.
+    submitted when the previous one ended or later: up to a day later (Slurm submits a job anew when
+    it requeues it), or up to five minutes later if the previous attempt completed (MinJobAge).
+    Otherwise, the id has been reused.
     """
 
     def __init__(self) -> None:
@@ -344,8 +344,8 @@ class _Reuse:
 
     @property
     def numbers(self) -> dict[tuple[int, int, float], int]:
-        """The number of each job among the jobs with the same id, by the hash of the id, the hash of
-        the owner and the submission time; the first job with an id is left out.
+        """The number of each job among the jobs with the same id, except for the first of them. A
+        key consists of the hash of the id, the hash of the owner and the submission time.
         """
         if self._numbers is None:
             self._numbers = {}

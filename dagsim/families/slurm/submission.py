@@ -207,9 +207,9 @@ _CONDITION = re.compile(
 
 
 def _after(text: str) -> tuple[tuple[str, ...], bool, str]:
-    """Parse a dependency (sbatch(1), ``--dependency``). Return its conditions as entries of
-    ``Request.after``; whether the job waits for jobs with the same name (``singleton``); and a
-    condition that is not modelled, in which case all conditions are ignored. A condition of
+    """Parse a dependency (sbatch(1), ``--dependency``). Return three values: its conditions as
+    entries of ``Request.after``, whether the job waits for jobs with the same name (``singleton``),
+    and a condition that is not modelled, which causes all conditions to be ignored. A condition of
     ``aftercorr`` marks the tasks of an array with ``_*``.
     """
     conditions: list[str] = []

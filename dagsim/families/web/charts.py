@@ -1,5 +1,6 @@
 """Parts of a page: text and tables as HTML, in which everything from a log or a configuration is
-escaped; and the packed data of charts: bars, curves, distributions, job graphs, learning curves."""
+escaped, and the packed data of charts (bars, curves, distributions, job graphs, learning curves).
+"""
 
 from __future__ import annotations
 

@@ -188,12 +188,20 @@ def _of_runs(
     ]
 
 
+_MOST_LINES = 5
+"""So many sentences stand below the main result; the rest is folded."""
+
+
 def answered(title: str, sentences: Sequence[str], parts: Sequence[str], data: str, *, live: Sequence[str] = ()) -> str:
     """Return a page with its main result in sentences above its sections. A live page updates both
     the result and the sections.
     """
     first, *rest = sentences
-    answer = element("p", first, class_="verdict") + "".join(element("p", line) for line in rest)
+    lines = [element("p", line) for line in rest]
+    shown, folded = "".join(lines[:_MOST_LINES]), "".join(lines[_MOST_LINES:])
+    if folded:
+        shown += f"<details>{element('summary', f'and {len(lines) - _MOST_LINES} more')}{folded}</details>"
+    answer = element("p", first, class_="verdict") + shown
     header = f'<header>{element("h1", title)}<div data-part="answer">{answer}</div></header>'
     footer = f"<footer>{element('p', f'Made by dagsim {dagsim.__version__}. Curves: uPlot (MIT).')}</footer>"
     return document(title, f"{header}<main>{''.join(parts)}</main>{footer}", data, live=live)

@@ -1,5 +1,6 @@
-"""The text and tables of a page: verdicts, results, settings, observed waits, results of training
-runs, and sweeps: the best value, curves along one axis, and a heat map over two axes."""
+"""The text and tables of a page: verdicts, results, settings, observed waits and the results of
+training runs. A sweep has its best value, curves along one axis, and a heat map over two axes.
+"""
 
 from __future__ import annotations
 

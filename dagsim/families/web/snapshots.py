@@ -170,7 +170,7 @@ class Snapshots:
             return
         kill_workers(self._pool)
         self._pool, self._pending = None, Future()
-        late = f"a forecast took longer than {self._every_s:g} s and was ended: its snapshot was skipped"
+        late = f"a forecast took longer than {self._every_s:g} s and was ended, so its snapshot was skipped"
         self._pending.set_result(Forecasted("", "", "", late))
 
     def _note(self, answer: Forecasted) -> None:

@@ -228,8 +228,9 @@ class Journal:
 
     @property
     def best_baseline(self) -> str | None:
-        """The simple baseline whose medians had the smallest error in the last week, on the scale of
-        logarithms of waits, among those with as many forecasts as any, or None if there is none.
+        """The simple baseline whose medians had the smallest error in the last week, or None if
+        there is none. Errors are differences of logarithms, and only the baselines with the most
+        forecasts are compared.
         """
         sums = self._tallies(lambda *_: "").get("", {})
         simple = {name: tally for name, tally in sums.items() if name not in ("forecast", STATED)}
@@ -270,10 +271,10 @@ class Journal:
         """Describe the coverage in words."""
         share, count = self.coverage()
         if not count:
-            return "No job with a forecast has started yet, so that nothing is known of the forecasts' coverage."
+            return "No job with a forecast has started yet, so the coverage of the forecasts is not known."
         return (
             f"Of the last week's {count_of(count, 'forecast')} whose jobs have started, "
-            f"{100 * share:.0f}% held (of 90%)."
+            f"{100 * share:.0f}% had a 90% interval that contained the start."
         )
 
 
@@ -392,19 +393,19 @@ def metrics(rows: list[Watched], journal: Journal, t: float, failures: int) -> s
 
     outcomes = journal.outcomes()
     families = [
-        ("dagsim_waiting_jobs", "gauge", "Jobs that wait.",
+        ("dagsim_waiting_jobs", "gauge", "Waiting jobs.",
          [labelled("dagsim_waiting_jobs", len(part), partition=key) for key, part in sorted(parts.items())]),
         ("dagsim_forecast_median_seconds", "gauge", "Median over jobs of the median forecast until the start.",
          of_parts("dagsim_forecast_median_seconds", "median_s")),
         ("dagsim_forecast_p90_seconds", "gauge", "Median over jobs of the 0.9 quantile until the start.",
          of_parts("dagsim_forecast_p90_seconds", "q90_s")),
-        ("dagsim_forecast_coverage_ratio", "gauge", "Share of the last week's intervals of 90% that held.",
+        ("dagsim_forecast_coverage_ratio", "gauge", "Share of the last week's 90% intervals that contained the start.",
          [labelled("dagsim_forecast_coverage_ratio", share)] if count else []),
         ("dagsim_forecasts_scored", "gauge", "Forecasts of the last week whose jobs have started.",
          [labelled("dagsim_forecasts_scored", count)]),
         ("dagsim_starts_scored", "gauge", "Forecasts of the last week whose jobs have started, by method.",
          [labelled("dagsim_starts_scored", tally.counts[0], **labels) for labels, tally in outcomes]),
-        ("dagsim_starts_within", "gauge", "Those whose jobs started within so many seconds of the median.",
+        ("dagsim_starts_within", "gauge", "Those whose jobs started within this many seconds of the median.",
          [labelled("dagsim_starts_within", number, **labels, within=f"{most_s:g}")
           for labels, tally in outcomes
           for number, most_s in zip(tally.counts[2:], WITHIN_S.values(), strict=True)]),

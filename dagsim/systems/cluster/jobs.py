@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from itertools import chain, islice, tee
+from functools import reduce
+from itertools import tee
 from math import isfinite, nan
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,8 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job
-from dagsim.systems.cluster.dependencies import any_depends
-from dagsim.systems.cluster.knowledge import Knowledge, has_limit, states_limits
+from dagsim.systems.cluster.job_sources import HeldJobs, StoredJobs, source_of
+from dagsim.systems.cluster.knowledge import Knowledge, has_limit
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Estimates, Runtime
 from dagsim.workload.arrays import JobArrays
@@ -24,33 +25,6 @@ if TYPE_CHECKING:
     from dagsim.systems.cluster.audit import Audit, Auditor
     from dagsim.traces.reader import Unstarted
     from dagsim.traces.trace import Trace
-
-JOBS_KEPT = 20_000
-"""Maximum number of jobs, over all seeds, that are kept as objects for the next policy."""
-
-
-class StoredJobs:
-    """Jobs stored in columns. Iteration creates job objects, which are cached if there are few.
-    ``left`` contains the jobs that had already left when the simulation began, with their runs; it
-    is None if they are unknown.
-    """
-
-    def __init__(self, arrays: JobArrays, left: Iterable[Job] | None = None) -> None:
-        self.arrays, self.left = arrays, left
-        self._objects: list[Job] | None = None
-
-    def __len__(self) -> int:
-        return len(self.arrays)
-
-    @property
-    def states_limits(self) -> bool:
-        """True if any of the jobs states a time limit."""
-        return states_limits(self.arrays)
-
-    def __iter__(self) -> Iterator[Job]:
-        if self._objects is None and len(self) <= JOBS_KEPT:
-            self._objects = list(self.arrays.jobs())
-        return self.arrays.jobs() if self._objects is None else iter(self._objects)
 
 
 class JobsToCome:
@@ -84,16 +58,13 @@ class JobsToCome:
 
 _NAMED = 3
 """Maximum number of unknown nodes that are named."""
-_LOOKED_AT = 1_000
-"""Number of jobs within which most logs that have time limits state one."""
 
 
 class JobStream:
     """The jobs in one run, in order of arrival, which can be read once.
 
-    ``jobs`` are stored jobs, a list, or any iterable. Jobs from a ``trace`` are read lazily. The
-    load of the jobs is known only after they have been read (``facts``); for stored jobs and lists,
-    it is computed only on request.
+    ``jobs`` are a source, a list, or any iterable. The load of the jobs is known only after they have
+    been read (``facts``); for jobs in memory, it is computed only on request.
     """
 
     def __init__(
@@ -115,11 +86,10 @@ class JobStream:
         after the last one is unknown. ``auditor`` sees the jobs of a trace while they are read.
         """
         self._auditor = auditor
-        self.change: Callable[[Job], Job] | None = None
-        """Changes each job as it is read; columns and the load do not include the change."""
-        self._begins_s, self._left = begins_s, left
+        self._change: Callable[[Job], Job] | None = None
+        self._makes_elastic = False
         self._trace = trace
-        self._jobs = jobs
+        self._source = source_of(jobs, begins_s, left)
         self._cluster, self._runtime = cluster, runtime
         self._meter = LoadMeter(cluster, runtime)
         self._meter.arrivals.whole = whole
@@ -129,22 +99,28 @@ class JobStream:
         self._limited = 0
 
     def __iter__(self) -> Iterator[Job]:
-        stored = isinstance(self._jobs, StoredJobs | list | tuple)
-        jobs = iter(self._jobs) if stored else self._metered(self._jobs)
-        return jobs if self.change is None else map(self.change, jobs)
+        jobs = self._metered(self._source) if self._source.in_memory is None else iter(self._source)
+        return jobs if self._change is None else map(self._change, jobs)
+
+    def change_by(self, changes: Sequence[Callable[[Job], Job]], *, elastic: bool) -> None:
+        """Change each job before it arrives; the load does not include the changes. With ``elastic``,
+        a change makes tasks elastic.
+        """
+        self._change = lambda job: reduce(lambda changed, change: change(changed), changes, job)
+        self._makes_elastic = elastic
 
     @property
     def begins_s(self) -> float:
         """The time at which a simulation of the jobs begins. Jobs that arrived earlier are in the
         system at that time.
         """
-        return self._jobs.arrays.begins_s if isinstance(self._jobs, StoredJobs) else self._begins_s
+        return self._source.begins_s
 
     @property
     def left(self) -> Iterable[Job] | None:
         """The jobs that had left before the beginning, with their runs, or None if they are not
         known."""
-        return self._jobs.left if isinstance(self._jobs, StoredJobs) else self._left
+        return self._source.left
 
     def unstarted(self) -> Iterable[Unstarted]:
         """Return the jobs that were in the queue of a log and never started."""
@@ -159,9 +135,7 @@ class JobStream:
         """
         if self._trace is None:
             return Outages(())
-        if not isinstance(self._jobs, StoredJobs):
-            jobs = iter(self._jobs)
-            self._jobs = chain([next(jobs)], jobs)
+        self._source.read_first()
         begins_s = self.begins_s
         return Outages(
             tuple(
@@ -182,7 +156,7 @@ class JobStream:
             TraceError: The trace cannot be read.
         """
         if self._trace is None:
-            return None if isinstance(self._jobs, StoredJobs) else 0.0
+            return None if self.are_stored else 0.0
         return self.log_origin_s() if self._trace.options.time_scale == 1 else None
 
     def log_origin_s(self) -> float:
@@ -194,8 +168,7 @@ class JobStream:
         """
         assert self._trace is not None
         if "origin_s" not in self._trace.meta:
-            jobs = iter(self._jobs)
-            self._jobs = chain([next(jobs)], jobs)
+            self._source.read_first()
         origin_s: float = self._trace.meta["origin_s"]
         return origin_s
 
@@ -203,25 +176,13 @@ class JobStream:
     def are_stored(self) -> bool:
         """True if the jobs are already columns, because they are generated or come from a window of
         a trace."""
-        return isinstance(self._jobs, StoredJobs)
+        return isinstance(self._source, StoredJobs)
 
     def may_have(self, tasks: int) -> bool:
         """Return True if there are at least this many tasks, or if the jobs come from a large trace
         that has not been read yet. Creates no more jobs than necessary.
         """
-        if isinstance(self._jobs, StoredJobs):
-            return self._jobs.arrays.tasks >= tasks
-        if self._trace is not None and self._trace.is_large():
-            return True
-        jobs, first_jobs, count = iter(self._jobs), [], 0
-        for job in jobs:
-            first_jobs.append(job)
-            count += len(job.graph.tasks)
-            if count >= tasks:
-                break
-        if not isinstance(self._jobs, list | tuple):
-            self._jobs = chain(first_jobs, jobs)
-        return count >= tasks
+        return self._source.may_have(tasks)
 
     @property
     def are_whole(self) -> bool:
@@ -233,7 +194,7 @@ class JobStream:
     @property
     def may_depend(self) -> bool:
         """True if any of the jobs may have to wait for others."""
-        return any_depends(self._jobs.arrays if isinstance(self._jobs, StoredJobs) else self._jobs)
+        return self._source.may_depend
 
     @property
     def states_limits(self) -> bool:
@@ -243,52 +204,44 @@ class JobStream:
         Raises:
             TraceError: The trace cannot be read.
         """
-        if isinstance(self._jobs, StoredJobs | list | tuple):
-            return states_limits(self._jobs.arrays if isinstance(self._jobs, StoredJobs) else self._jobs)
-        jobs, trace = iter(self._jobs), self._trace
-        first_jobs = list(islice(jobs, _LOOKED_AT))
-        self._jobs = chain(first_jobs, jobs)
-        if any(map(has_limit, first_jobs)) or len(first_jobs) < _LOOKED_AT:
-            return any(map(has_limit, first_jobs))
-        if trace is None:
-            self._jobs = listed = list(self._jobs)
-            return states_limits(listed)
-        if not trace.is_streamed():
-            return states_limits(self.arrays())
-        limited = any(map(has_limit, trace.jobs()))
-        self._jobs = trace.jobs()
-        return limited
+        limited = self._source.states_limits()
+        return bool(self._held().states_limits() if limited is None else limited)
 
     @property
     def elastic(self) -> bool:
-        """True if the scenario makes tasks elastic, or if the jobs are a list that contains an elastic
-        task.
+        """True if the scenario makes tasks elastic, or if the jobs are in memory and any of their tasks
+        is elastic.
         """
-        listed = self._jobs if isinstance(self._jobs, list | tuple) else ()
-        return self.change is not None or any(task.elastic is not None for job in listed for task in job.tasks)
+        held = self._source.in_memory
+        return self._makes_elastic or (held is not None and held.any_elastic)
 
-    def arrays(self) -> JobArrays:
-        """Return all jobs as columns. A later iteration creates its objects from the columns.
+    def submitted(self) -> JobArrays:
+        """Return all jobs as columns, as they were submitted. A later iteration creates its objects
+        from the columns.
 
         Raises:
             TraceError: The trace cannot be read.
-            ModelError: A task is elastic, and the jobs are not a list.
         """
-        if isinstance(self._jobs, StoredJobs):
-            return self._jobs.arrays
-        if isinstance(self._jobs, list | tuple):
-            return replace(JobArrays.of(self._jobs), begins_s=self._begins_s)
-        if self._trace is None:
-            jobs = list(self._jobs)
-            if any(task.elastic is not None for job in jobs for task in job.tasks):
-                raise ModelError("elastic tasks have no columns; pass the jobs as a list")
-            arrays = replace(JobArrays.of(jobs), begins_s=self._begins_s)
-        elif (arrays_if_large := self._trace.arrays_if_large()) is not None:
-            arrays = arrays_if_large
-        else:
-            arrays = self._trace.arrays()
-        self._jobs = StoredJobs(arrays)
-        return arrays
+        return self._held().arrays
+
+    def arrays(self) -> JobArrays:
+        """Return, as columns, all jobs that an iteration would yield.
+
+        Raises:
+            TraceError: The trace cannot be read.
+            ModelError: A task is elastic.
+        """
+        arrays = self.submitted()
+        if self.elastic:
+            raise ModelError("elastic tasks have no columns")
+        if self._change is None:
+            return arrays
+        return replace(JobArrays.of(list(map(self._change, self._source))), begins_s=self.begins_s)
+
+    def _held(self) -> HeldJobs:
+        """Read all jobs into memory."""
+        self._source = held = self._source.held()
+        return held
 
     def measure(self, arrays: JobArrays, seconds: np.ndarray) -> None:
         """Record the load of all jobs; ``seconds`` (n, GPU types) contains the seconds of an
@@ -307,8 +260,8 @@ class JobStream:
         """The load of the jobs that have arrived; for stored jobs and lists, the load of all
         jobs."""
         arrivals = self._meter.arrivals
-        if not arrivals.jobs and isinstance(self._jobs, StoredJobs | list | tuple):
-            arrays = self.arrays()
+        if not arrivals.jobs and self._source.in_memory is not None:
+            arrays = self.submitted()
             self.measure(arrays, seconds_of(arrays, self._runtime, self._cluster.gpu_types))
         arrivals.begins_s = self.begins_s or None
         return self._meter.load()
@@ -352,15 +305,8 @@ class JobStream:
     def knowledge(self, estimates: Estimates) -> Knowledge:
         """Return what policies know about the run times of the jobs that have arrived, or of all
         jobs in a list."""
-        jobs, limited = len(self._started_s), self._limited
-        if isinstance(self._jobs, list | tuple):
-            jobs, limited = len(self._jobs), sum(map(has_limit, self._jobs))
-        elif isinstance(self._jobs, StoredJobs):
-            arrays = self._jobs.arrays
-            jobs = len(arrays)
-            if arrays.estimate is not None:
-                job = np.repeat(np.arange(jobs), np.diff(arrays.first))
-                limited = len(np.unique(job[~np.isnan(arrays.estimate)]))
+        held = self._source.in_memory
+        jobs, limited = (len(self._started_s), self._limited) if held is None else held.counts
         return Knowledge(estimates.kind, estimates.sigma, jobs, limited, self._auditor is not None)
 
     def audit(self) -> Audit | None:
@@ -375,7 +321,7 @@ class JobStream:
         that time, the number of waiting jobs that ran in the log but did not fit, and the number of
         jobs that ran on nodes missing from the cluster.
         """
-        arrays, begins_s = self.arrays(), self.begins_s
+        arrays, begins_s = self.submitted(), self.begins_s
         early = int(np.searchsorted(arrays.arrival_s, begins_s))
         in_flight = [()] * early if arrays.in_flight is None else arrays.in_flight.tolist()[:early]
         running = [bool(runs) for runs in in_flight]

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
 
 from dagsim.errors import ConfigError, ModelError, TraceError
@@ -14,7 +14,8 @@ from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Admit, Cluster, Job, Request
 from dagsim.registry import Registry, nearest
 from dagsim.systems.cluster import services
-from dagsim.systems.cluster.jobs import JOBS_KEPT, JobStream, StoredJobs
+from dagsim.systems.cluster.job_sources import JOBS_KEPT, StoredJobs, TraceJobs
+from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.learnable import CODECS, TERMS
 from dagsim.systems.cluster.models import Models
@@ -109,7 +110,7 @@ def check_level(request: Request | None, network: Network | None, names: Sequenc
         levels = domain_sets(between, len(names))
         if level not in levels:
             allowed = f"its levels are {', '.join(levels)}" if levels else "there is no network with levels"
-            raise ModelError(f"there is no level {level!r}{nearest(level, levels)}; {allowed}").below("level")
+            raise ModelError(f"there is no level {level!r}{nearest(level, levels, allowed)}").below("level")
 
 
 _SPREAD = (
@@ -389,7 +390,7 @@ class ClusterScenario(Models, ClusterWorld):
         if self.elastic is not None:
             changes.append(partial(self.elastic.job, seconds=self.runtime.seconds, cluster=self.cluster))
         if changes:
-            stream.change = lambda job: reduce(lambda changed, change: change(changed), changes, job)
+            stream.change_by(changes, elastic=self.elastic is not None)
         return stream
 
     def _stream(self, seed: int) -> JobStream:
@@ -415,7 +416,7 @@ class ClusterScenario(Models, ClusterWorld):
                     auditor.add(stored.arrays)
                     return JobStream(stored, self.cluster, self.runtime, trace, auditor=auditor)
                 trace.watcher = auditor
-                return JobStream(trace.jobs(), self.cluster, self.runtime, trace, auditor=auditor)
+                return JobStream(TraceJobs(trace), self.cluster, self.runtime, trace, auditor=auditor)
 
     def audit(self) -> Audit:
         """Return the contradictions between a trace and the site, before anything is simulated.

@@ -499,9 +499,9 @@ def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
     for part in queues.partitions:
         for name in [host for text in part.nodes for host in _hosts(text)]:
             if name not in names:
+                groups = f"groups: {', '.join(group.name for group in section.groups)}"
                 raise ModelError(
-                    f"partition {part.name!r}: there is no node or group {name!r}{nearest(name, names)}; "
-                    f"groups: {', '.join(group.name for group in section.groups)}"
+                    f"partition {part.name!r}: there is no node or group {name!r}{nearest(name, names, groups)}"
                 )
     parts = [replace(part, nodes=_spelled(part.nodes, section)) for part in queues.partitions]
     return replace(queues, partitions=tuple(parts))

@@ -13,7 +13,7 @@ from dagsim.families.bounds.lagrangian import Flows
 from dagsim.families.bounds.relaxation import relaxation_of
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.systems.cluster import Maintenance, Preemption
-from dagsim.systems.cluster.models.runtime import Recorded, Throughput
+from dagsim.systems.cluster.models.runtime import Fed, Recorded, Throughput
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.workload import PRESETS
 from dagsim.workload.arrays import JobArrays
@@ -139,3 +139,13 @@ def test_prices_bring_the_bound_near_a_good_schedule(name: str, share: float) ->
     schedule = simulate(burst, gpus, "eft-wait[theta=0.7,order=work]", 3).summary
     assert least.kind == "lagrangian"
     assert share < least.mean_s / schedule.jct_s.mean <= 1.0
+
+
+def test_a_bound_counts_the_cores_that_the_runtime_gives() -> None:
+    # Each of 4 jobs asks for all 8 cores, but gets its share of 2, so that all run at once.
+    jobs = [Job.single(str(n), Task("t", 10.0, gpus=1, cpus=8.0), 0.0) for n in range(4)]
+    cluster = Cluster((Node("n", gpu_type("V100"), 4, cpus=8),))
+    one_by_one = scenario_bound(ClusterScenario(cluster, jobs, runtime=Recorded()), 0)
+    fed = Fed({}, Recorded(), cores="proportional")
+    assert scenario_bound(ClusterScenario(cluster, jobs, runtime=fed), 0).bound_s == pytest.approx(40.0)
+    assert one_by_one.bound_s == pytest.approx(100.0)

@@ -426,7 +426,7 @@ def test_nothing_after_the_instant_matters_on_a_real_site(data: Path, site_a: tu
 @pytest.mark.data
 def test_usage_is_that_of_sshare(data: Path, site_a: tuple[ClusterScenario, JobLog]) -> None:
     """What Slurm had charged each user after ten hours, running jobs included: within 4%."""
-    from dagsim.families.slurm.past_usage import past_usage
+    from dagsim.families.slurm.scheduler.past_usage import past_usage
 
     site, log_ = site_a
     assert site.queues is not None
@@ -446,7 +446,7 @@ def test_usage_counts_what_ended_jobs_have_used(scenario: ClusterScenario, easy:
     """Without decay it is their core-seconds, or what the log says that the site charges. The simulation charges
     those that run since their own starts, which are in its past.
     """
-    from dagsim.families.slurm.past_usage import past_usage
+    from dagsim.families.slurm.scheduler.past_usage import past_usage
 
     t = float(easy.submit_s[150])
     queues = QueueTree(partitions=(NodePartition("all", billing={"cpus": 1.0}),), scheduler={"half_life_s": 0.0})

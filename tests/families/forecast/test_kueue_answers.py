@@ -252,7 +252,7 @@ spec: {parentName: lab}
         (varied(CHEM, GROUP, ""), "apiVersion must be kueue.x-k8s.io/v1beta2 or an older version, got ''"),
         (varied(CHEM, '"name": "chem"', '"title": "chem"'), "a ClusterQueue has no metadata.name"),
         (varied(CHEM, '"spot"', '"sport"'),
-         "ClusterQueue 'chem': there is no ResourceFlavor 'sport'; did you mean 'spot'?; Kueue would stop the queue"),
+         "ClusterQueue 'chem': there is no ResourceFlavor 'sport'; did you mean 'spot'? Kueue would stop the queue"),
         (varied(CHEM, "nominalQuota", "nominalquota"), "ClusterQueue chem: nominalQuota of 'cpu' is missing"),
         (varied(CHEM, "20", '"many"'), "ClusterQueue chem: nominalQuota of cpu must be a quantity, got 'many'"),
         (varied(CHEM, "20", "-1"), "nominalQuota of cpu must be a quantity, got -1"),

@@ -165,7 +165,7 @@ def test_a_gang_starts_with_its_last_pod_and_on_one_type(binary: str, request: p
 
 def test_what_a_pod_cannot_be_is_an_error(fake: str) -> None:
     cluster = Cluster.of({"T4": 1})
-    with pytest.raises(PolicyFailed, match=r"asks for 0\.5 GPUs, and pods take whole ones"):
+    with pytest.raises(PolicyFailed, match=r"requests 0\.5 GPUs, but pods need whole GPUs"):
         play(fake, cluster, [plain(0, 0.0, gpus=0.5)])
 
 

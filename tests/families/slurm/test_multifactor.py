@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import ConfigError
-from dagsim.families.slurm.priority_formulas import (
+from dagsim.families.slurm.scheduler.priority_formulas import (
     Account,
     Factors,
     ShareTree,

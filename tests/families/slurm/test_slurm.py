@@ -12,15 +12,15 @@ import pytest
 from recorded_policy import RecordedPolicy
 
 from dagsim.errors import ConfigError, UnknownName
-from dagsim.families.slurm import slurm_backfill, slurm_priority
-from dagsim.families.slurm.holdings import Amounts, Holdings, UsageBefore
-from dagsim.families.slurm.multifactor import SlurmMultifactor
-from dagsim.families.slurm.pending_jobs import BackfillOutlook
-from dagsim.families.slurm.priority_formulas import Weights
-from dagsim.families.slurm.slurm_backfill import NodePlan, RunTable
-from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
-from dagsim.families.slurm.slurm_settings import SlurmSettings
-from dagsim.families.slurm.slurm_times import FitSteps, Reserved, SiteClock, Where, earliest
+from dagsim.families.slurm.scheduler import slurm_backfill, slurm_priority
+from dagsim.families.slurm.scheduler.holdings import Amounts, Holdings, UsageBefore
+from dagsim.families.slurm.scheduler.multifactor import SlurmMultifactor
+from dagsim.families.slurm.scheduler.pending_jobs import BackfillOutlook
+from dagsim.families.slurm.scheduler.priority_formulas import Weights
+from dagsim.families.slurm.scheduler.slurm_backfill import NodePlan, RunTable
+from dagsim.families.slurm.scheduler.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
+from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
+from dagsim.families.slurm.scheduler.slurm_times import FitSteps, Reserved, SiteClock, Where, earliest
 from dagsim.metrics import summarize
 from dagsim.model import (
     Caps,

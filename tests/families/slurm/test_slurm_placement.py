@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dagsim.families.slurm.slurm_times import NodeChoice
+from dagsim.families.slurm.scheduler.slurm_times import NodeChoice
 from dagsim.model import Cluster, Node
 from dagsim.model.gpu import GpuType
 

@@ -239,6 +239,17 @@ def test_components_of_a_job_start_together() -> None:
     assert first(played(jobs, QueueTree())) == {"busy": 0, "het": 30, "het+1": 30}
 
 
+def test_a_component_in_several_partitions_starts_once_and_only_with_the_others() -> None:
+    queues = QueueTree(partitions=(NodePartition("p"), NodePartition("q")))
+    either = Request(together="het", partitions=("p", "q"))
+    jobs = [
+        job("busy", 0, 30, 4, request=Request(nodes=("n1",))),
+        job("het", 1, 10, 2, request=either),
+        job("het+1", 1, 10, 4, request=Request("r1", together="het")),
+    ]
+    assert first(played(jobs, queues, nodes=3)) == {"busy": 0, "het": 30, "het+1": 30}
+
+
 def test_a_partition_that_spreads_takes_the_least_loaded_node() -> None:
     queues = QueueTree(partitions=(NodePartition("p", spreads=True),))
     times = starts(played([job("a", 0, 9), job("b", 1, 9), job("c", 2, 9, 2)], queues, FIFO[:-1] + ",place=best]"))

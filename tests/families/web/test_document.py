@@ -20,7 +20,7 @@ from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import Store
-from dagsim.families.web.document import page, static, write_page
+from dagsim.families.web.document import answered, page, static, write_page
 from dagsim.metrics import columns
 from dagsim.pictures.scene import COLOURS
 
@@ -206,3 +206,11 @@ def test_every_canvas_and_picture_of_a_page_has_a_name() -> None:
     assert tags
     for tag in tags:
         assert "aria-label" in tag or 'aria-hidden="true"' in tag, tag
+
+
+@pytest.mark.parametrize(("lines", "folded"), [(1, 0), (6, 0), (7, 1), (69, 63)])
+def test_only_the_first_sentences_of_an_answer_stand_above_the_rest(lines: int, folded: int) -> None:
+    text = answered("t", [f"sentence {number}." for number in range(lines)], [], "")
+    assert text.count("sentence ") == lines
+    assert text.partition("<details>")[2].count("sentence ") == folded
+    assert (f"<summary>and {folded} more</summary>" in text) == (folded > 0)

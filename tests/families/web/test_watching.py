@@ -64,7 +64,7 @@ def test_the_coverage_is_the_share_of_starts_within_their_intervals(tmp_path: Pa
     journal.seen(T + 60, [forecast("2", 200, 300)], {"1": (T + 50,)})  # 3 has left without a start
     journal.seen(T + 260, [], {"2": (T + 250,)})
     assert journal.coverage() == (1 / 3, 3)  # 1 in 50 s of 0 to 100; 2 in 250 s of 0 to 100, in 190 s of 200 to 300
-    assert "33% held" in journal.sentence()
+    assert "33% had a 90% interval" in journal.sentence()
 
 
 def test_only_the_last_week_counts(tmp_path: Path) -> None:

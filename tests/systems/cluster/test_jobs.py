@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from math import inf, nan
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
+from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job, Task
+from dagsim.systems.cluster.job_sources import StoredJobs
 from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.workload.arrays import JobArrays
 
 CLUSTER = Cluster.of({"V100": 4}, cpus_per_gpu=2)
 
@@ -69,3 +74,27 @@ def test_outages_of_a_trace_count_from_the_beginning_of_the_run() -> None:
     trace = SimpleNamespace(downtimes=lambda: away)
     stream = JobStream(iter([Job.single("a", Task("t", 1.0), 15.0)]), Cluster.of({"T4": 1}), Recorded(), trace, 10.0)  # type: ignore[arg-type]
     assert stream.outages().windows == ((0, 0.0, 10.0), (1, 10.0, 20.0), (3, 30.0, inf))
+
+
+@pytest.mark.parametrize("given", [list, iter, lambda jobs: StoredJobs(JobArrays.of(jobs))])
+def test_columns_are_the_jobs_that_arrive_and_the_load_that_of_the_submitted_ones(
+    given: Callable[[list[Job]], Iterable[Job]],
+) -> None:
+    def wider(job: Job) -> Job:
+        tasks = [replace(task, cpus=task.cpus + 3.0) for task in job.tasks]
+        return Job.single(job.id, tasks[0], job.arrival_s)
+
+    stream = JobStream(given(two()), CLUSTER, Recorded())
+    stream.change_by([wider, wider], elastic=False)
+    assert [job.tasks[0].cpus for job in stream.arrays().jobs()] == [6.0, 7.0]
+    assert [job.tasks[0].cpus for job in stream] == [6.0, 7.0]
+    assert [job.tasks[0].cpus for job in stream.submitted().jobs()] == [0.0, 1.0]
+    assert stream.load.cpu_load == 0.25
+
+
+def test_jobs_that_become_elastic_have_no_columns() -> None:
+    stream = JobStream(two(), CLUSTER, Recorded())
+    stream.change_by([lambda job: job], elastic=True)
+    with pytest.raises(ModelError, match="elastic tasks have no columns"):
+        stream.arrays()
+    assert len(stream.submitted()) == 2

@@ -539,10 +539,12 @@ class _Session:
         carried = json.loads(task.task.manifest) if task.task.manifest else {}
         if not carried and task.task.gpus != int(task.task.gpus):
             self._beside.fail(
-                f"cannot schedule {task.name}: it asks for {task.task.gpus:g} GPUs, and pods take whole ones"
+                f"cannot schedule {task.name}: it requests {task.task.gpus:g} GPUs, but pods need whole GPUs"
             )
         if task.training is not None:
-            self._beside.fail(f"cannot schedule {task.name}: the GPUs of an elastic task change, and pods do not")
+            self._beside.fail(
+                f"cannot schedule {task.name}: the GPUs of an elastic task change, but those of a pod cannot"
+            )
         spec = dict(carried.get("spec") or {}) or {"containers": [{"resources": self._plain(task)}]}
         spec["containers"] = [
             {"name": f"c{number}", "image": "none", **container}

@@ -183,7 +183,7 @@ class Beside:
         tail = os.pread(self._log.fileno(), 8000, max(0, size - 8000)).decode("utf-8", "replace")
         lines = "\n".join(tail.splitlines()[-self._log_lines :])
         unknown = sorted(path for path in self.api.asked if path.endswith("(404)"))
-        missing = f"; it asked for {', '.join(unknown[:5])}" if unknown else ""
+        missing = f"; it requested {', '.join(unknown[:5])}" if unknown else ""
         shown = f"\nThe end of its log:\n{lines}" if lines.strip() else ""
         now = self.store.now_s
         raise PolicyFailed(f"policy {self.name!r} at {now:g} s: the program {what}{missing}{shown}")

@@ -8,8 +8,8 @@ from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple
 
-from dagsim.families.slurm.holdings import Amounts, Holder, Holdings
-from dagsim.families.slurm.slurm_priority import PriorityBook, RankColumns
+from dagsim.families.slurm.scheduler.holdings import Amounts, Holder, Holdings
+from dagsim.families.slurm.scheduler.slurm_priority import PriorityBook, RankColumns
 from dagsim.model import NodePartition
 from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
 

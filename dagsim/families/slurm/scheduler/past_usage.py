@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.families.slurm.holdings import PastUse, UsageBefore
-from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
+from dagsim.families.slurm.scheduler.holdings import PastUse, UsageBefore
+from dagsim.families.slurm.scheduler.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
 from dagsim.model import Cluster, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 

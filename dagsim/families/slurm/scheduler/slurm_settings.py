@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import inf
 
 from dagsim.errors import ConfigError
-from dagsim.families.slurm.priority_formulas import Weights
-from dagsim.families.slurm.slurm_priority import FairShare, PrioritySettings
+from dagsim.families.slurm.scheduler.priority_formulas import Weights
+from dagsim.families.slurm.scheduler.slurm_priority import FairShare, PrioritySettings
 from dagsim.model import QueueTree
 
 _CHOICES = {

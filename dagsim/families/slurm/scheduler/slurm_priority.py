@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.errors import ConfigError
-from dagsim.families.slurm.priority_formulas import (
+from dagsim.families.slurm.scheduler.priority_formulas import (
     Account,
     Factors,
     ShareTree,
@@ -270,9 +270,9 @@ class PriorityBook:
         return truncated(fixed + weights.age * waited + weights.fair_share * self.fair_share(asked.user, now))
 
     def priorities(self, fixed: Floats, since_s: Floats, shares: Floats, now: float) -> Floats:
-        """Compute ``priority`` for many jobs, identical bit for bit: whole numbers, from the jobs'
-        fixed parts, fair shares and the times since which they age (infinite for jobs that do not
-        age).
+        """Compute ``priority`` for many jobs, identical bit for bit, as whole numbers. The inputs
+        are the jobs' fixed parts, their fair shares and the times since which they age (infinite
+        for jobs that do not age).
         """
         waited = np.minimum(1.0, np.maximum(0.0, now - since_s) / self.settings.max_age_s)
         weights = self.settings.weights

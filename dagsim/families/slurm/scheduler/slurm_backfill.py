@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from dagsim import services
-from dagsim.families.slurm import slurm_times
-from dagsim.families.slurm.pending_jobs import PendingJob
-from dagsim.families.slurm.slurm_times import FitSteps, Held, Limits, NodeChoice, Reserved, SiteClock, Where
+from dagsim.families.slurm.scheduler import slurm_times
+from dagsim.families.slurm.scheduler.pending_jobs import PendingJob
+from dagsim.families.slurm.scheduler.slurm_times import FitSteps, Held, Limits, NodeChoice, Reserved, SiteClock, Where
 from dagsim.model.arithmetic import bits
 from dagsim.model.queues import UNLIMITED_S
 from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dagsim.families.slurm.pending_jobs import PendingJobs
-from dagsim.families.slurm.slurm_rules import SlurmRules
+from dagsim.families.slurm.scheduler.pending_jobs import PendingJobs
+from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules
 from dagsim.systems.cluster.api import ClusterView, JobState, TaskState
 
 

@@ -8,7 +8,7 @@ from math import inf
 from operator import and_, or_
 from typing import Any, NamedTuple
 
-from dagsim.families.slurm.holdings import SLACK, Amounts, Holder, Holdings, PastUse, of_nodes
+from dagsim.families.slurm.scheduler.holdings import SLACK, Amounts, Holder, Holdings, PastUse, of_nodes
 from dagsim.model import Caps, Demand, Job, JobCaps, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import (
@@ -19,7 +19,10 @@ from dagsim.systems.cluster.api import (
     may_mix_types,
     members,
 )
-from dagsim.systems.cluster.waits import ReachedLimit
+
+RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs", "nodes": "Node"}
+RESOURCES |= {f"{name} minutes": f"{word}Minutes" for name, word in RESOURCES.items()}
+"""Resources in Slurm's names for limits."""
 
 
 class NodesOfTypes(NamedTuple):
@@ -45,6 +48,8 @@ class SlurmRules:
         self.of_type = [0] * len(view.gpu_types)
         for machine in view.machines.list:
             self.of_type[machine.type] |= machine.bit
+        self.gpu_names = [gpu.name if gpu is not None else "" for gpu in view.gpu_types]
+        """The name of each GPU type."""
         self._all = (1 << len(view.machines.list)) - 1
         self._machines = view.cluster.nodes
         self._kill, self._distinct = kill, distinct
@@ -196,6 +201,11 @@ class SlurmRules:
         times = self._times.get(task.job.number)
         return times[task.index][type_][0] if times else task.seconds[type_]
 
+    def longest_s(self, task: TaskState, types: tuple[int, ...]) -> float:
+        """Return the task's longest time limit on these types."""
+        limit_s = self.limit_s
+        return limit_s(task, types[0]) if len(types) == 1 else max([limit_s(task, type_) for type_ in types])
+
     def kill_s(self, task: TaskState, type_: int) -> float:
         """Return the run time in seconds after which the task is killed if it runs on this type."""
         times = self._times.get(task.job.number)
@@ -247,12 +257,12 @@ class SlurmRules:
         for owner, words, limits in caps:
             for what, limit in limits.amounts().items():
                 if amounts[what] > limit + SLACK:
-                    reason = f"{owner}Max{_RESOURCES[what]}PerJob"
+                    reason = f"{owner}Max{RESOURCES[what]}PerJob"
                     reason = "PartitionNodeLimit" if (owner, what) == ("Partition", "nodes") else reason
                     yield f"{reason} ({limit:,g}) < {amounts[what]:,g}: {words}"
             for what, limit in limits.minutes.items():
                 if (asked := amounts[what] * amounts["limit_s"] / 60) > limit + SLACK:
-                    yield f"{owner}Max{_RESOURCES[what]}MinutesPerJob ({limit:,g}) < {asked:,g}: {words}"
+                    yield f"{owner}Max{RESOURCES[what]}MinutesPerJob ({limit:,g}) < {asked:,g}: {words}"
 
     def refusal(self, job: Job, part: NodePartition) -> str:
         """Describe why a partition refuses a job's account. The text is empty if the partition
@@ -342,14 +352,26 @@ class SlurmRules:
 
     def counts(self, task: TaskState) -> tuple[tuple[int, int], ...]:
         """Return, for each feature that a gang's constraint counts, its nodes and the number of
-        instances that backfill looks for there: one per instance of the job or, if the job needs
-        GPUs, only one per counted node (GPU jobs rarely state how many tasks a node takes).
+        instances that backfill looks for there. This is the number of all instances or, if the job
+        needs GPUs, the number of counted nodes, because GPU jobs rarely state how many tasks a node
+        takes.
         """
         terms, demand = task.demand.terms, task.demand
         if terms is None or not demand.gang:
             return ()
         gpus = bool(demand.demand.gpus)
         return tuple([(count.nodes, count.least if gpus else demand.gang) for count in terms.counts])
+
+    def questions(self, task: TaskState, part: NodePartition) -> tuple[tuple[float, tuple[int, ...]], ...]:
+        """Return the starts for which a task may reserve nodes: for each time limit, the groups of
+        nodes on which that limit applies.
+        """
+        of_part = self.nodes[part.name]
+        groups = [(self.longest_s(task, group.types), of_part & group.nodes) for group in self.groups(task)]
+        # one search serves all groups
+        if not task.demand.gang and all(limit_s == groups[0][0] for limit_s, _ in groups):
+            return ((float(groups[0][0]), tuple([nodes for _, nodes in groups])),)
+        return tuple([(float(limit_s), (nodes,)) for limit_s, nodes in groups])
 
     def remember(self, past: Iterable[PastUse]) -> None:
         """Count usage from before the simulation against the budgets."""
@@ -423,137 +445,15 @@ def user_of(job: JobState) -> str:
     return job.job.user or job.job.tenant or "default"
 
 
-_WORDS = {
-    "partition": "the partition {0}",
-    "qos": "the QOS {0}",
-    "account": "the account {0}",
-    "user": "the user {1} in the account {0}",
-    "qos user": "the user {1} in the QOS {0}",
-    "qos account": "the account {1} in the QOS {0}",
-}
-_REASONS = {
-    "partition": "Partition{0}Limit",
-    "qos": "QOSGrp{0}",
-    "account": "AssocGrp{0}",
-    "user": "AssocGrp{0}",
-    "qos user": "QOSMax{0}PerUser",
-    "qos account": "Max{0}PerAccount",
-}
-"""Slurm's names for limits, with the resource that each limits."""
-_RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs", "nodes": "Node"}
-_RESOURCES |= {f"{name} minutes": f"{word}Minutes" for name, word in _RESOURCES.items()}
-_UNITS = {"gpus": "GPUs", "cpus": "CPUs", "memory_gb": "GB of memory", "jobs": "running jobs", "nodes": "nodes"}
-_UNITS |= {f"{name} minutes": f"{word} times minutes" for name, word in _UNITS.items()}
+def reserved_in(task: TaskState) -> int:
+    """Return the index of the reservation in which the task has to run, or -1."""
+    terms = task.demand.terms
+    return -1 if terms is None else terms.reservation
 
 
-class SlurmWaits:
-    """A site's rules, with what its users currently hold; see ``waits.WaitRules``."""
-
-    elsewhere = "it would have fitted, but only outside its partition"
-
-    def __init__(self, view: ClusterView, rules: SlurmRules) -> None:
-        self._rules, self._view = rules, view
-
-    def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
-        """Add a run."""
-        amounts = self._rules.amounts(task).times(instances / (task.demand.gang or 1))
-        self._rules.holdings.take(run, self._rules.holders(task.job), amounts)
-
-    def ended(self, run: int) -> None:
-        """Remove a run."""
-        self._rules.holdings.give(run)
-
-    def limits(self, task: TaskState) -> Iterator[str]:
-        """Describe the limits that currently prevent a start of the task."""
-        rules = self._rules
-        for holder, what, limit in rules.holdings.used_up(rules.holders(task.job), rules.amounts(task)):
-            yield f"the limit of {limit:g} {_UNITS[what]} of {_named(holder)} was reached"
-
-    def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
-        """Yield the limits that currently prevent a start of the task, in the first partition with the
-        fewest such limits; yield nothing if a partition admits the task.
-        """
-        rules = self._rules
-        several: list[list[ReachedLimit]] = []
-        for part, gpu, _ in rules.ways(self._view, task):
-            start = rules.least(task, part)
-            # the limits of a QOS are tested before those of associations (acct_policy.c)
-            holders = sorted(
-                rules.holders(task.job, part, gpu), key=lambda holder: not _plain(holder)[0].startswith("qos")
-            )
-            several.append(
-                [
-                    ReachedLimit(
-                        _reason(holder, what), _named(holder), _UNITS.get(what, what), limit,
-                        rules.holdings.held(holder, what), _amount(start, what), runs=rules.holdings.runs_of(holder),
-                    )
-                    for holder, what, limit in rules.holdings.used_up(holders, start)
-                ]
-            )  # fmt: skip
-        yield from min(several, key=len, default=[])
-
-    def never(self, task: TaskState) -> Iterator[str]:
-        """Describe what keeps the task out of each of its partitions even if nothing else runs,
-        with Slurm's names for limits. Yield nothing if a partition admits the task.
-        """
-        reasons: dict[str, None] = {}
-        for part, gpu, nodes in self._rules.ways(self._view, task):
-            own = list(self._never_in(task, part, gpu, nodes))
-            if not own:
-                return
-            reasons |= dict.fromkeys(own)
-        yield from reasons
-
-    def _never_in(self, task: TaskState, part: NodePartition, gpu: str, nodes: int) -> Iterator[str]:
-        rules, view = self._rules, self._view
-        holders = rules.holders(task.job, part, gpu)
-        for holder, what, limit, amount in rules.holdings.exceeded(holders, rules.least(task, part)):
-            plain = holder[2:] if holder[0] == "gpus" else holder
-            reason = _REASONS[plain[0]].format(_RESOURCES[what])
-            yield f"{reason} ({limit:,g}) < {amount:,g}: {_named(holder)}"
-        yield from rules.barred(task, part)
-        requested_s = min(view.requested_s(task) or (inf,))
-        if part.max_time_s is not None and part.max_time_s < requested_s < inf:
-            yield f"PartitionTimeLimit ({part.max_time_s:,g} s) < {requested_s:,g} s: the partition {part.name}"
-        for qos in dict.fromkeys((rules.quality(task.job).name, part.qos)):
-            most_s = rules.qos[qos].max_time_s if qos in rules.qos else None
-            if most_s is not None and most_s < requested_s < inf:
-                yield f"QOSMaxWallDurationPerJob ({most_s:,g} s) < {requested_s:,g} s: the QOS {qos}"
-        if not rules.holds(view, task, nodes):
-            yield f"the partition {part.name}, even when idle, is too small for it{f' on {gpu}' if gpu else ''}"
-
-    def nodes(self, task: TaskState) -> int:
-        """Return the nodes in the task's partition."""
-        return self._rules.nodes[self._rules.partition(task.job).name]
-
-    def alone(self, task: TaskState) -> bool:
-        """Return True if the task's job or partition takes whole nodes."""
-        return self._rules.alone(task.job, self._rules.partition(task.job))
-
-    def distinct(self, task: TaskState) -> bool:
-        """Return True if a gang of the task's job takes one node per instance."""
-        return self._rules.spread(task.job)
-
-
-def _plain(holder: Holder) -> Holder:
-    """Return the holder without its GPU type, if the limit is on one GPU type."""
-    return holder[2:] if holder[0] == "gpus" else holder
-
-
-def _reason(holder: Holder, what: str) -> str:
-    """Return Slurm's name for a holder's limit on a resource, or on the minutes of a resource."""
-    resource, _, minutes = what.partition(" ")
-    return _REASONS[_plain(holder)[0]].format(_RESOURCES.get(resource, resource)) + minutes.title()
-
-
-def _amount(start: Amounts, what: str) -> float:
-    """Return how much of a resource, or how many minutes of it, a start takes."""
-    resource, _, minutes = what.partition(" ")
-    amount: float = getattr(start, resource)
-    return amount * start.limit_s / 60 if minutes else amount
-
-
-def _named(holder: Holder) -> str:
-    if holder[0] == "gpus":
-        return f"{_named(holder[2:])} on {holder[1]}"
-    return _WORDS[holder[0]].format(*holder[1:])
+def together(task: TaskState) -> str:
+    """Return the name shared by the tasks that must start together with this one. The result is
+    empty if it starts alone.
+    """
+    request = task.job.job.request
+    return "" if request is None else request.together

@@ -1,0 +1,1 @@
+"""slurmctld as a policy: its rules, its priorities and its loops."""

@@ -1,0 +1,354 @@
+"""Slurm's backfill cycles: when they run, and how one examines the pending jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from math import ceil, inf
+
+from dagsim.families.slurm.scheduler.main_loop import SchedulerParts
+from dagsim.families.slurm.scheduler.pending_jobs import BackfillOutlook, PendingJob, PendingJobs, may_fit
+from dagsim.families.slurm.scheduler.running_jobs import LATE_S
+from dagsim.families.slurm.scheduler.slurm_backfill import NodePlan
+from dagsim.families.slurm.scheduler.slurm_rules import account_of, together, user_of
+from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
+from dagsim.families.slurm.scheduler.start_limits import licensed
+from dagsim.model import Decision, Placement, Start
+from dagsim.model.arithmetic import bits
+from dagsim.systems.cluster.api import ClusterView, DemandClass, TaskState
+
+_COARSE = 0.1
+
+
+class BackfillTimes:
+    """When backfill cycles run. Plain data."""
+
+    def __init__(self, settings: SlurmSettings, coarse_after_s: float) -> None:
+        self._interval_s, self._phase_s = settings.bf_interval_s, settings.bf_phase_s
+        self._coarse_after_s = coarse_after_s
+        self._cycle_s = -inf
+        """Time of the last cycle."""
+        self.rested = True
+        """True if no job has waited for a reservation at some time since the last cycle."""
+        self._idle_s = inf
+        """Time of a cycle in which no job waits."""
+
+    def advance(self, now: float) -> None:
+        """Count a cycle without waiting jobs that was due before ``now``."""
+        if self._idle_s < now - LATE_S:
+            self._cycle_s, self.rested = self._idle_s, True
+        self._idle_s = inf
+
+    def tick_s(self, now: float) -> float:
+        """Return the time of the next cycle after a change: at once, but at least ``bf_interval_s``
+        after the last cycle (``backfill_agent`` and ``_more_work`` in backfill.c). While jobs wait
+        for reservations, every cycle counts as a change.
+        """
+        cycle_s, interval_s = self._cycle_s, self._interval_s
+        from_s = max(now, self._phase_s, cycle_s + _COARSE * max(0.0, cycle_s - self._coarse_after_s))
+        if self.rested:
+            return max(from_s, cycle_s + interval_s)
+        return cycle_s + max(1, ceil((from_s - cycle_s) / interval_s - LATE_S)) * interval_s
+
+    def is_due(self, now: float) -> bool:
+        """Return True if a cycle may run now."""
+        return self.tick_s(now) <= now + LATE_S
+
+    def begin(self, now: float) -> None:
+        """Record that a cycle begins now."""
+        self._cycle_s, self.rested = now, False
+
+    def idle(self, now: float) -> None:
+        """Record that no job waits."""
+        self._idle_s = self.tick_s(now)
+
+
+class _TestCounts:
+    """The numbers of jobs tested in a cycle by user, association and partition (bf_max_job_user,
+    bf_max_job_assoc, bf_max_job_part).
+    """
+
+    def __init__(self, settings: SlurmSettings) -> None:
+        most = {"user": settings.bf_max_job_user, "assoc": settings.bf_max_job_assoc, "part": settings.bf_max_job_part}
+        self.most = {kind: count for kind, count in most.items() if count}
+        self._tested: dict[tuple[str, str], int] = {}
+
+    def is_over(self, job: PendingJob) -> bool:
+        """Count a tested job. Return True if its user, association or partition has used up its share
+        of tests.
+        """
+        user, account = user_of(job.task.job), account_of(job.task.job)
+        names = {"user": user, "assoc": f"{account}/{user}", "part": job.part.name}
+        over = False
+        for kind, limit in self.most.items():
+            count = self._tested[kind, names[kind]] = self._tested.get((kind, names[kind]), 0) + 1
+            over = over or count > limit
+        return over
+
+
+class BackfillCycle:
+    """One backfill cycle over the jobs with the highest priorities."""
+
+    def __init__(self, parts: SchedulerParts, view: ClusterView, pending: PendingJobs) -> None:
+        self._parts, self._view, self._pending = parts, view, pending
+        settings, self._now, self._left = parts.settings, view.now, int(parts.settings.bf_max_job_test)
+        pending.drop_left(2 * self._left)
+        self._plan = NodePlan(
+            view,
+            parts.running.table,
+            parts.running.users.whole,
+            parts.placing.choice,
+            window_s=settings.bf_window_s,
+            resolution_s=settings.bf_resolution_s,
+            linear_s=settings.bf_window_linear_s,
+        )
+        self._ties = settings.bf_ties == "wait"
+        """True if a limit that ends exactly when a reservation begins is too long."""
+        self._outlook = BackfillOutlook(
+            pending.listed,
+            self._left,
+            lambda job: job.task.waiting > 0 and parts.limits.room(job)[0] > 0,
+            lambda job: not job.refused and self._could(job),
+            self._fits,
+        )
+        self._tested = _TestCounts(settings)
+        self._at = 0
+        """Index of the job that is examined."""
+        self._fitting: dict[DemandClass, bool] = {}
+        """Whether a demand fits on the machines now."""
+        self._roomy: dict[tuple[DemandClass, str, bool, int, int], int] = {}
+        """Nodes with room for an instance now, by demand, partition, exclusive use, type and barred nodes."""
+        self._examined: PendingJob | None = None
+        """The job that was last examined in advance."""
+        self._open: list[tuple[int, float]] = []
+        """For each group of its nodes: those that are still open, and the end of its time limit."""
+        self._seen = 0
+        """The number of reservations that ``_open`` takes into account."""
+        self._arrays: set[str] = set()
+        """The arrays with a limit whose remaining tasks have reservations."""
+        self._preempting = parts.preemption.possible
+        self._stoppable: dict[tuple[str, str], frozenset[int]] = {}
+        """The runs that a job may stop, by its QOS and partition."""
+        self._together: dict[str, dict[TaskState, tuple[PendingJob, Placement]]] = {}
+        """Components of heterogeneous jobs that could start now, each in the first of its partitions."""
+
+    def decisions(self) -> Iterator[Decision]:
+        """Start the jobs that delay no job ahead of them, and reserve nodes for the others."""
+        listed, limits, machines = self._pending.listed, self._parts.limits, self._view.machines
+        while self._at < len(listed) and self._left > 0:
+            job = listed[self._at]
+            if not job.task.waiting:
+                self._outlook.removed(listed.pop(self._at), self._at)
+                continue
+            room, holder = limits.room(job)
+            if not room and holder is not None:
+                self._outlook.removed(job, self._at)
+                self._pending.set_aside(self._at, holder, job.amounts)
+                continue
+            self._left -= 1
+            if (self._tested.most and self._tested.is_over(job)) or not licensed(machines, job.task):
+                self._at += 1
+                continue
+            if job.task in self._together.get(together(job.task), ()):  # it has nodes in another partition
+                self._at += 1
+                continue
+            placement = yield from self._placement(job, room)
+            if placement is not None:
+                yield from self._start(job, placement)
+            elif not self._plan_for(job):
+                break
+        yield from self._start_together()
+
+    def _placement(self, job: PendingJob, room: float) -> Generator[Decision, None, Placement | None]:
+        """Return a placement for a start now, for which runs may be preempted; None if there is none."""
+        task, parts, delayed = job.task, self._parts, False
+        if job.counts:
+            gone = parts.preemption.stoppable(self._view, job) if self._preempting else frozenset()
+            delayed = self._plan.counts_delay(job, gone, parts.placing.barred(task))
+        ruled_out = self._outlook.knows_no(self._at) or not self._fits(task.demand) or delayed
+        placement = None if ruled_out else self._fit_beside(job, room)
+        if placement is not None or not self._preempting or job.refused or delayed or parts.limits.is_over_nodes(job):
+            return placement
+        end_s, before = self._now + self._limit_s(job), len(parts.running.facts)
+        open_nodes = parts.rules.nodes[job.part.name] & ~self._plan.kept(self._now, end_s, closed=self._ties)
+        yield from parts.preemption.make_way(self._view, job, open_nodes)
+        if len(parts.running.facts) < before:
+            self._renew()
+            placement = self._fit_beside(job, room)
+        return placement
+
+    def _start(self, job: PendingJob, placement: Placement) -> Iterator[Decision]:
+        """Start a job, unless its partition or its limits refuse it, or it has to start with others."""
+        task, parts = job.task, self._parts
+        # select_nodes tests the account only after backfill has chosen nodes, which stay reserved
+        if job.refused:
+            self._keep(job, placement)
+            self._at += 1
+            return
+        if not parts.limits.may_hold(job, self._view.machines, [share.node for share in placement]):
+            self._at += 1
+            return
+        if name := together(task):
+            self._at += 1
+            self._keep(job, placement)
+            self._together.setdefault(name, {})[task] = job, placement
+            return
+        parts.running.starting = task, job.part
+        yield Start(task, placement)
+        self._outlook.started()
+        if not task.waiting:
+            for entry, place in self._pending.drop(self._at, several=len(parts.rules.parts(task.job)) > 1):
+                self._outlook.removed(entry, place)
+                self._at -= place < self._at
+        self._renew()
+
+    def _plan_for(self, job: PendingJob) -> bool:
+        """Reserve nodes for a job that cannot start now if a later job could start. Return False if no
+        later job could start, so that the cycle may end.
+        """
+        preemption, outlook = self._parts.preemption, self._outlook
+        self._at += 1
+        if self._preempting:  # a job further back may preempt runs, but not on reserved nodes
+            key = self._parts.rules.quality(job.task.job).name, job.part.name
+            if key not in self._stoppable:
+                self._stoppable[key] = preemption.stoppable(self._view, job)
+            self._left -= self._make_room(job, self._stoppable[key] | preemption.leaving_for(job.task))
+            return True
+        if not outlook.any_fits(self._at, self._left):
+            return False
+        if outlook.is_hopeful(self._at):
+            self._left -= self._make_room(job)
+            passed = 0 if self._tested.most else self._reserve_up_to_hope()
+            self._at, self._left = self._at + passed, self._left - passed
+        return True
+
+    def _keep(self, job: PendingJob, placement: Placement) -> None:
+        """Reserve the nodes of a placement for a job that could start now, but does not."""
+        nodes = sum([1 << share.node for share in placement])
+        self._plan.reserve(self._now, self._now + self._limit_s(job), nodes)
+
+    def _limit_s(self, job: PendingJob) -> float:
+        """Return the job's longest time limit."""
+        return self._parts.rules.longest_s(job.task, job.task.demand.types)
+
+    def _fits(self, demand: DemandClass) -> bool:
+        """Return True if a start may fit on the free resources; reservations are ignored."""
+        if demand not in self._fitting:
+            self._fitting[demand] = may_fit(self._view.machines, demand)
+        return self._fitting[demand]
+
+    def _renew(self) -> None:
+        """Drop cached results that a start or a stopped run may have changed."""
+        self._plan.started()
+        self._fitting.clear()
+        self._roomy.clear()
+        self._examined = None
+
+    def _could(self, job: PendingJob) -> bool:
+        """Return True if a job could start now in spite of the reservations made so far. Only
+        reservations made since the last test of the same job are examined.
+        """
+        task, rules = job.task, self._parts.rules
+        if job is not self._examined or task.demand.gang:
+            if not (task.waiting > 0 and self._fits(task.demand)):
+                return False
+            if task.demand.gang:
+                return self._fit_beside(job, self._parts.limits.room(job)[0]) is not None
+            self._examined, self._seen, self._open = job, 0, []
+            for group in rules.groups(task):
+                if nodes := self._roomy_nodes(job, group.types):
+                    self._open.append((nodes, self._now + rules.longest_s(task, group.types)))
+        made, now, ties, open_ = self._plan.made, self._now, self._ties, self._open
+        for reservation in made[self._seen :]:
+            kept_nodes = reservation.nodes
+            for place, (nodes, end_s) in enumerate(open_):
+                if nodes & kept_nodes and reservation.meets(now, end_s, ties):
+                    open_[place] = nodes & ~kept_nodes, end_s
+        self._seen = len(made)
+        return any(nodes for nodes, _ in open_)
+
+    def _fit_beside(self, job: PendingJob, room: float) -> Placement | None:
+        """Return a placement for a start now that delays no reservation."""
+        if not room:
+            return None
+        plan, now, placing, machines = self._plan, self._now, self._parts.placing, self._view.machines
+        task, longest_s = job.task, self._parts.rules.longest_s
+
+        def placed(nodes: int, types: tuple[int, ...]) -> Placement | None:
+            kept = plan.kept(now, now + longest_s(task, types), closed=self._ties, of=nodes)
+            return placing.on(machines, job, nodes & ~kept, room)
+
+        return placing.first(task, lambda types: self._roomy_nodes(job, types), placed)
+
+    def _roomy_nodes(self, job: PendingJob, types: tuple[int, ...]) -> int:
+        """Return the usable nodes with these types on which an instance fits; the result is cached
+        until a run starts.
+        """
+        placing, machines, demand = self._parts.placing, self._view.machines, job.task.demand
+        nodes, barred = 0, placing.barred(job.task)
+        for type_ in self._parts.limits.allowed(job, types):
+            key = demand, job.part.name, job.alone, type_, barred
+            roomy = self._roomy.get(key)
+            if roomy is None:
+                roomy, states = 0, machines.list
+                for node in bits(machines.candidate_set(demand, type_) & placing.usable(job)):
+                    roomy |= states[node].bit if states[node].room(demand) else 0
+                self._roomy[key] = roomy
+            nodes |= roomy
+        return nodes
+
+    def _reserve_up_to_hope(self) -> int:
+        """Reserve nodes for the jobs from the current index on, up to the first job that could start,
+        and stop when that job can no longer start or no tests are left. The jobs before it are known
+        not to start now, so this is a shorter form of testing them. Return how many were tested.
+        """
+        listed, outlook, passed = self._pending.listed, self._outlook, 0
+        hopeful = outlook.hopeful_at
+        while (
+            self._at + passed < hopeful and passed < self._left and outlook.counts_all and self._could(listed[hopeful])
+        ):
+            job = listed[self._at + passed]
+            if job.holders or not job.task.waiting or not licensed(self._view.machines, job.task):
+                break
+            self._make_room(job)
+            passed += 1
+        return passed
+
+    def _make_room(self, job: PendingJob, gone: frozenset[int] = frozenset()) -> int:
+        """Reserve nodes for a job that cannot start now. While fewer tasks of an array run than its
+        limit allows, Slurm also reserves nodes for the tasks behind it, one after another, as if
+        the array had no limit (``_attempt_backfill`` tests ``pend_run_tasks``, which does not count
+        reservations). Return the number of these further tests.
+        """
+        parts, machines = self._parts, self._view.machines
+
+        def may_hold(nodes: int) -> bool:
+            return parts.limits.may_hold(job, machines, list(bits(nodes)), planned=True)
+
+        barred, request = parts.placing.barred(job.task), job.task.job.job.request
+        reserved = self._plan.make_room(job, may_hold, gone, barred)
+        array = "" if request is None or request.array_limit is None else request.array
+        if not reserved or not array or array in self._arrays:
+            return 0
+        self._arrays.add(array)
+        tests = 0
+        for _ in range(min(self._view.behind(job.task.job), parts.settings.bf_max_job_array_resv - 1)):
+            tests += 1
+            if not self._plan.make_room(job, may_hold, gone, barred):
+                break
+        return tests
+
+    def _start_together(self) -> Iterator[Decision]:
+        """Start the heterogeneous jobs whose components could all start (``_het_job_start_test`` in
+        backfill.c).
+        """
+        for name, components in self._together.items():
+            requests = [job.job.request for job in self._view.jobs.values()]
+            if len(components) < len([one for one in requests if one is not None and one.together == name]):
+                continue
+            for job, placement in components.values():
+                nodes = sum([1 << share.node for share in placement])
+                # two components had chosen the same node
+                if self._parts.placing.on(self._view.machines, job, nodes, inf) is None:
+                    break
+                self._parts.running.starting = job.task, job.part
+                yield Start(job.task, placement)

@@ -1,0 +1,166 @@
+"""The priorities of pending jobs, from the settings and queues of a Slurm site."""
+
+from __future__ import annotations
+
+from math import inf
+
+from dagsim.families.slurm.scheduler.holdings import UsageBefore
+from dagsim.families.slurm.scheduler.pending_jobs import PendingJob, PendingJobs
+from dagsim.families.slurm.scheduler.priority_formulas import decay_per_second
+from dagsim.families.slurm.scheduler.slurm_preemption import SlurmPreemption
+from dagsim.families.slurm.scheduler.slurm_priority import Asked, Capacity, PriorityBook, RankColumns
+from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, account_of, reserved_in, user_of
+from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
+from dagsim.model import NodePartition, QueueTree
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.systems.cluster.api import ClusterView, TaskState
+
+_RESERVED = 1 << 20
+"""Added to the tier of jobs in reservations, which are sorted before all other jobs
+(sort_job_queue2)."""
+
+
+class JobPriorities:
+    """The usage at a site, the priorities that follow from it, and the entries of pending jobs that are
+    sorted by these. Plain data.
+    """
+
+    def __init__(
+        self,
+        view: ClusterView,
+        settings: SlurmSettings,
+        rules: SlurmRules,
+        preemption: SlurmPreemption,
+        usage: UsageBefore,
+    ) -> None:
+        nodes, site = view.cluster.nodes, view.machines.site
+        totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
+        self._settings, self._rules, self._preemption = settings, rules, preemption
+        self._formula = settings.priorities()
+        origin_s = settings.origin_s(0.0 if site is None else float(site.origin_s))
+        capacity = Capacity(len(nodes), *totals)
+        self.book = PriorityBook(self._formula, view.queues or QueueTree(), capacity, origin_s)
+        self.book.remember(usage.billed)
+        rules.remember(usage.resources)
+        self.ranks = RankColumns()
+        self.now = inf
+        """Time of the current decision."""
+        self._rounds = 0
+        """Number of calculations up to the one by which the pending jobs are sorted."""
+
+    @property
+    def are_used(self) -> bool:
+        """False if jobs are sorted by their submission alone (priority/basic)."""
+        return self._settings.order != "basic"
+
+    @property
+    def are_stale(self) -> bool:
+        """True if there was a calculation since the pending jobs were sorted."""
+        return self.book.rounds != self._rounds and self.are_used
+
+    @property
+    def decay(self) -> float:
+        """The fraction of past usage that is left after a second."""
+        return decay_per_second(self._formula.half_life_s)
+
+    def sort(self, pending: PendingJobs) -> None:
+        """Sort the pending jobs by their priorities at the last calculation."""
+        self._rounds = self.book.rounds
+        pending.rank_anew(self.book, self.book.calculated_s)
+
+    def calculate(self, now: float) -> None:
+        """Calculate usage up to ``now``. Budgets are charged once per period (the decay thread in
+        priority_multifactor.c), before the runs of the next period begin or end.
+        """
+        holdings, period_s = self._rules.holdings, self._formula.calc_period_s
+        while holdings.budgets and self.book.calculated_s + period_s <= now:
+            self.book.calculate(self.book.calculated_s + period_s)
+            holdings.charge(self.book.calculated_s, self.decay)
+        self.book.calculate(now)
+
+    def entries(self, task: TaskState) -> list[PendingJob]:
+        """Return one entry for the task per partition in which it may run, or that only refuses its
+        account; compute its priority there if it has none yet.
+        """
+        jobs, rules, types = [], self._rules, task.demand.types
+        gpu = rules.gpu_names[types[0]] if len(types) == 1 and task.demand.demand.gpus else ""
+        for place, part in enumerate(rules.parts(task.job)):
+            refused = bool(rules.refusal(task.job.job, part))
+            if len(list(rules.barred(task, part))) > refused:
+                continue
+            (holders, amounts), alone = rules.claim(task, part, gpu), rules.alone(task.job, part)
+            tier = part.tier + (_RESERVED if reserved_in(task) >= 0 else 0)
+            slot = self._slot(task, place, part, tier, amounts.cpus if alone else None) if self.are_used else -1
+            jobs.append(
+                PendingJob(
+                    tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
+                    rules.spread(task.job), rules.nodes[part.name], rules.questions(task, part), rules.shares(task),
+                    rules.counts(task), refused,
+                )
+            )  # fmt: skip
+        return jobs
+
+    def drop(self, task: TaskState) -> None:
+        """Drop the priorities of a task that no longer waits."""
+        for place in range(len(self._rules.parts(task.job))):
+            self.ranks.drop((task.order, task.piece, place))
+
+    def eligible_s(self, task: TaskState) -> float:
+        """Return the time from which a task may start; a requeued one waits ``requeue_delay_s``."""
+        delayed = task.piece and not self._preemption.suspending
+        return task.ready_s + (self._settings.requeue_delay_s if delayed else 0.0)
+
+    def asked(self, task: TaskState, part: NodePartition, instances: int) -> Asked:
+        """Return what some instances of a task ask for in a partition, as used for its priority."""
+        job, (gpus, cpus, memory_gb, _) = task.job.job, task.demand.demand
+        return Asked(
+            self.book.user(account_of(task.job), user_of(task.job), self.now),
+            part.name,
+            job.qos,
+            job.arrival_s,
+            self.eligible_s(task) if task.job.queued_s is None else task.job.queued_s,
+            1 if job.request is not None and job.request.spread is False else instances,
+            cpus * instances,
+            memory_gb * instances,
+            gpus * instances,
+            self._rules.limit_s(task, task.demand.types[0]),
+            -job.priority,
+        )
+
+    def parts(self, task: TaskState, part: NodePartition) -> dict[str, float]:
+        """Return the parts of a task's priority in a partition, with the names that ``sprio`` uses."""
+        if not self.are_used:
+            return {}
+        asked = self.asked(task, part, task.demand.gang or 1)
+        factors, weights = self.book.factors(asked, self.now), self._formula.weights
+        whole = self.book.capacity.amounts()
+        amounts = {name: amount for name, amount in asked.amounts().items() if whole[name]}
+        tres = [weights.tres.get(name, 0.0) * amount / whole[name] for name, amount in amounts.items()]
+        parts = {
+            "age": weights.age * factors.age,
+            "association": weights.assoc * factors.assoc,
+            "fair share": weights.fair_share * factors.fair_share,
+            "job size": weights.job_size * factors.job_size,
+            "partition": weights.partition * factors.partition,
+            "QOS": weights.qos * factors.qos,
+            "TRES": ordered_sum(tres),
+            "nice": -asked.nice,
+        }
+        return {name: worth for name, worth in parts.items() if worth}
+
+    def _slot(self, task: TaskState, place: int, part: NodePartition, tier: int, cpus: float | None) -> int:
+        """Return the slot of a task's priority in a partition. If it has none yet, compute the priority;
+        a job that takes whole nodes counts with ``cpus``.
+        """
+        key = (task.order, task.piece, place)
+        slot = self.ranks.slot(key)
+        if slot < 0:
+            asked = self.asked(task, part, task.demand.gang or 1)
+            asked = asked if cpus is None else asked._replace(cpus=cpus)
+            fixed = self.book.fixed(asked)
+            slot = self.ranks.add(key, tier, fixed, self.book.since_s(asked), asked.user)
+            at_s = max(min(self.now, self.eligible_s(task)), self.book.calculated_s)
+            # use the time at which the job's array was evaluated
+            at_s = at_s if task.job.queued_s is None else self.book.calculated_s
+            self.ranks.note(slot, self.book.priority(fixed, asked, at_s), self.book.rounds)
+        return slot

@@ -1,0 +1,366 @@
+"""Slurm as used in practice: multifactor priorities, the main loop, backfill, preemption and
+limits.
+
+``SlurmMultifactor`` is slurmctld: it receives events and calls the parts in the order in which
+slurmctld does. Each part is a class of its own:
+
+    slurm_rules        partitions, QOS, time limits and counted limits (``holdings``) of each job
+    running_jobs       the runs under way: who uses each node, and when time limits end
+    job_priorities     usage, priorities (``slurm_priority``) and the entries of ``pending_jobs``
+    start_limits       how many starts of a job the limits allow now
+    job_placing        the nodes on which a job can start now
+    slurm_preemption   the runs that a job may stop
+    main_loop, backfill_cycle (with its plan, ``slurm_backfill``)   what starts
+    slurm_waits        why jobs wait
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from inspect import signature
+from math import ceil, inf
+from typing import Any
+
+from dagsim.families.slurm.scheduler.backfill_cycle import BackfillCycle, BackfillTimes
+from dagsim.families.slurm.scheduler.holdings import UsageBefore, of_nodes
+from dagsim.families.slurm.scheduler.job_placing import JobPlacing
+from dagsim.families.slurm.scheduler.job_priorities import JobPriorities
+from dagsim.families.slurm.scheduler.main_loop import MainLoop, SchedulerParts
+from dagsim.families.slurm.scheduler.pending_jobs import PendingJobs
+from dagsim.families.slurm.scheduler.priority_formulas import truncated
+from dagsim.families.slurm.scheduler.refused_jobs import RefusedJobs
+from dagsim.families.slurm.scheduler.running_jobs import NodeSharing, RunningJobs
+from dagsim.families.slurm.scheduler.slurm_preemption import SlurmPreemption
+from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, account_of, user_of
+from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings, settings_of
+from dagsim.families.slurm.scheduler.slurm_times import NodeChoice
+from dagsim.families.slurm.scheduler.slurm_waits import SlurmWaits
+from dagsim.families.slurm.scheduler.start_limits import StartLimits
+from dagsim.model import Decision, Kill, NodePartition, RejectReason, Wait
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.systems.cluster.api import ClusterView, Run, Standing, TaskState
+
+_CYCLE = "when its last backfill cycle began"
+_PARTITION = "in which of several partitions a job had started"
+
+
+class SlurmMultifactor:
+    """Slurm's scheduler: it orders jobs by tier and by priority, which is computed from age, fair
+    share, size, partition, QOS and TRES.
+
+    The main loop runs at every event. It starts jobs in order of priority, and stops in a partition
+    at the first job that does not fit. Backfill runs every ``bf_interval_s`` if anything has
+    changed. Backfill tests the first ``bf_max_job_test`` jobs: a job starts if it delays no job
+    ahead of it; otherwise backfill reserves specific whole nodes for it (SchedMD, sched_config,
+    2024). Priorities are computed when a job becomes ready, and for all jobs every
+    ``calc_period_s``. Accounts, partitions, qualities of service and their limits are the
+    ``queues`` of the configuration (docs/reference/schedulers.md). A ready task is a Slurm job: a
+    gang is one job, and independent instances are an array. Time limits are those that users
+    requested; a task without one uses its estimate.
+
+    ``order`` is ``multifactor``, or ``basic`` for priority/basic: first come, first served within a
+    tier. ``age`` weights the age factor (PriorityWeightAge). ``fair_share`` weights the fair-share
+    factor (PriorityWeightFairshare). ``job_size`` weights the size factor (PriorityWeightJobSize).
+    ``partition`` weights the priority of the partition (PriorityWeightPartition). ``qos`` weights
+    the priority of the QOS (PriorityWeightQOS). ``assoc`` weights the priority of the association
+    (PriorityWeightAssoc). ``tres_gpus``, ``tres_cpus`` and ``tres_memory`` weight the requested
+    GPUs, CPUs and memory (PriorityWeightTRES).
+
+    ``max_age_s`` is the age from which on the age factor is 1 (PriorityMaxAge). ``half_life_s`` is
+    the half-life of past usage, where 0 means no decay (PriorityDecayHalfLife). ``algorithm``
+    computes fair share by Fair Tree (``tree``) or by the classic formula (``classic``). ``damping``
+    is the divisor in the classic formula (FairShareDampeningFactor). ``favor_small`` gives small
+    jobs the larger size factor (PriorityFavorSmall). ``relative_size`` divides a job's size by its
+    time limit (SMALL_RELATIVE_TO_TIME). ``max_tres`` bills the largest weighted resource instead of
+    the sum (MAX_TRES). ``accrue_always`` counts the age from the submission (ACCRUE_ALWAYS).
+    ``calc_phase_s`` is the time of one priority calculation, on the site's clock if there is one.
+
+    ``queue_depth`` is the number of jobs that the main loop considers (default_queue_depth). Every
+    ``sched_interval_s``, the main loop considers all jobs (sched_interval).
+    ``sched_min_interval_s`` is the shortest time between two main loops (sched_min_interval).
+    ``backfill`` turns backfill on or off. ``bf_phase_s`` is the time of the first backfill cycle.
+    ``bf_window_s`` is how far ahead backfill plans (bf_window). ``bf_window_linear_s`` is the time
+    added to each further window of the search for a start, or 0 to double the window
+    (bf_window_linear). ``bf_max_job_user``, ``bf_max_job_assoc`` and ``bf_max_job_part`` limit the
+    tested jobs in a cycle by user, association and partition, where 0 means no limit.
+    ``bf_max_job_array_resv`` is the number of tasks of one array that may have reservations.
+    ``bf_resolution_s`` is the multiple to which backfill rounds times down (bf_resolution). With
+    ``bf_ties=fit`` a job may start if its limit ends exactly when a reservation begins.
+
+    With ``limits=safe`` a job starts only if its time limit fits into the budgets of its account
+    and QOS; with ``limits=used`` it starts unless they are used up. ``preempt`` sets whether a
+    partition's tier or a QOS may stop runs. A requeued job is eligible again after
+    ``requeue_delay_s``. With ``kill=limit`` a run ends at the user's own limit as well, and with
+    ``kill=never`` at no limit. A run ends ``over_time_s`` after it has reached its limit. With
+    ``gangs=distinct`` each instance in a gang gets a node of its own. With ``place=best`` a job
+    takes the fullest node on which it fits, instead of the first.
+
+    The policy uses estimates (for tasks without a requested time), and is preemptive if configured.
+    It is costly by definition: a backfill cycle takes O(running + jobs tested x times x nodes), and
+    a priority calculation O(pending log pending).
+    """
+
+    __signature__ = signature(SlurmSettings)
+    remembers = "the usage by account and user"
+    _set: SlurmSettings
+    """The parameters in use."""
+    _rules: SlurmRules
+    _running: RunningJobs
+    _preemption: SlurmPreemption
+    _priorities: JobPriorities
+    _parts: SchedulerParts
+    _main: MainLoop
+    _times: BackfillTimes
+    _refused: RefusedJobs
+
+    def __init__(self, usage: UsageBefore | None = None, coarse_after_s: float = inf, **settings: Any) -> None:
+        """Set up the policy; ``settings`` are the fields of ``SlurmSettings`` by name. ``usage`` and
+        ``coarse_after_s`` are those of ``beginning``.
+
+        Raises:
+            ConfigError: A value is out of range.
+        """
+        self._set = SlurmSettings(**settings)
+        self._set.priorities()  # raises an error if a weight is out of range
+        self._usage, self._coarse_after_s = usage or UsageBefore(), coarse_after_s
+        self._given = settings
+        """The parameters; if there are none, the site's parameters apply."""
+        self._now = inf
+        self._recalls = False
+        """True while it is told of the time before the beginning."""
+        self._some_fit: bool | None = None
+        """True if some pending job may fit on the nodes, or None if that has to be computed."""
+        self._more = True
+        """Whether a task had been added since the last backfill, at the last decision."""
+        self.forgets = _CYCLE if self._set.backfill else ""
+        self.latest = "main"
+        """The part that made the latest start: ``main`` (the main loop) or ``backfill``."""
+
+    def beginning(self, usage: UsageBefore | None, coarse_after_s: float) -> SlurmMultifactor:
+        """Return the policy for a simulation before which ``usage`` occurred. From ``coarse_after_s``
+        on, backfill runs less and less often: at intervals of at least 10% of the time since then.
+        Forecasts can afford that, because their errors are relative.
+        """
+        return type(self)(usage, coarse_after_s, **self._given)
+
+    # Reporting.
+
+    def wait_rules(self, view: ClusterView) -> SlurmWaits:
+        """Return the site's limits and partitions, which explain why jobs wait."""
+        settings = self._of_site(view)
+        return SlurmWaits(view, SlurmRules(view, kill="never", distinct=settings.distinct))
+
+    def outlook(self, view: ClusterView) -> tuple[SlurmWaits, list[Standing]]:
+        """Return the limits with their current usage, and the waiting tasks in the order in which the
+        policy examines them, each with the parts of its priority. No decision is made.
+        """
+        self._set_up(view)
+        self._now = self._priorities.now = view.now
+        view.follow(self)
+        pending = view.index((PendingJobs, self), self._pending)
+        self._priorities.book.calculate(view.now)
+        for task in pending.admit(view.now):
+            self._rules.learn(view, task.job)
+        pending.rank_anew(self._priorities.book, view.now)
+        standings = []
+        for job in pending.listed:
+            parts = self._priorities.parts(job.task, job.part)
+            priority = float(truncated(ordered_sum(parts.values())))
+            standings.append(Standing(job.task, job.part.name, job.tier, priority, parts, job.span))
+        return SlurmWaits(view, self._rules), standings
+
+    # Events.
+
+    def push(self, task: TaskState) -> None:
+        """Record the user of a task that became ready before the simulation began, because the user's
+        association exists from then on. Users of later tasks are recorded when their jobs are
+        listed, since a job that can never run adds no association.
+        """
+        if self._recalls and task.ready_s < self._now:
+            self._priorities.book.user(account_of(task.job), user_of(task.job), task.ready_s)
+
+    def started(self, run: Run, now: float) -> None:
+        """Add a run."""
+        book, rules, task = self._priorities.book, self._rules, run.task
+        if book.knows(run.id):
+            return
+        if rules.holdings.budgets:
+            self._priorities.calculate(now)
+        part, qos = self._part_of(run), rules.quality(run.job)
+        sharing = self._sharing(run, part)
+        amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
+        asked = self._priorities.asked(task, part, run.instances)
+        # The job is charged for whole nodes, which also count in full against its limits.
+        if sharing.alone and not part.exclusive:
+            amounts = of_nodes(amounts, [machine.node for machine, *_ in run.held])
+            asked = asked._replace(cpus=amounts.cpus, memory_gb=amounts.memory_gb, gpus=amounts.gpus)
+        book.begin(run.id, asked, now)
+        gpu = rules.gpu_names[run.type] if amounts.gpus else ""
+        amounts = amounts._replace(nodes=len(run.nodes))
+        rules.holdings.take(run.id, rules.holders(run.job, part, gpu), amounts, run.nodes, now)
+        limits = rules.limit_s(task, run.type), rules.kill_s(task, run.type) + self._set.over_time_s
+        self._running.started(run, now, (part, qos), limits, sharing)
+        self._preemption.started(run, part, qos)
+        if not task.waiting:
+            self._priorities.drop(task)
+        self._some_fit = None
+
+    def rated(self, run: Run, now: float) -> None:
+        """Record that a run has booted its nodes, was suspended, or continues."""
+        self._running.rated(run, now)
+        self._some_fit = None
+
+    def ended(self, run: Run, now: float) -> None:
+        """Remove a run."""
+        rules = self._rules
+        if rules.holdings.budgets:
+            self._priorities.calculate(now)
+        self._priorities.book.end(run.id, now)
+        rules.holdings.give(run.id, now)
+        self._running.ended(run, self._sharing(run, None))
+        self._preemption.ended(run)
+        job = run.job
+        if job.tasks_left <= 1 and (not job.tasks or job.tasks[run.task.index].unfinished <= run.instances):
+            self._running.latest_s.pop(job.number, None)
+            rules.forget(job.number)
+        self._some_fit = None
+
+    def _sharing(self, run: Run, part: NodePartition | None) -> NodeSharing:
+        """Return how a run shares its nodes in a partition."""
+        job, rules = run.job, self._rules
+        return NodeSharing(user_of(job), part is not None and rules.alone(job, part), rules.by_user(job))
+
+    def _part_of(self, run: Run) -> NodePartition:
+        """Return the partition in which a run has started."""
+        starting = self._running.starting
+        if starting is not None and starting[0] is run.task:
+            return starting[1]
+        parts = [part for part in self._rules.parts(run.job) if self._rules.has(part, run.nodes)]
+        # the run started before the log begins, and the log does not record in which partition
+        if len(parts) > 1:
+            self.forgets = " and ".join([*([_CYCLE] if self._set.backfill else []), _PARTITION])
+        return parts[0] if parts else self._rules.partition(run.job)
+
+    # Deciding.
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        now, released = view.now, view.machines.released
+        pending = self._informed(view)
+        yield from self._admitted(view, pending)
+        self._refused.list_due(view, pending)
+        yield from self._running.kill_late(view)
+        yield from self._preemption.end_graced(view)
+        holdings = self._rules.holdings
+        if holdings.freed:
+            freed, holdings.freed = holdings.freed, {}
+            pending.recall(freed, holdings)
+            for number in pending.hopeless(holdings):
+                yield Kill(number, RejectReason.CANCELLED)
+        # nothing else uses the priorities
+        if self._priorities.are_stale and (self._preemption.is_on or self._any_fits(view, pending)):
+            self._priorities.sort(pending)
+        if self._main.is_due(now):
+            self.latest = "main"
+            yield from self._main.decisions(view, pending)
+        running, times = self._running, self._times
+        if self._set.backfill and (running.changed or pending.changed) and times.is_due(now):
+            times.begin(now)
+            running.changed = pending.changed = False
+            if self._any_fits(view, pending) or self._preemption.possible:
+                self.latest = "backfill"
+                yield from BackfillCycle(self._parts, view, pending).decisions()
+        self._more = pending.changed
+        if not pending.listed:
+            times.idle(now)
+        wake_s = self._wake_s(view, pending)
+        running.changed = running.changed or view.machines.released != released
+        if wake_s < inf:
+            yield Wait(wake_s)
+
+    def _informed(self, view: ClusterView) -> PendingJobs:
+        """Take note of the present, and return the pending jobs."""
+        now, before_s = view.now, self._now
+        if now < before_s:
+            before_s = -inf
+            self._set_up(view)
+        self._now = self._priorities.now = now
+        self._some_fit = None
+        self._parts.placing.choice.asleep = view.machines.asleep
+        known_s = before_s if view.follow(self) else -inf
+        self._recalls = False
+        pending = view.index((PendingJobs, self), lambda: self._pending(known_s))
+        self._running.changed = self._running.changed or view.machines.returned_s > before_s
+        self._priorities.calculate(now)
+        self._times.advance(now)
+        site = view.machines.site
+        if not (pending.listed and site and any(one.end_s > now for one in site.closed)):
+            self._times.rested = True
+        return pending
+
+    def _admitted(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
+        """List the tasks that have become eligible, and cancel jobs that could never start."""
+        rules = self._rules
+        for task in pending.admit(view.now):
+            self._some_fit = None
+            rules.learn(view, task.job)
+            if rules.is_new(task.job) and not rules.admits(view, task.job):
+                if rules.is_refused(task.job.job):
+                    pending.list_task(copy(task))  # the kernel empties the task of a job that leaves
+                yield Kill(task.job.number, RejectReason.CANCELLED)
+
+    def _of_site(self, view: ClusterView) -> SlurmSettings:
+        """Return the site's parameters if the policy was created without parameters, else the policy's
+        own.
+        """
+        has_own = not self._given and view.queues is not None and view.queues.scheduler
+        return settings_of(view.queues) if has_own and view.queues is not None else self._set
+
+    def _set_up(self, view: ClusterView) -> None:
+        """Prepare for a simulation."""
+        self._set = settings = self._of_site(view)
+        self._recalls = True
+        rules = SlurmRules(view, kill=settings.kill, distinct=settings.distinct, safe=settings.limits == "safe")
+        running, limits = RunningJobs(len(view.cluster.nodes)), StartLimits(rules)
+        placing = JobPlacing(rules, limits, running.users, NodeChoice(view.cluster, best=settings.place == "best"))
+        preemption = SlurmPreemption(settings.preempt, rules, running, placing)
+        self._rules, self._running, self._preemption = rules, running, preemption
+        self._priorities = JobPriorities(view, settings, rules, preemption, self._usage)
+        self._parts = SchedulerParts(settings, rules, running, limits, placing, preemption)
+        self._main = MainLoop(self._parts)
+        self._times = BackfillTimes(settings, self._coarse_after_s)
+        self._refused = RefusedJobs(rules)
+        # jobs that were already running at the beginning get their limits here
+        for job in view.jobs.values():
+            rules.learn(view, job)
+
+    def _pending(self, known_s: float = -inf) -> PendingJobs:
+        changed, priorities = known_s == -inf or self._more, self._priorities
+        return PendingJobs(
+            priorities.entries, priorities.ranks, priorities.eligible_s, changed=changed, known_s=known_s
+        )
+
+    def _wake_s(self, view: ClusterView, pending: PendingJobs) -> float:
+        """Return the time at which the policy must act next even if nothing happens."""
+        now, settings, priorities, holdings = view.now, self._set, self._priorities, self._rules.holdings
+        times_s = [pending.next_s(), self._main.sweep_s, self._running.next_deadline_s(), *self._preemption.ends_s()]
+        if pending.listed and settings.sched_min_interval_s:
+            times_s.append(self._main.latest_s + settings.sched_min_interval_s)
+        if pending.listed and settings.backfill and (self._running.changed or pending.changed):
+            times_s.append(self._times.tick_s(now))
+        if view.running and priorities.are_used and self._any_fits(view, pending):
+            times_s.append(priorities.book.calculated_s + settings.calc_period_s)
+        if holdings.budgets:
+            after_s = pending.after_s(holdings, priorities.decay)
+            if after_s < inf:
+                periods = max(1, ceil(after_s / settings.calc_period_s))
+                times_s.append(priorities.book.calculated_s + periods * settings.calc_period_s)
+        return min([time_s for time_s in times_s if time_s > now], default=inf)
+
+    def _any_fits(self, view: ClusterView, pending: PendingJobs) -> bool:
+        """Return True if any of the jobs may fit on the nodes, whatever the limits; the result is
+        cached until a run starts or ends.
+        """
+        if self._some_fit is None:
+            self._some_fit = pending.any_fits(view.machines)
+        return self._some_fit and bool(pending.listed)

@@ -1,0 +1,192 @@
+"""The runs under way, as Slurm's scheduler keeps them: who uses each node, and when time limits end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from math import inf
+from typing import NamedTuple
+
+from dagsim.families.slurm.scheduler.slurm_backfill import RunTable
+from dagsim.model import Decision, Kill, NodePartition, Qos, RejectReason
+from dagsim.systems.cluster.api import ClusterView, Run, TaskState
+
+LATE_S = 1e-6
+"""Times that differ by no more than this are the same moment."""
+
+
+class RunFacts(NamedTuple):
+    """The facts about a run that the scheduler needs until the run ends."""
+
+    job: int
+    partition: str
+    qos: str
+    nodes: tuple[int, ...]
+    started_s: float
+    limit_ends_s: float
+    suspended_s: float = 0.0
+    """For how long the run had been suspended when the scheduler was last told."""
+
+
+class NodeSharing(NamedTuple):
+    """How a run shares its nodes."""
+
+    user: str
+    alone: bool
+    """True if it shares them with no other job."""
+    by_user: bool
+    """True if it shares them only with other jobs of its user."""
+
+
+class NodeUsers:
+    """The users of each node. Plain data; O(nodes of a run) per start and end."""
+
+    def __init__(self) -> None:
+        self.runs: dict[int, int] = {}
+        """Number of runs on each node that has any."""
+        self.whole = 0
+        """The nodes that exclusive runs hold, as a bit set."""
+        self._users: dict[int, dict[str, int]] = {}
+        """Runs of each user by node."""
+        self._owned: dict[int, dict[str, int]] = {}
+        """Of these, the runs that share their nodes only with others of their user."""
+
+    def started(self, nodes: Sequence[int], sharing: NodeSharing) -> None:
+        """Add a run on some nodes."""
+        user = sharing.user
+        for node in nodes:
+            self.runs[node] = self.runs.get(node, 0) + 1
+            self.whole |= (1 << node) if sharing.alone else 0
+            for table in (self._users, self._owned) if sharing.by_user else (self._users,):
+                users = table.setdefault(node, {})
+                users[user] = users.get(user, 0) + 1
+
+    def ended(self, nodes: Sequence[int], sharing: NodeSharing) -> None:
+        """Remove a run from its nodes."""
+        user = sharing.user
+        for node in nodes:
+            self.runs[node] -= 1
+            if not self.runs[node]:
+                del self.runs[node]
+                self.whole &= ~(1 << node)
+            for table in (self._users, self._owned) if sharing.by_user else (self._users,):
+                table[node][user] -= 1
+                if not table[node][user]:
+                    del table[node][user]
+                if not table[node]:
+                    del table[node]
+
+    @property
+    def busy(self) -> int:
+        """The nodes with runs, as a bit set."""
+        return sum([1 << node for node in self.runs])
+
+    @property
+    def any_owned(self) -> bool:
+        """True if any run shares its nodes only with others of its user."""
+        return bool(self._owned)
+
+    def barred(self, user: str, *, by_user: bool) -> int:
+        """Return the nodes that a user cannot use because of other users, as a bit set: nodes that
+        those users hold exclusively, or with ``by_user`` all nodes that they use.
+        """
+        tables = self._users if by_user else self._owned
+        others = {node for node, users in tables.items() if {*users} - {user}}
+        others |= {node for node, users in self._owned.items() if user not in users}
+        return sum([1 << node for node in others])
+
+
+class RunningJobs:
+    """The runs under way with their time limits, and what has changed since the last backfill cycle.
+    Plain data.
+    """
+
+    def __init__(self, nodes: int) -> None:
+        self.facts: dict[int, RunFacts] = {}
+        self.latest_s: dict[int, float] = {}
+        """Time of the latest start of each job."""
+        self.table = RunTable(nodes)
+        self.users = NodeUsers()
+        self.starting: tuple[TaskState, NodePartition] | None = None
+        """The task that is being started, and its partition."""
+        self.changed = True
+        """True if a backfill cycle could have another result than the last one."""
+        self._deadlines: list[tuple[float, int, float]] = []
+        """When runs exceed their limits, and for how long each had been suspended by then."""
+        self._booting: dict[int, tuple[float, float]] = {}
+        """The limits of runs whose nodes boot: what the scheduler expects, and after which the job is killed."""
+
+    def started(
+        self, run: Run, now: float, rules: tuple[NodePartition, Qos], limits: tuple[float, float], sharing: NodeSharing
+    ) -> None:
+        """Add a run with the partition and the QOS whose rules it follows. ``limits`` are the time
+        limit that the scheduler expects, and the time after which the job is killed.
+        """
+        part, qos = rules
+        limit_s, kill_s = limits
+        begins_s = now
+        if run.boots:  # its time limit begins only once its nodes have booted
+            begins_s = now + run.setup_s
+            self._booting[run.id] = limits
+        self.table.started(run, begins_s + limit_s)
+        self.facts[run.id] = RunFacts(run.job.number, part.name, qos.name, run.nodes, now, begins_s + limit_s)
+        self.latest_s[run.job.number] = now
+        self.users.started(run.nodes, sharing)
+        if kill_s < inf and not run.boots:
+            heappush(self._deadlines, (now + kill_s, run.id, 0.0))
+        self.changed = True
+
+    def rated(self, run: Run, now: float) -> None:
+        """Let the time limit of a run begin now that its nodes have booted, or move it by the time for
+        which the run was suspended.
+        """
+        kept = self.facts[run.id]
+        if run.suspended_since_s is not None or run.suspended_s > kept.suspended_s:
+            self.table.freed(run.nodes)
+            self.changed = True
+            if (paused_s := run.suspended_s - kept.suspended_s) > 0:
+                ends_s = kept.limit_ends_s + paused_s
+                self.table.move(run, ends_s)
+                self.facts[run.id] = kept._replace(limit_ends_s=ends_s, suspended_s=run.suspended_s)
+        if run.id not in self._booting or run.boots:
+            return
+        limit_s, kill_s = self._booting.pop(run.id)
+        self.table.move(run, now + limit_s)
+        self.facts[run.id] = self.facts[run.id]._replace(limit_ends_s=now + limit_s)
+        if kill_s < inf:
+            heappush(self._deadlines, (now + kill_s, run.id, run.suspended_s))
+
+    def ended(self, run: Run, sharing: NodeSharing) -> None:
+        """Remove a run."""
+        self.table.ended(run)
+        self.users.ended(self.facts.pop(run.id).nodes, sharing)
+        self._booting.pop(run.id, None)
+        self.changed = True
+
+    def end_by(self, run: Run, until_s: float) -> None:
+        """Expect the end of a run at a time other than its limit."""
+        self.table.move(run, until_s)
+        self.changed = True
+
+    def next_deadline_s(self) -> float:
+        """Return the time at which a run next exceeds its limit."""
+        return self._deadlines[0][0] if self._deadlines else inf
+
+    def kill_late(self, view: ClusterView) -> Iterator[Decision]:
+        """End jobs that have exceeded their time limit."""
+        while self._deadlines and self._deadlines[0][0] <= view.now + LATE_S:
+            due_s, run, paused_s = heappop(self._deadlines)
+            kept = self.facts.get(run)
+            if kept is None:
+                continue
+            held = view.running[run]
+            if held.suspended_since_s is not None or held.suspended_s > paused_s:
+                since_s = held.suspended_since_s
+                later_s = held.suspended_s - paused_s + (0.0 if since_s is None else max(1.0, view.now - since_s))
+                heappush(self._deadlines, (due_s + later_s, run, held.suspended_s))
+                continue
+            # another task of the same job has just started
+            if self.latest_s.get(kept.job, -inf) >= view.now:
+                heappush(self._deadlines, (view.now + 1.0, run, held.suspended_s))
+                return
+            yield Kill(kept.job, RejectReason.TIME_LIMIT)
