@@ -88,6 +88,7 @@ WHOLE_NUMBERS = {
     "families/slurm/scheduler/slurm_times.py": {
         "sum(1 if spread else room[node] for node in block)",
         "sum(free[node] for node in block)",
+        "sum(room[node] for node in bits(nodes))",
     },
     "families/spark/policies.py": {"sum(map(_wants, view.jobs))"},
     "families/spark/schedule.py": {"sum(stage.tasks - stage.remaining for job in self.jobs for stage in job.stages)"},

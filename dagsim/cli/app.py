@@ -92,7 +92,16 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Command(typer.core.TyperCommand):
-    """A command that accepts alternative spellings of its options."""
+    """A command that accepts alternative spellings of its options. Its help ends with the options
+    that are left out of the list, which would otherwise be too long.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for param in self.params:
+            text = getattr(param, "help", None)
+            if getattr(param, "hidden", False) and param.metavar and text:
+                self.help = f"{self.help or ''}\n\nAlso {param.opts[0]} {param.metavar}: {text}"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         names = {name for param in self.params for name in (*param.opts, *getattr(param, "secondary_opts", ()))}
@@ -158,9 +167,12 @@ def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
     return written
 
 
+_SHORT_TYPES = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
+
+
 def _without_types(params: list[Any]) -> list[Any]:
-    """Show types in the help only where they are useful: N for a limited number, but no type for a
-    switch or an argument.
+    """Show types in the help only where they are useful, and as short words. A switch or an argument
+    has no type.
     """
     for param in params:
         if param.param_type_name == "argument":
@@ -170,6 +182,8 @@ def _without_types(params: list[Any]) -> list[Any]:
                 param.metavar = ""
             elif getattr(param, "min", None) is not None or getattr(param, "max", None) is not None:
                 param.metavar = "N"
+            else:
+                param.metavar = _SHORT_TYPES.get(param.type_descriptor.annotation)
     return params
 
 

@@ -24,6 +24,7 @@ class Island:
     bandwidth_gb_s: float = 48.0
     """Bandwidth of each NIC and direction; NDR InfiniBand (400 Gb/s) reaches the default."""
     latency_s: float = 0.0
+    """Latency of each link in seconds."""
     kind: Literal["island"] = "island"
 
     __pydantic_config__ = {"extra": "forbid"}

@@ -40,6 +40,7 @@ class SharedNetwork:
     topology: Annotated[Island | FatTree | Torus | Dragonfly | Tree | Explicit, TaggedUnion("island")] = field(
         default_factory=Island
     )
+    """The links of the network, and the routes between nodes."""
     storage: Storage | None = None
     """Nodes from which data and checkpoints come, or None if transfers of these take no time on the
     network."""
