@@ -14,6 +14,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from dagsim.model.arithmetic import whole_sum
 from dagsim.systems import LISTS
 from dagsim.text import in_latex, in_markdown, on_one_line, printable
 
@@ -84,7 +85,7 @@ class Grid:
         numbers = [max((len(piece) for cell in column[1:] for piece in _pieces(cell)), default=1) for column in columns]
         words = [min(width, _WORD) if place in self.texts else numbers[place] for place, width in enumerate(least)]
         # each divider with its padding takes two characters
-        excess = sum(widths) + 2 * (len(widths) - 1) - available
+        excess = whole_sum(widths) + 2 * (len(widths) - 1) - available
         every = range(len(widths))
         # shrink the columns of text first, then all columns; break words only as a last resort
         for shrinkable, floors in ((self.texts, least), (every, least), (every, words)):

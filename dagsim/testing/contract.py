@@ -14,6 +14,7 @@ import numpy as np
 from dagsim.errors import DagsimError, IllegalDecision
 from dagsim.metrics import jobs_table, runs_table, summarize
 from dagsim.model import Kind
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import Schedule
 from dagsim.systems.policy_spec import PolicySpec
 from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, drive
@@ -223,7 +224,9 @@ def _action(env: Any, rng: np.random.Generator, step: int) -> Any:
         return space.sample()
     mask = np.asarray(masks())
     sizes = [int(space.n)] if hasattr(space, "n") else [int(size) for size in space.nvec]
-    assert mask.shape == (sum(sizes),), f"action_masks() has the shape {mask.shape}; expected ({sum(sizes)},)"
+    assert mask.shape == (whole_sum(sizes),), (
+        f"action_masks() has the shape {mask.shape}; expected ({whole_sum(sizes)},)"
+    )
     parts = np.split(mask, np.cumsum(sizes)[:-1])
     for part in parts:
         assert part.any(), f"action_masks() allows no action before step {step}"

@@ -22,6 +22,7 @@ from dagsim.errors import WorkloadError
 from dagsim.family import family_entries, required
 from dagsim.files import replaced
 from dagsim.model import Cluster, Job, Task
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.job_fields import JOB_FIELDS
 from dagsim.text import count_of
 from dagsim.traces.arrow import import_pyarrow
@@ -139,7 +140,7 @@ def machine_size(cluster: Cluster | None, widest: int) -> int:
     """Return the number of processors of the cluster: its GPUs, or its cores if it has no GPUs."""
     if cluster is None:
         return widest
-    return int(sum(node.gpus for node in cluster.nodes) or sum(int(node.cpus) for node in cluster.nodes))
+    return int(whole_sum(node.gpus for node in cluster.nodes) or sum(int(node.cpus) for node in cluster.nodes))
 
 
 def number_text(value: float) -> str:

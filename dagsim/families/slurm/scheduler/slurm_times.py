@@ -13,7 +13,7 @@ from math import ceil, inf
 from typing import Any, NamedTuple
 
 from dagsim.model import Cluster, Placement, Share
-from dagsim.model.arithmetic import bits
+from dagsim.model.arithmetic import bits, whole_sum
 
 MANY = 1099511627776.0
 """Number of instances that fit on a node if they need none of its resources."""
@@ -438,8 +438,8 @@ def _best_block(
     """Return the block with the fewest free CPUs among those that suffice; if none does, return the
     block with the most free CPUs.
     """
-    held = [sum(1 if spread else room[node] for node in block) for block in blocks]
-    cpus = [sum(free[node] for node in block) for block in blocks]
+    held = [whole_sum(1 if spread else room[node] for node in block) for block in blocks]
+    cpus = [whole_sum(free[node] for node in block) for block in blocks]
     enough = [place for place, count in enumerate(held) if count >= wanted]
     if enough:
         return blocks[min(enough, key=lambda place: (cpus[place], place))]
