@@ -1,7 +1,8 @@
 """Sums of floats are equal to the last bit on every Python.
 
-From Python 3.12 on, ``sum`` compensates for the rounding of floats, so floats are added by ``ordered_sum``. ``whole_sum``
-is ``sum`` with a type, so that the type checker refuses floats. ``sum`` itself stays where the terms can only be whole.
+From Python 3.12 on, ``sum`` compensates for the rounding of floats, so floats are added by ``ordered_sum``.
+``whole_sum`` is ``sum`` with a type, so that the type checker refuses floats. ``sum`` itself stays where the terms can
+only be whole.
 """
 
 from __future__ import annotations
