@@ -14,7 +14,6 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from dagsim.model.arithmetic import whole_sum
 from dagsim.systems import LISTS
 from dagsim.text import in_latex, in_markdown, on_one_line, printable
 
@@ -79,6 +78,8 @@ class Grid:
         """Return column widths that fit into ``available`` characters, if possible without breaking
         a word. Numbers are never broken.
         """
+        from dagsim.model.arithmetic import whole_sum  # it imports numpy, which a command's help does not need
+
         columns = list(zip(*rows, strict=True))
         widths = [max(len(line) for cell in column for line in cell.split("\n")) for column in columns]
         least = [max(len(piece) for cell in column for piece in _pieces(cell)) for column in columns]
