@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dagsim.errors import WorkloadError
-from dagsim.family import family_entries, required
+from dagsim.family import added_names, required
 from dagsim.files import replaced
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.arithmetic import whole_sum
@@ -56,7 +56,7 @@ class Writer(NamedTuple):
 def formats() -> tuple[str, ...]:
     """Return the names of the formats that ``export`` writes: dagsim's own, and those from
     families."""
-    return tuple(sorted({*_WRITERS, *(entry.name for _, entry in family_entries("writers"))}))
+    return tuple(sorted({*_WRITERS, *added_names("writers")}))
 
 
 def export(format: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> Written:
