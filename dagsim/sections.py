@@ -84,7 +84,7 @@ class Section(BaseModel):
 def field_texts(cls: type) -> dict[str, str]:
     """Return the texts that follow the fields of a dataclass and its bases in the source code. A
     field without such a text gets the sentences in the class's docstring that name it."""
-    sentences = re.split(r"(?<=\.)\s+(?=[A-Z`])|\n\n|\n(?=- )", inspect.getdoc(cls) or "")
+    sentences = re.split(r"(?<=\.)\s+(?=[A-Z`])|\n\n|\n(?=- )", (inspect.getdoc(cls) or "").partition("\nRaises:")[0])
     texts = {
         field.name: " ".join(
             " ".join(text.removeprefix("- ").split()) for text in sentences if f"``{field.name}``" in text

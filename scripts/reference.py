@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 import typer
 import yaml
+from api_examples import ELSEWHERE, EXAMPLES
 from command import markdown
 
 from dagsim.cli import app
@@ -144,12 +145,16 @@ def _example(key: str, part: Mapping[str, Any], beside: Mapping[str, Any]) -> st
     if "const" in part:
         return str(part["const"])
     for mapping in _shipped_mappings():
-        fits = key in mapping and set(mapping) <= set(beside)
+        fits = key in mapping and set(mapping) <= set(beside) and _is_allowed(mapping[key], part)
         if fits and mapping[key] not in (None, part.get("default")) and len(text := _flow(mapping[key])) <= 50:
             return text
     if (default := part.get("default")) not in (None, [], {}, "") and len(text := _flow(default)) <= 50:
         return text
     return _of_type(part)
+
+
+def _is_allowed(value: Any, part: Mapping[str, Any]) -> bool:
+    return "enum" not in part or value in part["enum"]
 
 
 def _flow(value: Any) -> str:
@@ -205,12 +210,18 @@ def _type(part: Mapping[str, Any]) -> str:
 
 
 def python_api() -> Iterator[str]:
-    """Yield the public Python API: signatures, docstrings and examples."""
+    """Yield the public Python API: signatures, docstrings and examples. An object that several modules
+    export is described once.
+    """
+    described: set[int] = set()
     for module in map(import_module, MODULES):
         yield from (f"## `{module.__name__}`", "", _text(module.__doc__), "")
         for name in sorted(module.__all__, key=str.lower):
             value = getattr(module, name)
-            if inspect.isclass(value) or inspect.isfunction(value):
+            if id(value) in described:
+                yield from (f"### `{name}`", "", f"See [above](#{name.lower()}).", "")
+            elif inspect.isclass(value) or inspect.isfunction(value):
+                described.add(id(value))
                 yield from _object(name, value)
             elif name in EXAMPLES:
                 yield from (f"### `{name}`", "", "```python", EXAMPLES[name], "```", "")
@@ -223,6 +234,8 @@ def _object(name: str, value: Any) -> Iterator[str]:
     yield from (_text(value.__doc__), "")
     if name in EXAMPLES:
         yield from ("```python", EXAMPLES[name], "```", "")
+    elif place := ELSEWHERE.get(name):
+        yield from (f"Example: [{place.removeprefix('../')}]({place if '/' in place else f'#{place.lower()}'})", "")
     if not inspect.isclass(value):
         return
     for member, method in sorted(vars(value).items()):
@@ -242,106 +255,6 @@ def _text(doc: str | None) -> str:
     """A docstring as Markdown: double backquotes become single ones, and ``Raises:`` keeps its lines."""
     text = re.sub(r"^(Raises|Args|Returns):\n", r"\1:\n\n", inspect.cleandoc(doc or ""), flags=re.MULTILINE)
     return text.replace("``", "`")
-
-
-EXAMPLES: dict[str, str] = {
-    "simulate": """from dagsim import simulate
-
-outcome = simulate("steady", {"A100-40": 16}, "easy", seed=3)
-print(outcome.summary.jct_s.mean)""",
-    "Outcome": """from dagsim import simulate
-
-outcome = simulate(policy="sjf")
-print(len(outcome.schedule.log), outcome.summary.utilization)""",
-    "summarize": """from dagsim import simulate, summarize
-
-outcome = simulate(policy="srtf")
-print(summarize(outcome.schedule, measured=(10, None)).bounded_slowdown.p95)""",
-    "Summary": """from dagsim import simulate
-
-summary = simulate(policy="fifo").summary
-print(summary.wait_s.mean, summary.to_dict()["queueing_s.p99"])""",
-    "compare": """from dagsim import compare
-
-for result in compare("results/RUN_A", "results/RUN_B"):
-    print(result.policy, result.mean.value, result.words)""",
-    "replay": """from dagsim import replay
-
-outcome = replay("workloads/site/sacct.txt.gz", "easy", "cluster.yaml")
-print(outcome.summary.wait_s.p95)""",
-    "plan": """from dagsim import plan
-
-planned = plan("sacct.txt", "wait_s.p95<2h", ["H200"], cluster="cluster.yaml", policy="easy")
-print(planned.search.best)""",
-    "train": """from dagsim import train
-
-trained = train("train/ppo", ["train.iterations=100"])
-print(trained.validation_ratio)""",
-    "Job": """from dagsim import Job, Task, simulate
-
-jobs = [Job.single(f"job-{n}", Task("train", 3600.0, 8, gang=True), arrival_s=60.0 * n) for n in range(9)]
-print(simulate(jobs, {"A100-40": 16}).summary.makespan_s)""",
-    "Task": """from dagsim import Task
-
-Task("train", 3600.0, 8, gang=True, gpu_types=("A100-40", "H100"))  # 8 GPUs for an hour, of either type""",
-    "TaskGraph": """from dagsim import Edge, Job, Task, TaskGraph
-
-graph = TaskGraph((Task("prepare", 60.0), Task("train", 600.0), Task("test", 30.0)), (Edge(0, 1), Edge(1, 2)))
-Job("chain", graph)""",
-    "Edge": """from dagsim import Edge
-
-Edge(0, 1, 2e9)  # task 1 begins after task 0, whose 2 GB it needs""",
-    "Cluster": """from dagsim import Cluster, Node, simulate
-from dagsim.model import GPU_TYPES
-
-nodes = tuple(Node(f"n{n}", GPU_TYPES["A100-40"], 8, cpus=96, memory_gb=1024) for n in range(4))
-print(simulate(cluster=Cluster(nodes)).summary.utilization)""",
-    "Node": """from dagsim import Node
-from dagsim.model import GPU_TYPES
-
-Node("n0", GPU_TYPES["H100"], 8, cpus=96, memory_gb=1024)""",
-    "GpuType": """from dagsim.model import GPU_TYPES
-
-print(GPU_TYPES["H100"].fp16_tflops)""",
-    "Synthetic": """from dagsim import Synthetic, simulate
-
-print(simulate(Synthetic(count=200, load=0.7), policy="sjf").summary.jct_s.mean)""",
-    "PRESETS": """from dagsim import PRESETS
-
-print(sorted(PRESETS))""",
-    "POLICIES": """from dagsim import POLICIES, simulate
-
-for name in POLICIES.names()[:3]:
-    print(name, simulate(policy=name).summary.jct_s.mean)""",
-    "ClusterPolicy": """from dagsim import Start, simulate
-
-
-class Oldest:
-    def decide(self, view):
-        for task in view.ready:
-            if placement := view.fit(task):
-                yield Start(task, placement)
-
-
-print(simulate(policy=Oldest()).summary.jct_s.mean)""",
-    "Preempt": """from dagsim import Preempt, Start, simulate
-
-
-class YoungestFirst:
-    def decide(self, view):
-        for task in reversed(view.ready):
-            if placement := view.fit(task):
-                yield Start(task, placement)
-                return
-            for run in view.running.values():
-                if run.started_s < view.now - 3600:
-                    yield Preempt(run.id)
-                    return
-
-
-print(simulate(policy=YoungestFirst()).summary.preemptions)""",
-}
-"""Examples of the names that ``dagsim`` exports; ``tests/test_docs.py`` runs those that need no files."""
 
 
 def excerpt(first: str, last: str) -> Iterator[str]:

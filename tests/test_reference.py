@@ -34,6 +34,11 @@ def test_the_page_of_keys_has_every_key_of_the_schema() -> None:
         assert all(f"| `{key}` |" in page for key in part.get("properties", {}))
 
 
+def test_every_key_has_a_meaning() -> None:
+    rows = [line.split(" | ") for line in reference.configuration() if line.startswith("| `")]
+    assert [row[0] for row in rows if not row[3].strip() or "Raises:" in row[3]] == []
+
+
 def test_the_page_of_python_has_every_public_name() -> None:
     page = "\n".join(reference.python_api())
     for name in ("simulate", "check_system", "Kernel", "JobFacts", "PolicyFailed", "ClusterView"):
@@ -69,6 +74,12 @@ def test_an_example_of_the_python_api_runs(name: str) -> None:
 @pytest.mark.parametrize("name", _FILES)
 def test_an_example_with_files_names_arguments_that_exist(name: str) -> None:
     compile(reference.EXAMPLES[name], name, "exec")
+
+
+def test_an_example_elsewhere_is_there_and_uses_the_name() -> None:
+    for name, place in reference.ELSEWHERE.items():
+        assert name not in reference.EXAMPLES
+        assert place in reference.EXAMPLES or name in (ROOT / "docs" / "reference" / place).read_text(encoding="utf-8")
 
 
 def test_every_function_of_the_package_has_an_example() -> None:

@@ -158,9 +158,12 @@ def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
     return written
 
 
+_SHORT_TYPES = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
+
+
 def _without_types(params: list[Any]) -> list[Any]:
-    """Show types in the help only where they are useful: N for a limited number, but no type for a
-    switch or an argument.
+    """Show types in the help only where they are useful, and as short words. A switch or an argument
+    has no type.
     """
     for param in params:
         if param.param_type_name == "argument":
@@ -170,6 +173,8 @@ def _without_types(params: list[Any]) -> list[Any]:
                 param.metavar = ""
             elif getattr(param, "min", None) is not None or getattr(param, "max", None) is not None:
                 param.metavar = "N"
+            else:
+                param.metavar = _SHORT_TYPES.get(param.type_descriptor.annotation)
     return params
 
 

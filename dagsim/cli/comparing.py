@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @app.command("compare")
 def compare_runs(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders on the same jobs.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders on the same jobs.")],
     reference: Annotated[
         str | None, typer.Option(metavar="NAME", help="Policy to compare the others with (default: the first).")
     ] = None,

@@ -24,7 +24,7 @@ _PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".bmp", ".gif")
 
 @app.command()
 def plot(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="A run folder, or several training runs.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="A run folder, or several training runs.")],
     number: Annotated[
         int | None,
         typer.Option(

@@ -388,7 +388,10 @@ def json_schema(*, described: bool = False) -> dict[str, Any]:
         Config.model_json_schema(schema_generator=_described() if described else GenerateJsonSchema)
     )
     for kind in ("Synthetic", "Sessions"):
-        schema["$defs"][kind]["properties"]["preset"] = {"enum": list(WORKLOADS)}
+        schema["$defs"][kind]["properties"]["preset"] = {
+            "enum": list(WORKLOADS),
+            "description": "The preset that the other keys change (``dagsim list workloads``).",
+        }
     schema["$defs"]["Sessions"]["required"].remove("kinds")  # a preset provides them
     schema["properties"]["workload"]["anyOf"].append({"type": "string"})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
@@ -402,9 +405,12 @@ def _described() -> Any:
     class Described(GenerateJsonSchema):
         def dataclass_schema(self, schema: Any) -> dict[str, Any]:
             found = super().dataclass_schema(schema)
+            keys = found.get("properties", {})
             for name, text in field_texts(schema["cls"]).items():
-                if name in found.get("properties", {}):
-                    found["properties"][name].setdefault("description", text)
+                if name in keys:
+                    keys[name].setdefault("description", text)
+            if "const" in (kind := keys.get("kind", {})):
+                kind.setdefault("description", f"Selects ``{kind['const']}`` among the kinds of this part.")
             return found
 
     return Described

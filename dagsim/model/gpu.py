@@ -34,16 +34,25 @@ class GpuType:
     """
 
     name: str
+    """Name by which clusters and jobs refer to the type."""
     fp32_tflops: float
+    """Peak FP32 rate in TFLOPS."""
     memory_gb: float
+    """Memory in GB."""
     bandwidth_gb_s: float
+    """Memory bandwidth in GB/s."""
     tdp_watts: float
+    """Thermal design power in watts."""
     idle_watts: float
+    """Power of an idle GPU in watts, at most ``tdp_watts``."""
     tf32_tflops: float | None = None
+    """Peak TF32 rate in TFLOPS. None if the type does not support TF32."""
     fp16_tflops: float | None = None
+    """Peak FP16 rate in TFLOPS. None if the type does not support FP16."""
     nvlink_gb_s: float = 0.0
     """Bandwidth of all links to peer GPUs, in one direction: half of the sum in data sheets."""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Where the values come from, by field."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

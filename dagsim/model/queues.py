@@ -18,22 +18,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Maximum resources held at the same time. None means no limit. ``jobs`` counts runs, ``nodes``
-    counts distinct nodes, and ``gpus_of`` limits GPUs by type. ``minutes`` limits ``gpus``,
-    ``cpus``, ``memory_gb`` or ``nodes`` multiplied by minutes. The amount already used counts, and
-    so does the amount that current runs may still use until their time limits.
+    """Limits on the resources that runs hold at the same time. None means no limit.
 
     Raises:
         ModelError: A limit is negative, or there is no such resource.
     """
 
     gpus: float | None = None
+    """Number of GPUs."""
     cpus: float | None = None
+    """Number of CPU cores."""
     memory_gb: float | None = None
+    """Memory in GB."""
     jobs: int | None = None
+    """Number of runs."""
     gpus_of: Mapping[str, float] = field(default_factory=dict)
+    """Number of GPUs of each type."""
     nodes: int | None = None
+    """Number of distinct nodes."""
     minutes: Mapping[str, float] = field(default_factory=dict)
+    """Budgets of ``gpus``, ``cpus``, ``memory_gb`` or ``nodes``, multiplied by minutes. They cover
+    both the amount already used and the amount that current runs may still use until their time
+    limits."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -50,19 +56,24 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class JobCaps:
-    """Maximum resources of a single job. None means no limit. ``minutes`` limits ``gpus``,
-    ``cpus``, ``memory_gb`` or ``nodes`` multiplied by the minutes of the job's time limit. A job
-    that requests more never starts.
+    """Limits on the resources of a single job. None means no limit. A job that requests more never
+    starts.
 
     Raises:
         ModelError: A limit is negative, or there is no such resource.
     """
 
     gpus: float | None = None
+    """Number of GPUs."""
     cpus: float | None = None
+    """Number of CPU cores."""
     memory_gb: float | None = None
+    """Memory in GB."""
     nodes: float | None = None
+    """Number of nodes."""
     minutes: Mapping[str, float] = field(default_factory=dict)
+    """``gpus``, ``cpus``, ``memory_gb`` or ``nodes``, multiplied by the minutes of the job's time
+    limit."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -82,24 +93,8 @@ class JobCaps:
 
 @dataclass(frozen=True, slots=True)
 class QueueNode:
-    """An account, a queue or a group of queues, with all accounts or queues below it.
-
-    - ``weight`` is the queue's number of shares among its siblings, and ``users`` contains the
-      number of shares of each user (default 1).
-    - ``priority`` is the priority of the queue's jobs, and ``user_priorities`` contains the
-      priorities of the users for whom it differs.
-    - ``limits`` apply to the whole queue with everything below it, ``user_limits`` to each of its
-      users, ``limits_of`` to the users whom it names, ``job_limits`` to each job, and
-      ``job_limits_of`` to each job of the users whom it names.
-    - ``quota`` contains the queue's own amounts of resources, by GPU type or as ``gpus``, ``cpus``
-      and ``memory_gb``.
-    - ``borrow`` and ``lend`` are the largest amounts that the queue may take from the quotas of
-      others or give from its own quota; None means no limit.
-    - ``aliases`` contains additional names under which jobs are submitted to the queue, each in the
-      form ``queue`` or ``namespace/queue``.
-    - ``order`` determines whether a job that does not fit blocks later jobs (``strict``).
-      ``reclaim`` determines which jobs in other queues may be stopped so that the queue gets its
-      quota back, and ``within`` which jobs in the same queue may be stopped for other jobs in it.
+    """An account, a queue or a group of queues, with all accounts or queues below it. The fields are
+    described in docs/reference/configuration.md.
 
     Raises:
         ModelError: A name is missing, or a number is negative.
@@ -108,21 +103,40 @@ class QueueNode:
     name: str
     """Name of the account or queue."""
     weight: float = 1.0
+    """Number of shares of the queue among its siblings."""
     priority: float = 0.0
+    """Priority of the jobs in the queue."""
     users: Mapping[str, float] = field(default_factory=dict)
+    """Number of shares of each user (default: 1)."""
     user_priorities: Mapping[str, float] = field(default_factory=dict)
+    """Priorities of the users for whom the priority differs."""
     limits: Caps = field(default_factory=Caps)
+    """Limits for the queue with everything below it."""
     user_limits: Caps = field(default_factory=Caps)
+    """Limits for each user."""
     limits_of: Mapping[str, Caps] = field(default_factory=dict)
+    """Limits for the users named here."""
     job_limits: JobCaps = field(default_factory=JobCaps)
+    """Limits for each job."""
     job_limits_of: Mapping[str, JobCaps] = field(default_factory=dict)
+    """Limits for each job of the users named here."""
     quota: Mapping[str, float] = field(default_factory=dict)
+    """The queue's own amounts of resources, by GPU type or as ``gpus``, ``cpus`` and ``memory_gb``."""
     borrow: Mapping[str, float] = field(default_factory=dict)
+    """Largest amounts that the queue may take from the quotas of others. Resources that are not listed
+    have no limit."""
     lend: Mapping[str, float] = field(default_factory=dict)
+    """Largest amounts that the queue may give from its own quota. Resources that are not listed have
+    no limit."""
     order: Literal["best-effort", "strict"] = "best-effort"
+    """With ``strict``, a job that does not fit blocks later jobs."""
     reclaim: Literal["never", "lower-priority", "any"] = "never"
+    """Which jobs in other queues may be stopped so that the queue gets its quota back."""
     within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "never"
+    """Which jobs in the same queue may be stopped for other jobs in it."""
     aliases: tuple[str, ...] = ()
+    """Additional names under which jobs are submitted to the queue, each in the form ``queue`` or
+    ``namespace/queue``."""
     children: tuple[QueueNode, ...] = ()
     """The accounts or queues below it."""
 
@@ -324,6 +338,7 @@ class NodeOutage:
     start_s: float
     end_s: float | None = None
     kind: Literal["drain", "down"] = "drain"
+    """``drain`` lets runs on the nodes continue but starts none, and ``down`` ends them."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

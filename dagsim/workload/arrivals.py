@@ -83,8 +83,11 @@ class Diurnal:
     """
 
     peak_to_trough: float = 3.0
+    """The highest rate divided by the lowest."""
     period_s: float = 86400.0
+    """Length of the cycle in seconds."""
     peak_s: float = 50400.0
+    """Time of the highest rate in each period, in seconds."""
     kind: Literal["diurnal"] = "diurnal"
 
     __pydantic_config__ = _FORBID
@@ -143,7 +146,9 @@ class Swing:
     """
 
     sigma: float
+    """Standard deviation of the logarithm of the factor."""
     hours: float
+    """Correlation time of the logarithm, in hours."""
 
     __pydantic_config__ = _FORBID
 

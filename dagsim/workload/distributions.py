@@ -153,9 +153,13 @@ class LogNormal:
     """
 
     median: float = 1.0
+    """Median of the numbers, before they are clipped."""
     sigma: float = 1.0
+    """Standard deviation of the logarithm."""
     low: float = 0.0
+    """Smallest number; smaller ones are raised to it."""
     high: float | None = None
+    """Largest number; larger ones are lowered to it."""
     kind: Literal["log_normal"] = "log_normal"
 
     __pydantic_config__ = _FORBID

@@ -57,7 +57,9 @@ class SessionKind:
 
     share: float
     work: Quantiles
+    """Work of a task, in the unit of the runtime model."""
     jobs: Quantiles = _ALONE
+    """Number of jobs per session."""
     instances: Distribution = _ONE
     """Instances of each task."""
     gang: bool = True

@@ -82,10 +82,15 @@ class Independent:
     instances: Distribution = GANGS
     """Number of instances of each task."""
     gang: bool = True
+    """True if the instances of a task start together."""
     gpus: Distribution = _ONE
+    """GPUs per instance."""
     cpus: Distribution = _NONE
+    """CPU cores per instance."""
     memory_gb: Distribution = _NONE
+    """Memory per instance in GB."""
     models: tuple[str, ...] = MEASURED_MODELS
+    """Names of the models of tasks, each equally likely."""
     gpu_types: tuple[str, ...] | None = None
     """GPU types that each task may use."""
     requested_factor: Distribution | None = None
@@ -132,12 +137,15 @@ class Correlated:
     """
 
     work: Distribution = _SHORT_AND_LONG
+    """Work of a task, in the unit of the runtime model."""
     longest: float = 10000.0
+    """Work from which tasks count as longest, in the same unit."""
     most_gpus: int = 8
     gpus_follow: float = 0.7
     top_priority: int = 10
     priority_follows: float = 0.6
     models: tuple[str, ...] = MEASURED_MODELS
+    """Names of the models of tasks, each equally likely."""
     kind: Literal["correlated"] = "correlated"
 
     __pydantic_config__ = _FORBID

@@ -192,7 +192,7 @@ def verify(
 
 @bench_app.command("table")
 def tabulate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Benchmark entries.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Benchmark entries.")],
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the leaderboard as an HTML page.")
     ] = None,

@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
 TheLog = Annotated[Path, typer.Option("--trace", "-t", help="The log of the cluster.")]
 _PRICES = (
-    "Prices per GPU hour, such as H200=3.5,A100-40=1.4, a file with prices for renting or buying GPUs and for power, "
-    "or the word none (default: list prices in US dollars); "
+    "Prices per GPU hour, such as H200=3.5,A100-40=1.4, a YAML file with prices for renting or buying GPUs and for "
+    "power, or the word none (default: list prices in US dollars); "
 )
 Prices_ = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="TYPE=PRICE,...|YAML|CSV",
+        metavar="PRICES",
         help=f"{_PRICES}a CSV of hourly prices per kWh (columns time,value) adds the cost of energy (repeatable).",
     ),
 ]
@@ -117,16 +117,16 @@ def whatif(
     add: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="16xH200[:PARTITION][@DATE]",
-            help=(
-                "GPUs to add on new nodes, optionally from a date or time onwards, as in @14d (repeatable). With "
-                "16xH200,boot=300,idle=600, a separate alternative has up to 16 GPUs on nodes that are powered up for "
-                "waiting jobs and down when idle; shutdown=, price= (per GPU hour) and trigger=pending can be added."
-            ),
+            metavar="GPUS",
+            help="Add GPUs on new nodes (repeatable): 16xH200, 16xH200:PARTITION, or 16xH200@DATE for GPUs that come "
+            "later, at a date or after a time (@14d). 16xH200,boot=300,idle=600 is a separate alternative with up to "
+            "16 GPUs on demand: nodes boot for waiting jobs, which takes 300 s, and are switched off after 600 s "
+            "without jobs. It can also set shutdown=, price= (per GPU hour) and trigger=pending.",
         ),
     ] = None,
     remove: Annotated[
-        list[str] | None, typer.Option(metavar="8xT4", help="GPUs to remove, in whole nodes (repeatable).")
+        list[str] | None,
+        typer.Option(metavar="GPUS", help="Remove GPUs, in whole nodes, such as 8xT4 (repeatable)."),
     ] = None,
     cloud: Annotated[
         list[str] | None, typer.Option(hidden=True, help="Earlier spelling of --add 16xH200,boot=300.")
@@ -255,6 +255,8 @@ def plan_capacity(
     set_: Settings = None,
 ) -> None:
     """Find the smallest cluster, or cheapest mix, that meets a target on a log.
+
+    The option --carbon, which is not listed below, adds the emissions of the energy (docs/costs.md).
 
     Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
     """
@@ -456,7 +458,7 @@ def calibrate_site(
     fit: Annotated[
         float,
         typer.Option(
-            min=0.1, max=0.9, help="Fraction of the jobs, from the beginning of the log, to which the rules are fitted."
+            min=0.1, max=0.9, help="Fraction of the jobs, from the beginning of the log, that is used for the fit."
         ),
     ] = 0.5,
     out: Annotated[
@@ -465,10 +467,11 @@ def calibrate_site(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Estimate, from the first part of its log, the settings of a Slurm site that no file states.
+    """Estimate settings of a Slurm site that its files do not contain, from the first part of its log.
 
-    Tries cycle lags, tie rules and hidden limits, and prints the error of the simulated waits on the rest of the log,
-    with and without the fit.
+    This tries several delays of scheduling cycles, rules for ties, and limits that the files do not
+    state. It prints the error of the simulated waits on the rest of the log, before and after the
+    fit.
 
     Example: dagsim calibrate --trace sacct.txt --config cluster.yaml -o calibrated.yaml
     """

@@ -59,6 +59,7 @@ class GroupTraffic:
     size: int
     stride: int = 1
     collective: Literal["ring", "all_gather", "pipeline"] = "ring"
+    """How the ranks of a group exchange data."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -92,6 +93,7 @@ class StepTraffic:
     gb: float
     step_s: float
     collective: Collective = "ring"
+    """How the ranks exchange data."""
     overlap: int = 0
     calls: int = 1
     """Number of collectives, for latencies; 0 leaves latencies out."""

@@ -29,6 +29,7 @@ class ModelTraffic:
     """
 
     models: Mapping[str, StepTraffic] = field(default_factory=dict)
+    """Traffic per step of a gang, by the name of the task's model."""
     default: StepTraffic | None = None
     kind: Literal["models"] = "models"
 

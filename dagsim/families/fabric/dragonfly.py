@@ -31,16 +31,23 @@ class Dragonfly:
     """
 
     groups: int = 4
+    """Number of groups."""
     chassis: int = 1
+    """Number of chassis per group."""
     routers: int = 4
+    """Number of routers per chassis."""
     hosts_per_router: int = 4
+    """Number of hosts per router."""
     blue: int = 1
     """Parallel cables between two groups."""
     black: int = 1
+    """Parallel cables between routers in different chassis of a group."""
     green: int = 1
+    """Parallel cables between routers in the same chassis."""
     bandwidth_gb_s: float = 24.0
     """Bandwidth of each cable and direction; the default is reached by 200 Gb/s links."""
     latency_s: float = 0.0
+    """Latency of each link in seconds."""
     kind: Literal["dragonfly"] = "dragonfly"
 
     __pydantic_config__ = {"extra": "forbid"}

@@ -20,8 +20,11 @@ class Cable:
     """One direction of a link, identified by its name."""
 
     name: str
+    """Name by which routes refer to the link."""
     bandwidth_gb_s: float
+    """Bandwidth in GB/s."""
     latency_s: float = 0.0
+    """Latency in seconds."""
 
     __pydantic_config__ = _FORBID
 
@@ -31,8 +34,11 @@ class Route:
     """The links from one node to another, in order."""
 
     source: str
+    """Name of the sending node."""
     destination: str
+    """Name of the receiving node."""
     links: tuple[str, ...]
+    """Names of the links, in order."""
 
     __pydantic_config__ = _FORBID
 
@@ -42,7 +48,9 @@ class Explicit:
     """A fabric that is given as links and a route for every ordered pair of nodes."""
 
     links: tuple[Cable, ...]
+    """All links, one for each direction."""
     routes: tuple[Route, ...]
+    """A route for every ordered pair of nodes."""
     kind: Literal["explicit"] = "explicit"
 
     __pydantic_config__ = _FORBID
@@ -101,8 +109,11 @@ class TreeSwitch:
     ``oversubscription``."""
 
     name: str
+    """Name of the switch."""
     nodes: tuple[str, ...] = ()
+    """Names of the nodes directly below the switch."""
     switches: tuple[str, ...] = ()
+    """Names of the switches directly below the switch."""
     bandwidth_gb_s: float | None = None
 
     __pydantic_config__ = _FORBID
@@ -114,6 +125,7 @@ class Tree:
     ``topology/tree``)."""
 
     switches: tuple[TreeSwitch, ...]
+    """All switches in the tree."""
     bandwidth_gb_s: float = 48.0
     """Bandwidth of each node's link and direction."""
     oversubscription: float = 1.0

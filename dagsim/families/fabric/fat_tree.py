@@ -32,8 +32,11 @@ class FatTree:
     """
 
     down: tuple[int, ...] = (16, 4)
+    """Neighbours below each switch, by level."""
     up: tuple[int, ...] = (1, 16)
+    """Neighbours above each node or switch, by level."""
     count: tuple[int, ...] = (1, 1)
+    """Parallel links to each neighbour above, by level."""
     bandwidth_gb_s: float = 48.0
     """Bandwidth of each link and direction; the default is reached by NDR InfiniBand (400 Gb/s)."""
     latency_s: float = 0.0

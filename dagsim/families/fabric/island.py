@@ -24,6 +24,7 @@ class Island:
     bandwidth_gb_s: float = 48.0
     """Bandwidth of each NIC and direction; the default is reached by NDR InfiniBand (400 Gb/s)."""
     latency_s: float = 0.0
+    """Latency of each link in seconds."""
     kind: Literal["island"] = "island"
 
     __pydantic_config__ = {"extra": "forbid"}

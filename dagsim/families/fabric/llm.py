@@ -67,6 +67,7 @@ class LlmTraining:
     params: float
     """Number of parameters."""
     layers: int
+    """Number of layers."""
     width: int
     """Size of the hidden state."""
     sequence: int
@@ -76,6 +77,7 @@ class LlmTraining:
     accumulation: int = 1
     """Micro-batches per step."""
     precision: Literal["bf16", "fp8"] = "bf16"
+    """Number format of matrix products, which determines the peak rate."""
     sharding: Literal["full", "grad_op", "none"] = "full"
     """``grad_op`` keeps the parameters on every GPU within a step, ``none`` always."""
     checkpointing: bool = False

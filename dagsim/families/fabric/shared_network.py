@@ -40,6 +40,7 @@ class SharedNetwork:
     topology: Annotated[Island | FatTree | Torus | Dragonfly | Tree | Explicit, TaggedUnion("island")] = field(
         default_factory=Island
     )
+    """The links of the network, and the routes between nodes."""
     storage: Storage | None = None
     """Nodes from which data and checkpoints come, or None if neither takes time on the network."""
     kind: Literal["shared"] = "shared"

@@ -24,6 +24,7 @@ class Torus:
     bandwidth_gb_s: float = 100.0
     """Bandwidth of each link and direction; the default is that of a TPU v5p."""
     latency_s: float = 0.0
+    """Latency of each link in seconds."""
     kind: Literal["torus"] = "torus"
 
     __pydantic_config__ = {"extra": "forbid"}

@@ -81,7 +81,7 @@ _Oracle = Annotated[
         "--oracle", help=("Use the true run times and arrivals, which isolates the error of the policy model.")
     ),
 ]
-_Jobs = Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="Jobs or arrays to show (default: all).")]
+_Jobs = Annotated[list[str] | None, typer.Argument(metavar="JOB", help="Jobs or arrays to show (default: all).")]
 _Job = Annotated[
     str | None,
     typer.Option(
@@ -124,13 +124,15 @@ def print_eta(
     shapes: _Shapes = False, page: _Page = None, arrivals: _Arrivals = 0, workers: Workers = None,
     json_: Json = False, quiet: Quiet = False,
 ) -> None:  # fmt: skip
-    """Forecast when waiting jobs will start, as distributions, and check such forecasts on a log.
+    """Forecast when waiting jobs will start, or check such forecasts on a log.
 
-    A folder with Slurm's files (docs/forecast.md) provides the site, the log and listings of the
-    queue. For other logs, --policy simulates the log under a scheduler and forecasts the simulated
-    starts, so that the scheduler is known exactly.
+    Each forecast is a distribution of possible start times. With --state, forecast the jobs that are
+    waiting now, and calibrate the forecasts with --history.
 
-    Without a log, --state forecasts the jobs waiting now; --history calibrates these forecasts.
+    With --backtest, forecast at past times in a log, and compare the forecasts with the actual
+    starts. A folder with Slurm's files (docs/forecast.md) provides the site, the log and listings of
+    the queue. For any other log, --policy simulates the log under a scheduler and forecasts the
+    simulated starts, so that the scheduler is known exactly.
 
     Example: dagsim eta --backtest sacct.txt --cluster cluster.yaml --policy easy --interval 2h
     """

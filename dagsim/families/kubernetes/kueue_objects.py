@@ -30,10 +30,15 @@ class ResourceFlavor:
     """
 
     name: str
+    """Name of the flavor, to which quotas refer."""
     node_labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the nodes of this kind."""
     node_taints: tuple[Taint, ...] = ()
+    """Taints of the nodes, which workloads have to tolerate."""
     tolerations: tuple[Toleration, ...] = ()
+    """Tolerations that the flavor adds to the workloads admitted to it."""
     topology_name: str = ""
+    """Name of the topology by which pods are placed. It is empty if there is none."""
     gpu_types: tuple[str, ...] = ()
 
     __pydantic_config__ = _STRICT
@@ -44,7 +49,9 @@ class KueueTopology:
     """The levels of a data centre as node labels, starting with the widest level."""
 
     name: str
+    """Name of the topology, to which flavors refer."""
     levels: tuple[str, ...]
+    """Node labels, from the widest level to the narrowest."""
 
     __pydantic_config__ = _STRICT
 
@@ -54,9 +61,13 @@ class TopologyNode:
     """A node on which pods are placed according to a topology. Its resources include ``pods``."""
 
     name: str
+    """Name of the node."""
     labels: Mapping[str, str]
+    """Labels of the node, which state its place in the topology."""
     allocatable: Mapping[str, float]
+    """Amount of each resource that pods can use, in natural units."""
     taints: tuple[Taint, ...] = ()
+    """Taints that pods have to tolerate."""
 
     __pydantic_config__ = _STRICT
 
@@ -66,8 +77,11 @@ class ResourceQuota:
     """The quota for a resource in a flavor. None means that there is no limit."""
 
     nominal: float
+    """The queue's own amount of the resource."""
     borrowing_limit: float | None = None
+    """Largest amount that may be borrowed in addition to ``nominal``."""
     lending_limit: float | None = None
+    """Largest part of ``nominal`` that may be lent to other queues."""
 
     __pydantic_config__ = _STRICT
 
@@ -83,7 +97,9 @@ class FlavorQuotas:
     """The quotas in one flavor for the resources of a group, by resource."""
 
     name: str
+    """Name of the ResourceFlavor."""
     resources: Mapping[str, ResourceQuota]
+    """Quota of each resource in this flavor."""
 
     __pydantic_config__ = _STRICT
 
@@ -94,7 +110,9 @@ class ResourceGroup:
     order."""
 
     flavors: tuple[FlavorQuotas, ...]
+    """The flavors, in the order in which they are tried, with their quotas."""
     covered_resources: tuple[str, ...] = ()
+    """The resources in the group. The default is the resources of the first flavor."""
 
     __pydantic_config__ = _STRICT
 
@@ -108,7 +126,11 @@ class BorrowWithinCohort:
     """Defines how a workload that borrows may preempt workloads in other queues."""
 
     policy: Literal["Never", "LowerPriority"] = "Never"
+    """``LowerPriority`` lets a borrowing workload preempt workloads with lower priorities in other
+    queues. ``Never`` forbids this."""
     max_priority_threshold: float | None = None
+    """Only workloads with at most this priority may be preempted by borrowing workloads. None means
+    no threshold."""
 
     __pydantic_config__ = _STRICT
 
@@ -119,8 +141,12 @@ class QueuePreemption:
     cohort."""
 
     within_cluster_queue: Policy = "Never"
+    """Which workloads in its own queue a workload may preempt."""
     reclaim_within_cohort: Policy = "Never"
+    """Which workloads that use more than their queue's quota a workload may preempt in other queues
+    of the cohort."""
     borrow_within_cohort: BorrowWithinCohort = field(default_factory=BorrowWithinCohort)
+    """How a workload may preempt in other queues while it borrows."""
 
     __pydantic_config__ = _STRICT
 
@@ -131,8 +157,14 @@ class FlavorFungibility:
     considered best."""
 
     when_can_borrow: SearchRule = "MayStopSearch"
+    """Whether the search stops at a flavor in which the workload fits by borrowing
+    (``MayStopSearch``) or continues with the next flavor (``TryNextFlavor``)."""
     when_can_preempt: SearchRule = "TryNextFlavor"
+    """Whether the search stops at a flavor in which the workload fits by preempting
+    (``MayStopSearch``) or continues with the next flavor (``TryNextFlavor``)."""
     preference: Literal["BorrowingOverPreemption", "PreemptionOverBorrowing"] = "BorrowingOverPreemption"
+    """Whether a flavor in which the workload borrows is better than a flavor in which it preempts,
+    or the reverse."""
 
     __pydantic_config__ = _STRICT
 
@@ -143,9 +175,13 @@ class Cohort:
     by its members need not be listed."""
 
     name: str
+    """Name of the cohort, to which queues and other cohorts refer."""
     parent: str = ""
+    """Name of the cohort that contains this one. It is empty for the top of a tree."""
     resource_groups: tuple[ResourceGroup, ...] = ()
+    """The cohort's own quotas, which its members may use."""
     weight: float = 1.0
+    """Weight in fair sharing among the members of the parent."""
 
     __pydantic_config__ = _STRICT
 
@@ -155,13 +191,23 @@ class ClusterQueue:
     """A queue with quota."""
 
     name: str
+    """Name of the queue, to which LocalQueues refer."""
     cohort: str = ""
+    """Name of the cohort in which the queue shares quota. It is empty if the queue belongs to none."""
     queueing_strategy: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
+    """With ``StrictFIFO``, a workload that does not fit blocks the workloads behind it. With
+    ``BestEffortFIFO``, later workloads may overtake it."""
     resource_groups: tuple[ResourceGroup, ...] = ()
+    """The quotas of the queue, by groups of resources."""
     preemption: QueuePreemption = field(default_factory=QueuePreemption)
+    """Which workloads the workloads in the queue may preempt."""
     flavor_fungibility: FlavorFungibility = field(default_factory=FlavorFungibility)
+    """Which flavor is chosen if a workload could borrow or preempt in one flavor, or try the next
+    one."""
     weight: float = 1.0
+    """Weight in fair sharing. A queue with twice the weight may borrow twice as much."""
     stop_policy: StopPolicy = "None"
+    """``Hold`` stops new admissions, and ``HoldAndDrain`` also evicts the admitted workloads."""
     usage_based: bool = False
     """How LocalQueues share the queue according to past usage (``admissionScope.admissionMode``),
     if that is configured."""
@@ -175,9 +221,13 @@ class LocalQueue:
     ClusterQueue."""
 
     name: str
+    """Name of the queue: ``queue`` or ``namespace/queue``."""
     cluster_queue: str
+    """Name of the ClusterQueue that admits the workloads."""
     weight: float = 1.0
+    """Weight in admission fair sharing. Past usage is divided by it."""
     stop_policy: StopPolicy = "None"
+    """``Hold`` stops new admissions, and ``HoldAndDrain`` also evicts the admitted workloads."""
     consumed_resources: Mapping[str, float] = field(default_factory=dict)
     """Past usage that admission fair sharing takes into account."""
 
@@ -189,8 +239,11 @@ class AdmissionFairSharing:
     """Settings for sharing a ClusterQueue among its LocalQueues according to their past usage."""
 
     usage_half_life_s: float = 0.0
+    """Time in seconds after which past usage counts half. With 0, past usage does not decay."""
     usage_sampling_interval_s: float = 300.0
+    """Time between two updates of the past usage, in seconds."""
     resource_weights: Mapping[str, float] = field(default_factory=dict)
+    """Weight of each resource in the usage. Resources that are not listed have the weight 1."""
 
     __pydantic_config__ = _STRICT
 
@@ -206,13 +259,20 @@ class KueueObjects:
     """
 
     cluster_queues: tuple[ClusterQueue, ...] = ()
+    """The queues with quotas."""
     cohorts: tuple[Cohort, ...] = ()
+    """Groups of queues that lend quota to each other."""
     local_queues: tuple[LocalQueue, ...] = ()
+    """The names under which workloads are submitted."""
     resource_flavors: tuple[ResourceFlavor, ...] = ()
+    """The kinds of nodes."""
     topologies: tuple[KueueTopology, ...] = ()
+    """The levels of the data centre by which pods are placed."""
     nodes: tuple[TopologyNode, ...] = ()
+    """The nodes on which pods are placed by topology."""
     fair_sharing: tuple[Strategy, ...] | None = None
     admission_fair_sharing: AdmissionFairSharing | None = None
+    """How LocalQueues share a ClusterQueue according to past usage. None turns this off."""
 
     __pydantic_config__ = _STRICT
 

@@ -172,8 +172,12 @@ class Taint:
     """A taint of a node or flavor."""
 
     key: str
+    """Key of the taint."""
     value: str = ""
+    """Value of the taint."""
     effect: str = "NoSchedule"
+    """Effect on pods that do not tolerate the taint: ``NoSchedule``, ``NoExecute`` or
+    ``PreferNoSchedule``."""
 
     __pydantic_config__ = _STRICT
 
@@ -184,7 +188,9 @@ class Toleration:
 
     key: str = ""
     operator: str = "Equal"
+    """``Equal`` compares key and value, and ``Exists`` only the key."""
     value: str = ""
+    """Value of the tolerated taint, for ``Equal``."""
     effect: str = ""
 
     __pydantic_config__ = _STRICT

@@ -37,9 +37,13 @@ class WarmStart(CheckedSettings):
     policy: str
     """The heuristic to imitate."""
     episodes: int = 60
+    """Number of episodes of the heuristic from which the network learns."""
     epochs: int = 3
+    """Number of passes over these episodes."""
     minibatch: int = 512
+    """Number of choices per gradient step."""
     lr: float = 2e-3
+    """Initial value of Adam's learning rate."""
     final_lr: float | None = None
     """Final value of Adam's learning rate. Default: it stays constant."""
     smoothing: float = 0.2
@@ -73,6 +77,7 @@ class TrainConfig(CheckedSettings):
     reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
     """Terms and weights (``dagsim list rewards``)."""
     iterations: int = 100
+    """Number of training iterations."""
     minutes: float | None = None
     """Limit on the wall time in minutes, in addition to the number of iterations. The count
     continues when a run is resumed."""
@@ -102,7 +107,9 @@ class TrainConfig(CheckedSettings):
     validate_every: int = 5
     """Iterations between validations."""
     validation_seeds: int = 50
+    """Number of seeds on which checkpoints are compared."""
     report_seeds: int = 200
+    """Number of seeds for the final test."""
     report_from: int | None = None
     """First test seed, to repeat the final test of another training run (its run folder records the
     seeds in ``report_seeds.yaml``). Default: the next seeds that no training run in the same

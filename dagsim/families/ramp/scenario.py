@@ -104,9 +104,16 @@ class RampScenario(Scenario):
     max_degree: int = 16
     """Maximum number of pieces of an operation."""
     partitioner: str = "sip_ml"
+    """Rule that divides operations into pieces: ``sip_ml`` (even numbers of pieces of about one
+    quantum) or ``random``."""
     placer: str = "first_fit"
+    """Rule that places pieces on servers: ``first_fit``, ``packed``, ``best_fit``, ``same_type`` or
+    ``random``."""
     op_schedule: str = "srpt"
+    """Which operation a server runs first: ``srpt`` (the shortest piece) or ``fifo`` (the order of
+    the graph)."""
     flow_schedule: str = "srpt"
+    """Which flow a link sends first: ``srpt`` (the shortest remaining one) or ``fifo``."""
     ddls: bool = False
     """Use the rules of ``ddls``, quirks included (docs/ramp.md)."""
     rules: Mapping[str, Any] = field(default_factory=dict)

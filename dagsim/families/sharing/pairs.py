@@ -91,7 +91,10 @@ class PairTable:
     """
 
     table: str | None = None
+    """Path of Gavel's ``simulation_throughputs.json`` or Lucid's ``colocate_info.csv`` (the name
+    may end in .gz)."""
     default: float | None = None
+    """Rate of both tasks in a pair that the table lacks."""
     kind: Literal["pairs"] = "pairs"
 
     __pydantic_config__ = {"extra": "forbid"}

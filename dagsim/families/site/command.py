@@ -21,7 +21,7 @@ def site_import(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FOLDER|FILE...",
+            metavar="FOLDER|FILE",
             help=(
                 "The site's files: slurm.conf with the output of scontrol and sacctmgr; Kueue objects; "
                 "the output of qmgr; or a list of nodes."

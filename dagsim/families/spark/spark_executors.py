@@ -24,8 +24,10 @@ class ExecutorType:
     """
 
     name: str
+    """Name of the kind of machine."""
     count: int
     speed: float = 1.0
+    """Factor by which tasks are faster than recorded."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

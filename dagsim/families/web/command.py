@@ -13,7 +13,7 @@ from dagsim.cli.app import app, say
 
 @app.command()
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders from any system.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders from any system.")],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="File to write (default: report.html in the first folder)."),

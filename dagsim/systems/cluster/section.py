@@ -200,6 +200,7 @@ class ClusterKeys(Section):
     shared_keys: ClassVar[tuple[str, ...]] = ("admission",)
     """Keys that configurations of other systems also have."""
     cluster: ClusterSection = ClusterSection()
+    """The machines, as groups of identical nodes."""
     gpu_types: tuple[GpuType, ...] = ()
     """GPU types for use in ``cluster``, in addition to those of ``dagsim list gpus``."""
     workload: Workload = PRESETS[DEFAULT_WORKLOAD].workload

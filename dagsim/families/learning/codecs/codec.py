@@ -79,7 +79,13 @@ class CandidatesConfig:
     """
 
     look_ahead: LookAhead = "sorted"
+    """How the agent sees the expected ends of runs: not at all (``off``), as the time until 1, 2, 4
+    and 8 GPUs are idle (``sorted``), for the four runs that started first (``per_gpu``), or as the
+    fraction of GPUs that are idle within 1 to 60 minutes (``cdf``)."""
     select: Select = "heads"
+    """Which tasks the agent may choose: the first tasks in each group of similar tasks (``heads``),
+    the oldest ``window`` tasks (``oldest``), or half of the oldest and half of the shortest
+    (``mixed``)."""
     window: int = 32
     """Number of tasks that ``oldest`` and ``mixed`` consider."""
     placement: str = "best-fit"

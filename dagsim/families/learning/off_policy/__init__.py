@@ -23,15 +23,20 @@ class _OffPolicy(Algorithm):
     episodes: int = 8
     """Episodes per iteration, each on its own job sequence."""
     lr: float = 5e-4
+    """Adam's learning rate, which falls to a tenth over training."""
     updates: int = 60
     """Minibatches per iteration."""
     minibatch: int = 512
+    """Number of transitions per update."""
     replay: int = 200_000
     """Capacity of the replay buffer, in transitions."""
     n_step: int = 8
+    """Number of steps whose rewards are summed before the value is bootstrapped."""
     target_rate: float = 0.02
     """Fraction of the distance to the network by which each update moves the target network."""
     discount_jcts: tuple[float, float] = (0.5, 0.5)
+    """Time constant of the discount, in mean completion times of the reference, at the start and at
+    the end of training."""
 
     def _check(self) -> None:
         self._positive("episodes", "lr", "updates", "minibatch")
@@ -50,7 +55,9 @@ class D3qnConfig(_OffPolicy):
     exploration: tuple[float, float] = (0.5, 0.02)
     """Fraction of random choices: at the start of training, and from the middle on."""
     priority: float = 0.6
+    """Exponent of the priorities by which transitions are sampled. With 0, sampling is uniform."""
     importance: float = 0.4
+    """Exponent of the importance weights that correct for this sampling."""
 
     learner: ClassVar[str] = "dagsim.families.learning.off_policy.d3qn:D3qn"
 
@@ -93,7 +100,9 @@ class RainbowConfig(_OffPolicy):
     """The lowest and the highest value of the support, in units of the root mean square of the
     first returns."""
     priority: float = 0.6
+    """Exponent of the priorities by which transitions are sampled. With 0, sampling is uniform."""
     importance: float = 0.4
+    """Exponent of the importance weights that correct for this sampling."""
 
     learner: ClassVar[str] = "dagsim.families.learning.off_policy.rainbow:Rainbow"
 

@@ -44,14 +44,19 @@ class PpoConfig(Algorithm):
     min_lr: float = 0.0
     """Added to the learning rate, so that it never reaches 0."""
     clip: float = 0.2
+    """Largest relative change of a probability that is still rewarded."""
     target_kl: float = 0.03
     """The update of an iteration stops when the policy has moved by 1.5 times this KL divergence."""
     epochs: int = 3
+    """Number of passes over the choices of an iteration."""
     minibatch: int = 1024
+    """Number of choices per gradient step."""
     entropy: float = 0.003
     """Weight of the entropy bonus, which falls to 0 over training."""
     max_grad: float = 0.5
+    """Maximum norm of the gradient."""
     gae_lambda: float = 0.95
+    """Parameter lambda of generalised advantage estimation, for ``critic``."""
     discount_jcts: tuple[float, float] = (10.0, 40.0)
     """Time constant of the discount, in mean completion times of the reference, at the start and at
     the end of training. It is finite because the effect of a decision fades, so later rewards are
@@ -76,14 +81,22 @@ class ReinforceConfig(Algorithm):
     advantage: str = "replicas"
     """As for ``ppo``."""
     sequences: int = 4
+    """Job sequences per iteration."""
     replicas: int = 8
+    """Episodes on each job sequence."""
     minibatch: int | None = None
     """Choices per gradient step. Default: one step on all choices."""
     lr: float = 2e-3
+    """Adam's learning rate, which falls to 0 over training."""
     min_lr: float = 0.0
+    """Added to the learning rate, so that it never reaches 0."""
     entropy: float = 0.01
+    """Weight of the entropy bonus, which falls to 0 over training."""
     max_grad: float = 0.5
+    """Maximum norm of the gradient."""
     discount_jcts: tuple[float, float] = (2.0, 20.0)
+    """Time constant of the discount, in mean completion times of the reference, at the start and at
+    the end of training."""
 
     learner: ClassVar[str] = "dagsim.families.learning.on_policy.learners:Reinforce"
 

@@ -444,6 +444,7 @@ class Preemption:
     """
 
     on_resume: Literal["resume", "restart"] = "resume"
+    """Whether a preempted run keeps its work (``resume``) or starts over (``restart``)."""
     on_failure: Literal["resume", "restart"] = "restart"
     restart_s: float = 0.0
     checkpoint_s_per_gb: float = 0.0

@@ -243,8 +243,13 @@ class Throughput(_ByType):
 
     reference: str = "V100-16"
     batch: Literal["common", "best"] = "common"
+    """Batch sizes at which two types are compared if a task states none: the largest one measured
+    on both (``common``), or the fastest of each (``best``)."""
     missing: Literal["error", "flops"] = "error"
+    """Whether tasks that the table does not cover are an error, or are scaled by peak FP32 rates
+    (``flops``)."""
     table: str | None = None
+    """CSV file with throughputs that replaces the shipped table."""
     kind: Literal["throughput"] = "throughput"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -325,6 +330,8 @@ class Fed(_ByType):
     """
 
     models: Mapping[str, Feed]
+    """For each model, the cores per GPU, the GB of memory per GPU, and the fraction of full speed
+    without cached data."""
     base: Recorded | Throughput | Flops = field(default_factory=Throughput)
     reference: str = "V100-16"
     cores: Literal["asked", "proportional", "sensitive"] = "asked"
@@ -538,7 +545,10 @@ class Estimates:
     """
 
     kind: Literal["predicted", "exact", "noisy", "hidden"] = "predicted"
+    """Which durations policies see: the users' limits (``predicted``), the true durations
+    (``exact``), the true durations with random errors (``noisy``), or none (``hidden``)."""
     sigma: float = 0.5
+    """Standard deviation of the logarithm of the errors, for ``noisy``."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

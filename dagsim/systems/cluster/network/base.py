@@ -109,6 +109,7 @@ class Storage:
     models: Mapping[str, float] = field(default_factory=dict)
     default_gb: float = 0.0
     checkpoints: bool = True
+    """True if checkpoints are sent to and from the storage."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -219,7 +220,9 @@ class UniformNetwork:
     """
 
     bandwidth_gb_s: float = 12.5
+    """Bandwidth of each flow in GB/s."""
     latency_s: float = 0.0
+    """Latency of each flow in seconds."""
     kind: Literal["uniform"] = "uniform"
 
     __pydantic_config__ = {"extra": "forbid"}
