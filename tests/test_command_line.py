@@ -257,7 +257,7 @@ def test_a_job_that_decides_the_size_of_an_invented_cluster_is_named_first(tmp_p
     log = tmp_path / "log.csv"
     log.write_text(LOG.format(gpus=96), encoding="utf-8")
     text = said("replay", "--trace", str(log), "--out", str(tmp_path), "--no-plots", code=0)
-    assert "warning: the cluster is invented, and one job decides its size: 'wide' asks for 96 GPUs" in text
+    assert "warning: the cluster is invented, and one job decides its size: 'wide' requests 96 GPUs" in text
     assert text.index("warning: the cluster") < text.index("jct_s.mean")
 
 

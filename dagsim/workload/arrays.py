@@ -216,8 +216,8 @@ class JobArrays:
     priority: np.ndarray | None = None  # (J,) float64; None if all are 0
     deadline_s: np.ndarray | None = None  # (J,) float64, inf for a job without a deadline; None if no job has one
     weight: np.ndarray | None = None  # (J,) float64; None if all are 1
-    observed_start_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None: unknown for all
-    eligible_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None: unknown for all
+    observed_start_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None if all are unknown
+    eligible_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None if all are unknown
     tenant: Labels | None = None
     observed_nodes: Labels | None = None  # labels are tuples of names
     user: Labels | None = None

@@ -287,8 +287,8 @@ def _finite(value: float) -> float | None:
 
 
 def _of_use(choice: Alternative, use: OnDemandMonth, today: Alternative) -> str:
-    """Describe what nodes that are powered on demand cost and save, compared with the same nodes
-    always on and with today.
+    """Describe the cost and the savings of nodes that are powered on demand, compared with the same
+    nodes always on and with today.
     """
     cost = ""
     if use.cost is not None and use.always_on_cost is not None:

@@ -5,7 +5,8 @@ Tables have no header; the columns are named in ``<table>.header`` files. Each t
 ``pai_job_table`` and ``pai_task_table`` are needed in full. ``pai_group_tag_table`` (requested GPU
 types) and ``pai_instance_table`` (times that a task lacks) are joined if present. Times are in
 seconds, ``plan_cpu`` and ``plan_gpu`` in percent, ``plan_mem`` in GB. The tables are unordered, and
-all but the instances are held in memory. ``pai_lists`` reads the lists derived from this trace.
+all except the instance table are held in memory. ``pai_lists`` reads the lists derived from this
+trace.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Snapshots:
         self.latest = Forecasted("", "", "")
 
     def watch(self) -> None:
-        """Look for new snapshots continuously, even if nobody looks at the page."""
+        """Look for new snapshots continuously, even while nobody views the page."""
         if self.source is not None:
             self.source.start()
         self._watcher.start()

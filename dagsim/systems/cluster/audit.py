@@ -323,8 +323,8 @@ class Auditor:
         if gpus <= _ONE_NODE or gpus < _OUTLIER * second:
             return ()
         return (
-            f"the cluster is invented, and one job decides its size: {on_one_line(job)!r} asks for {gpus:,.0f} GPUs, "
-            f"no other job for more than {second:,.0f}; check that row, or give a cluster with --cluster",
+            f"the cluster is invented, and one job decides its size: {on_one_line(job)!r} requests {gpus:,.0f} GPUs, "
+            f"no other job more than {second:,.0f}; check that row, or give a cluster with --cluster",
         )
 
     def _unused(self) -> dict[str, tuple[int, tuple[str, ...]]]:

@@ -106,7 +106,6 @@ class SiteState(Forked):
     __slots__ = {
         "_chosen": COPIED,
         "_features": SAME,
-        "_magnets": SAME,
         "_members": SAME,
         "_named": COPIED,
         "_numbers": SAME,
@@ -121,6 +120,7 @@ class SiteState(Forked):
         "drained": SAME,
         "levels": SAME,
         "licences": COPIED,
+        "magnets": SAME,
         "origin_s": SAME,
     }
 
@@ -147,7 +147,8 @@ class SiteState(Forked):
         self._partitions = MappingProxyType({part.name: part for part in queues.partitions})
         self._members = MappingProxyType({part.name: members(part, names) for part in queues.partitions})
         held: list[tuple[ClosedTime, ...]] = []
-        self._magnets = tuple([one for one in queues.reservations if one.magnetic])
+        self.magnets = tuple([one for one in queues.reservations if one.magnetic])
+        """The magnetic reservations."""
         numbers = {reservation.name: number for number, reservation in enumerate(queues.reservations)}
         for reservation in queues.reservations:
             nodes = members(NodePartition(f"{reservation.name} (reservation)", reservation.nodes), names)
@@ -270,7 +271,7 @@ class SiteState(Forked):
 
     def _attracting(self, job: Job) -> Iterator[NodeReservation]:
         """Yield the magnetic reservations that are open to a job."""
-        for one in self._magnets:
+        for one in self.magnets:
             if one.name not in self._numbers:
                 continue
             if (not one.accounts or job.account in one.accounts) and (not one.users or job.user in one.users):

@@ -1,1 +1,1 @@
-"""slurmctld as a policy: its rules, its priorities and its loops."""
+"""slurmctld as a policy: the rules, the priorities and the loops that start jobs."""

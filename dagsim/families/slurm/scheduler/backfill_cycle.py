@@ -1,4 +1,4 @@
-"""Slurm's backfill cycles: when they run, and how one examines the pending jobs."""
+"""Slurm's backfill cycles: when they run, and how a cycle examines the pending jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COARSE = 0.1
 
 
 class BackfillTimes:
-    """When backfill cycles run. Plain data."""
+    """The times at which backfill cycles run. Plain data."""
 
     def __init__(self, settings: SlurmSettings, coarse_after_s: float) -> None:
         self._interval_s, self._phase_s = settings.bf_interval_s, settings.bf_phase_s
@@ -39,9 +39,9 @@ class BackfillTimes:
         self._idle_s = inf
 
     def tick_s(self, now: float) -> float:
-        """Return the time of the next cycle after a change: at once, but at least ``bf_interval_s``
-        after the last cycle (``backfill_agent`` and ``_more_work`` in backfill.c). While jobs wait
-        for reservations, every cycle counts as a change.
+        """Return the time of the next cycle after a change: immediately, but at least
+        ``bf_interval_s`` after the last cycle (``backfill_agent`` and ``_more_work`` in
+        backfill.c). While jobs wait for reservations, every cycle counts as a change.
         """
         cycle_s, interval_s = self._cycle_s, self._interval_s
         from_s = max(now, self._phase_s, cycle_s + _COARSE * max(0.0, cycle_s - self._coarse_after_s))
@@ -148,7 +148,7 @@ class BackfillCycle:
             if (self._tested.most and self._tested.is_over(job)) or not licensed(machines, job.task):
                 self._at += 1
                 continue
-            if job.task in self._together.get(together(job.task), ()):  # it has nodes in another partition
+            if job.task in self._together.get(together(job.task), ()):  # the job has nodes in another partition
                 self._at += 1
                 continue
             placement = yield from self._placement(job, room)
@@ -159,7 +159,7 @@ class BackfillCycle:
         yield from self._start_together()
 
     def _placement(self, job: PendingJob, room: float) -> Generator[Decision, None, Placement | None]:
-        """Return a placement for a start now, for which runs may be preempted; None if there is none."""
+        """Return a placement for a start now, for which runs may be preempted, or None if there is none."""
         task, parts, delayed = job.task, self._parts, False
         if job.counts:
             gone = parts.preemption.stoppable(self._view, job) if self._preempting else frozenset()
@@ -222,7 +222,7 @@ class BackfillCycle:
         return True
 
     def _keep(self, job: PendingJob, placement: Placement) -> None:
-        """Reserve the nodes of a placement for a job that could start now, but does not."""
+        """Reserve the nodes of a placement for a job that could start now but does not."""
         nodes = sum([1 << share.node for share in placement])
         self._plan.reserve(self._now, self._now + self._limit_s(job), nodes)
 
@@ -315,8 +315,8 @@ class BackfillCycle:
 
     def _make_room(self, job: PendingJob, gone: frozenset[int] = frozenset()) -> int:
         """Reserve nodes for a job that cannot start now. While fewer tasks of an array run than its
-        limit allows, Slurm also reserves nodes for the tasks behind it, one after another, as if
-        the array had no limit (``_attempt_backfill`` tests ``pend_run_tasks``, which does not count
+        limit allows, Slurm also reserves nodes for each of the tasks behind it in turn, as if the
+        array had no limit (``_attempt_backfill`` tests ``pend_run_tasks``, which does not count
         reservations). Return the number of these further tests.
         """
         parts, machines = self._parts, self._view.machines

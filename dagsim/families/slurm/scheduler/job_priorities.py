@@ -21,8 +21,8 @@ _RESERVED = 1 << 20
 
 
 class JobPriorities:
-    """The usage at a site, the priorities that follow from it, and the entries of pending jobs that are
-    sorted by these. Plain data.
+    """The usage at a site, the priorities that follow from it, and the entries of pending jobs in
+    order of priority. Plain data.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class JobPriorities:
 
     @property
     def are_used(self) -> bool:
-        """False if jobs are sorted by their submission alone (priority/basic)."""
+        """False if jobs are sorted only by submission (priority/basic)."""
         return self._settings.order != "basic"
 
     @property
@@ -60,7 +60,7 @@ class JobPriorities:
 
     @property
     def decay(self) -> float:
-        """The fraction of past usage that is left after a second."""
+        """The fraction of past usage that remains after a second."""
         return decay_per_second(self._formula.half_life_s)
 
     def sort(self, pending: PendingJobs) -> None:
@@ -79,8 +79,8 @@ class JobPriorities:
         self.book.calculate(now)
 
     def entries(self, task: TaskState) -> list[PendingJob]:
-        """Return one entry for the task per partition in which it may run, or that only refuses its
-        account; compute its priority there if it has none yet.
+        """Return one entry for the task per partition in which it may run, or could run if the
+        partition did not refuse its account. If the task has no priority there yet, compute it.
         """
         jobs, rules, types = [], self._rules, task.demand.types
         gpu = rules.gpu_names[types[0]] if len(types) == 1 and task.demand.demand.gpus else ""
@@ -94,8 +94,8 @@ class JobPriorities:
             jobs.append(
                 PendingJob(
                     tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
-                    rules.spread(task.job), rules.nodes[part.name], rules.questions(task, part), rules.shares(task),
-                    rules.counts(task), refused,
+                    rules.layout(task, part), rules.nodes[part.name], rules.questions(task, part), rules.counts(task),
+                    refused, rules.quality(task.job) if self._settings.preempt == "qos" else None,
                 )
             )  # fmt: skip
         return jobs
@@ -106,12 +106,12 @@ class JobPriorities:
             self.ranks.drop((task.order, task.piece, place))
 
     def eligible_s(self, task: TaskState) -> float:
-        """Return the time from which a task may start; a requeued one waits ``requeue_delay_s``."""
+        """Return the time from which a task may start. A requeued task first waits ``requeue_delay_s``."""
         delayed = task.piece and not self._preemption.suspending
         return task.ready_s + (self._settings.requeue_delay_s if delayed else 0.0)
 
     def asked(self, task: TaskState, part: NodePartition, instances: int) -> Asked:
-        """Return what some instances of a task ask for in a partition, as used for its priority."""
+        """Return what some instances of a task request in a partition, as used for the task's priority."""
         job, (gpus, cpus, memory_gb, _) = task.job.job, task.demand.demand
         return Asked(
             self.book.user(account_of(task.job), user_of(task.job), self.now),
@@ -119,7 +119,7 @@ class JobPriorities:
             job.qos,
             job.arrival_s,
             self.eligible_s(task) if task.job.queued_s is None else task.job.queued_s,
-            1 if job.request is not None and job.request.spread is False else instances,
+            self._rules.fewest_nodes(task) if job.request is not None and job.request.spread is False else instances,
             cpus * instances,
             memory_gb * instances,
             gpus * instances,
@@ -149,8 +149,8 @@ class JobPriorities:
         return {name: worth for name, worth in parts.items() if worth}
 
     def _slot(self, task: TaskState, place: int, part: NodePartition, tier: int, cpus: float | None) -> int:
-        """Return the slot of a task's priority in a partition. If it has none yet, compute the priority;
-        a job that takes whole nodes counts with ``cpus``.
+        """Return the slot of a task's priority in a partition. If the task has none yet, compute
+        the priority; a job that takes whole nodes is counted with ``cpus``.
         """
         key = (task.order, task.piece, place)
         slot = self.ranks.slot(key)

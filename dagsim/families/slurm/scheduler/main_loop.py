@@ -19,7 +19,7 @@ from dagsim.systems.cluster.api import ClusterView
 
 @dataclass(frozen=True, slots=True)
 class SchedulerParts:
-    """What the main loop and backfill share: the site's rules and the state of its jobs."""
+    """The objects that the main loop and backfill share: the site's rules and the state of its jobs."""
 
     settings: SlurmSettings
     rules: SlurmRules
@@ -31,7 +31,7 @@ class SchedulerParts:
 
 @dataclass(slots=True)
 class _Blocked:
-    """What the jobs that did not fit block for the jobs behind them."""
+    """The partitions and nodes that jobs that did not fit block for the jobs behind them."""
 
     nodes: int = 0
     partitions: set[str] = field(default_factory=set)
@@ -70,7 +70,8 @@ class MainLoop:
         rules, limits = parts.rules, parts.limits
         most = inf if now >= self.sweep_s else self._settings.queue_depth
         self.latest_s, self.sweep_s = now, inf
-        blocked, at, tested = _Blocked(), 0, 0
+        allowed = ((job.task, job.part) for job in listed if limits.room(job)[0] > 0)
+        blocked, at, tested = _Blocked(rules.off_limits(view, allowed)), 0, 0
         while at < len(listed) and len(blocked.partitions) < len(rules.partitions):
             job = listed[at]
             task = job.task
@@ -109,8 +110,8 @@ class MainLoop:
     def _placement(
         self, view: ClusterView, job: PendingJob, room: float, blocked: _Blocked
     ) -> Generator[Decision, None, Placement | None]:
-        """Return a placement of a job, for which runs may be preempted. If there is none, note what
-        the job blocks.
+        """Return a placement of a job, for which runs may be preempted. If there is none, record
+        what the job blocks.
         """
         parts, part = self._parts, job.part
         nodes = parts.rules.nodes[part.name] & ~blocked.nodes

@@ -1,4 +1,4 @@
-"""The runs under way, as Slurm's scheduler keeps them: who uses each node, and when time limits end."""
+"""The runs in progress, as Slurm's scheduler tracks them: who uses each node, and when time limits end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dagsim.model import Decision, Kill, NodePartition, Qos, RejectReason
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 
 LATE_S = 1e-6
-"""Times that differ by no more than this are the same moment."""
+"""Times that differ by no more than this are treated as equal."""
 
 
 class RunFacts(NamedTuple):
@@ -97,8 +97,8 @@ class NodeUsers:
 
 
 class RunningJobs:
-    """The runs under way with their time limits, and what has changed since the last backfill cycle.
-    Plain data.
+    """The runs in progress with their time limits, and what has changed since the last backfill
+    cycle. Plain data.
     """
 
     def __init__(self, nodes: int) -> None:

@@ -1,4 +1,4 @@
-"""Slurm's preemption: which runs a pending job may stop, how, and when they stop."""
+"""Slurm's preemption: which runs a pending job may stop, how they are stopped, and when."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class SlurmPreemption:
         self._ending.pop(run.id, None)
 
     def ends_s(self) -> list[float]:
-        """Return the times at which the grace time of runs is over."""
+        """Return the times at which the grace time of runs ends."""
         return [until_s for until_s, _ in self._ending.values()]
 
     def make_way(self, view: ClusterView, job: PendingJob, nodes: int) -> Iterator[Decision]:
         """Stop the runs that prevent the job from fitting on ``nodes``. The mode of the run's
-        partition or QOS sets how a run is stopped, and it is stopped once its grace time is over.
+        partition or QOS sets how a run is stopped, and it is stopped once its grace time has ended.
         While runs chosen earlier for this job are still ending, no others are chosen
         (``preempt_in_progress``).
         """
@@ -91,7 +91,7 @@ class SlurmPreemption:
         return frozenset([run for run, mode in modes.items() if mode in ("requeue", "cancel")])
 
     def end_graced(self, view: ClusterView) -> Iterator[Decision]:
-        """Stop the runs whose grace time is over."""
+        """Stop the runs whose grace time has ended."""
         for run in [run for run, (until_s, _) in self._ending.items() if until_s <= view.now + LATE_S]:
             _, mode = self._ending.pop(run)
             if run not in self._running.facts:
@@ -103,9 +103,9 @@ class SlurmPreemption:
 
     def _victims(self, view: ClusterView, job: PendingJob, nodes: int, candidates: list[int]) -> list[int]:
         """Return the runs whose end would let the job start on ``nodes``, taken from ``candidates``
-        in order; none if even all of them do not suffice. As in ``_run_now`` (job_test.c), the last
-        run that was needed is then moved to the front and the search is repeated, and only runs on
-        the chosen nodes are stopped.
+        in order, or none if even all of them do not suffice. As in ``_run_now`` (job_test.c), the
+        last run that was needed is then moved to the front and the search is repeated, and only
+        runs on the chosen nodes are stopped.
         """
         facts = self._running.facts
         for again in (True, False):
@@ -146,9 +146,8 @@ class SlurmPreemption:
                 if count := freed.room(node, demand):
                     room[node], free[node] = count, usable_cpus(freed.node(node), demand)
             open_ = sum([1 << node for node in room])
-            spread = job.spread or not demand.gang
-            wanted, shares = demand.gang or 1, self._rules.shares(task)
-            if chosen := placing.choice.nodes(open_, room, free, wanted, spread=spread, shares=shares):
+            layout = job.layout if demand.gang else job.layout._replace(spread=True)
+            if chosen := placing.choice.nodes(open_, room, free, demand.gang or 1, layout):
                 return chosen
         return 0
 

@@ -1,4 +1,6 @@
-"""How many starts of a pending job, and on which nodes, the limits at a Slurm site allow now."""
+"""The number of starts of a pending job that the limits at a Slurm site allow now, and the nodes
+that they allow.
+"""
 
 from __future__ import annotations
 
@@ -56,11 +58,10 @@ class StartLimits:
         return self._holdings.room(rules.holders(job.task.job, job.part, gpu), amounts)[0] > 0
 
     def is_over_nodes(self, job: PendingJob) -> bool:
-        """Return True if a job that does not fit now asks for more nodes than its limits allow, so that
-        it waits for the limits instead (``select_nodes``).
+        """Return True if a job that does not fit now requests more nodes than its limits allow, so
+        that it waits for the limits instead (``select_nodes``).
         """
-        wanted = (job.task.demand.gang or 1) if job.spread else 1
-        return self._is_full_of_nodes(job, range(wanted), planned=True)
+        return self._is_full_of_nodes(job, range(self._rules.fewest_nodes(job.task)), planned=True)
 
     def _is_full_of_nodes(self, job: PendingJob, nodes: Collection[int], *, planned: bool) -> bool:
         """Return True if a limit on different nodes forbids a start on ``nodes``."""

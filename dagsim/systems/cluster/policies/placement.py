@@ -36,17 +36,17 @@ class BestFit:
 PLACEMENT_RULES: Registry[PlacementRule] = Registry(
     "placement",
     [
-        Entry("best-fit", ".placement:BestFit", "fastest type, then the fullest node with room"),
+        Entry("best-fit", ".placement:BestFit", "fastest type, then the fullest node on which the task fits"),
         Entry("fastest", ".placement:BestFit", "another name for best-fit"),
-        Entry("first-fit", ".placement:FirstFit", "first node with room"),
+        Entry("first-fit", ".placement:FirstFit", "first node on which the task fits"),
         Entry("worst-fit", ".placement:WorstFit", "fastest type, then the emptiest node"),
-        Entry("random", ".placement:RandomNode", "any type and node with room"),
+        Entry("random", ".placement:RandomNode", "random type and node on which the task fits"),
         Entry("consolidate", ".placement:Consolidate", "as few nodes as possible"),
         Entry("spread", ".placement:SpreadGang", "as many nodes as possible"),
         Entry(
             "comparative-advantage",
             ".placement:ComparativeAdvantage",
-            "type on which it loses less than other tasks do",
+            "type on which the task loses less than other tasks do",
         ),
         Entry("dot-product", ".placement:DotProduct", "node best aligned with the demand"),
         Entry("gpu-packing", ".placement:GpuPacking", "partly used GPUs first, then nodes in use"),
