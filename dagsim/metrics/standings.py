@@ -49,7 +49,7 @@ _HIGHER_IS_BETTER = {
 
 
 class Sample(StrEnum):
-    """The unit of which a comparison has several."""
+    """The kind of sample that a comparison counts."""
 
     SEED = "seed"
     WINDOW = "window"

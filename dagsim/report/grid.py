@@ -210,7 +210,7 @@ _GPU = (
 
 
 class Listing(NamedTuple):
-    """A table: the headers of its columns, and its rows."""
+    """A table, given by the headers of the columns and the rows."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Any]]

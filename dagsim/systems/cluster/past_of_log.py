@@ -5,7 +5,7 @@ from the times in the log.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf, isnan, nan, nextafter
 
@@ -30,6 +30,7 @@ def jobs_at(
     *,
     stated: bool = False,
     exact: bool = False,
+    suspended: Collection[str] = (),
 ) -> JobArrays:
     """Return the jobs in a log that are in the system at ``begins_s``, with their instances in
     flight, and those that arrive later but before ``until_s``.
@@ -42,7 +43,8 @@ def jobs_at(
     largest such jobs come first. A job that fits nowhere waits. A job without a start keeps the runs
     in flight that it states itself, if any. Other jobs without a start wait if the jobs are
     ``stated`` to be a snapshot at a single time. In a log, the time at which they ran is unknown, so
-    they are left out.
+    they are left out. A run of a job that was suspended is moved later by that time, except for the
+    jobs in ``suspended`` (ids), which the simulation suspends itself.
 
     Raises:
         ModelError: With ``exact``, a node that the log names does not exist or is too full. The
@@ -58,7 +60,7 @@ def jobs_at(
         _take_all(machines, earlier, number, runs)
     started = np.flatnonzero((start_s < begins_s) & _may_run_at(earlier, begins_s, runtime, machines))
     started = started[~np.isin(started, list(own))]
-    flights = _flights(earlier.chosen(started), begins_s, machines, runtime, exact=exact)
+    flights = _flights(earlier.chosen(started), begins_s, machines, runtime, exact=exact, suspended=suspended)
     runs_of = own | {int(started[place]): runs for place, runs in flights.items()}
     waiting = ~(start_s < begins_s) if stated else start_s >= begins_s
     waiting[list(runs_of)] = True
@@ -237,7 +239,13 @@ def _may_run_at(jobs: JobArrays, begins_s: float, runtime: Runtime, machines: Cl
 
 
 def _flights(
-    jobs: JobArrays, begins_s: float, machines: ClusterState, runtime: Runtime, *, exact: bool
+    jobs: JobArrays,
+    begins_s: float,
+    machines: ClusterState,
+    runtime: Runtime,
+    *,
+    exact: bool,
+    suspended: Collection[str],
 ) -> dict[int, tuple[InFlight, ...]]:
     """Return the runs in flight of these single-task jobs, all of which have started, by number of
     the job. The entry is empty for a job that does not fit, and missing for a job that is done.
@@ -259,7 +267,8 @@ def _flights(
         type_ = machines.list[placement[0].node].type if placement else int(np.argmin(lasts_s))
         if ends_s[number] > begins_s:
             # a suspended job ends later than its work alone explains
-            since_s = max(since_s, min(ends_s[number] - lasts_s[type_], before_s))
+            if job.id not in suspended:
+                since_s = max(since_s, min(ends_s[number] - lasts_s[type_], before_s))
         elif ends_s[number] <= begins_s or since_s + lasts_s[type_] <= begins_s:
             continue
         if demand.rejected is not None:

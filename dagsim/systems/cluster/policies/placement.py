@@ -85,6 +85,7 @@ class ComparativeAdvantage:
     """
 
     forgets = "which tasks had been ready"
+    rehearses = False  # an index stores the losses of these tasks
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         if type_ is not None:
