@@ -37,7 +37,7 @@ from dagsim.experiment.store import Store
 from dagsim.families.bounds.bound import bound_of, bounded
 from dagsim.files import parsed_json, why_unreadable
 from dagsim.metrics.standings import PolicyResult, not_done, standings
-from dagsim.model.arithmetic import differences, ordered_sum
+from dagsim.model.arithmetic import differences, ordered_sum, whole_sum
 from dagsim.model.streams import stream
 from dagsim.registry import choices
 from dagsim.seeds import VALIDATION, seeds_of
@@ -288,7 +288,7 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
         by_role = _by_role(task)
         result = _compared(by_role, task["metric"])
         preempts = preempts or any(line.metrics["preemptions"] for line in by_role["entry"])
-        undone = sum(
+        undone = whole_sum(
             max(not_done(mine) - not_done(other), 0)
             for mine, other in zip(by_role["entry"], by_role["reference"], strict=True)
             if task["metric"] != "blocking_rate"  # this metric already accounts for rejected jobs

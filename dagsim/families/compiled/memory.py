@@ -138,9 +138,10 @@ BEST, FIRST, WORST, CONSOLIDATE = range(4)
 CLOCK = record_type(f8="now_s begins_s", i8="phase")
 """The current time and its phase (``rules.MOVE``, ``SETTLE``, ``DECIDE``, ``RECALL``), and when the
 simulation begins."""
-RULE = record_type(f8="ageing", i8="placement strict limits")
+RULE = record_type(f8="ageing", i8="placement strict limits told")
 """Constants. A key grows by ``ageing`` per second at which its task became ready. With ``strict``,
-the first task blocks all others until it fits."""
+the first task blocks all others until it fits. With ``told``, the policy counts the runs that ended at
+the beginning of the simulation."""
 COUNT = record_type(
     i8="rows jobs past started ends fresh early ended starts changes runs runs_top runs_free "
     "holds holds_top holds_free pieces"

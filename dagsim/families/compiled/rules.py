@@ -101,7 +101,7 @@ def move_on(s: State, log: np.recarray) -> bool:
     elif coming and s.jobs[s.count.jobs].arrival_s <= s.clock.now_s:
         _arrive(s, log)
     else:
-        if s.clock.phase == BEGIN:
+        if s.clock.phase == BEGIN and not s.rule.told:
             _forget_ended(s)
         s.clock.phase = DECIDE
     return True

@@ -18,6 +18,7 @@ from dagsim.families.elastic.goodput import BatchLimits, GoodputModel
 from dagsim.families.elastic.sia import Configuration, choose_configurations
 from dagsim.families.elastic.training_jobs import GoodputProgress, Training
 from dagsim.model import Decision, Elastic, Placement, Preempt, Share, Start, Wait
+from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.placement import placing, start_of
 
@@ -449,7 +450,7 @@ def _capacity(view: ClusterView, nodes: _NodesByType) -> dict[str, int]:
     """Return the number of GPUs of each type that elastic tasks may use, which excludes GPUs for
     which other tasks are waiting.
     """
-    capacity = {type_: sum(one.free.values()) for type_, one in nodes.items()}
+    capacity = {type_: whole_sum(one.free.values()) for type_, one in nodes.items()}
     for task in view.ready:
         gpu = view.gpu_types[task.seconds.index(task.best_s)]
         if task.training is None and gpu is not None and gpu.name in capacity:
@@ -559,7 +560,7 @@ def _present(task: _ElasticTask, options: Sequence[Configuration], view: Cluster
     if task.run is None:
         return None
     gpu, held = view.gpu_types[task.run.type], _held(task.run)
-    have = Configuration("" if gpu is None else gpu.name, len(held), sum(count for _, count in held))
+    have = Configuration("" if gpu is None else gpu.name, len(held), whole_sum(count for _, count in held))
     return options.index(have) if have in options else None
 
 

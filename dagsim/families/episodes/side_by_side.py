@@ -66,6 +66,7 @@ from dagsim.families.episodes.playout import (
 from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
 from dagsim.families.learning.columns import ColumnReward, gathered
 from dagsim.model import Cluster, Job, Task
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.policies import POLICIES
@@ -386,7 +387,7 @@ _NAMES_OF_MOVES = (
     *(name for name in EpisodeState._fields[1:] if name in _MOVES),
 )
 
-_LOG_WORD = sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) for value in _example().state)
+_LOG_WORD = whole_sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) for value in _example().state)
 """Index of the word with the address of the log, which follows the state."""
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError, WorkloadError, require
 from dagsim.model import Cluster, GpuType, Node, gpu_type
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.job_sources import StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel
@@ -227,7 +227,8 @@ class MixtureScenario(ClusterWorld):
     def _workload(self, rng: np.random.Generator, cluster: Cluster, models: tuple[str, ...]) -> Synthetic:
         """Draw a workload whose jobs fit on the cluster."""
         by_type = [
-            sum(node.gpus for node in cluster.nodes if node.gpu == gpu) for gpu in dict.fromkeys(cluster.gpu_types)
+            whole_sum(node.gpus for node in cluster.nodes if node.gpu == gpu)
+            for gpu in dict.fromkeys(cluster.gpu_types)
         ]
         widest = min(max(by_type), 64)
         widths = tuple([float(width) for width in _WIDTHS if width <= widest])

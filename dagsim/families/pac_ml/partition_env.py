@@ -30,6 +30,7 @@ from dagsim.families.ramp.kernel import RampKernel
 from dagsim.families.ramp.kpis import cause
 from dagsim.families.ramp.scenario import RampScenario
 from dagsim.families.ramp.view import RampView
+from dagsim.model.arithmetic import whole_sum
 
 _MOST = 1e6
 """Larger than any feature: nearly all lie between 0 and 4, except a raw beta, which is not
@@ -174,7 +175,7 @@ class PartitionEnv(EpisodeEnv):
             "jobs_blocked": blocked,
         }
         if over:
-            cut_short = sum(outcome.started and outcome.completed_s is None for outcome in kernel.outcomes)
+            cut_short = whole_sum(outcome.started and outcome.completed_s is None for outcome in kernel.outcomes)
             info["blocking_rate"] = (blocked + cut_short) / max(len(kernel.outcomes), 1)
         return info
 

@@ -17,6 +17,7 @@ from typing import Protocol, TypeAlias, cast
 
 from dagsim.errors import ConfigError, require
 from dagsim.families.fabric.torus import Torus
+from dagsim.model.arithmetic import whole_sum
 from dagsim.registry import Entry, Registry
 
 Block: TypeAlias = tuple[int, ...]
@@ -188,7 +189,7 @@ class TorusBoxes:
         self._number = {place: number for number, place in enumerate(self.places)}
         self._blocks: dict[int, tuple[Block, ...]] = {}
         steps = [prod(self.shape[:axis]) for axis in range(len(self.shape))]
-        self._hosts = [sum(at * step for at, step in zip(place, steps, strict=True)) for place in self.places]
+        self._hosts = [whole_sum(at * step for at, step in zip(place, steps, strict=True)) for place in self.places]
         """The number of each server in the network, whose first dimension varies fastest."""
         self._routing = Torus(self.shape).routing(self.server_names)
 
@@ -214,7 +215,7 @@ class TorusBoxes:
         blocks = self._blocks.get(size)
         if blocks is None:
             by_servers: dict[frozenset[int], Block] = {}
-            for shape in sorted(self._shapes(size), key=lambda lengths: (sum(lengths), lengths)):
+            for shape in sorted(self._shapes(size), key=lambda lengths: (whole_sum(lengths), lengths)):
                 for origin in self.places:
                     block = tuple(self._number[self._at(origin, step)] for step in product(*map(range, shape)))
                     by_servers.setdefault(frozenset(block), block)

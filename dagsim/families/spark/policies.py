@@ -23,7 +23,7 @@ from dagsim.errors import ModelError, require
 from dagsim.families.spark.spark_job import SparkJob
 from dagsim.families.spark.state import SparkJobState, critical_stage, first_stage, total_work_ms, work_left_ms
 from dagsim.families.spark.view import Commit, SparkPolicy, SparkView
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.registry import Entry, Registry
 
 SPARK_POLICIES: Registry[SparkPolicy] = Registry(
@@ -89,7 +89,7 @@ class FairShare:
     def _share(self, view: SparkView) -> int:
         if not self.dynamic:
             return view.executors
-        jobs = len(view.jobs) if self.counts == "active" else sum(map(_wants, view.jobs))
+        jobs = len(view.jobs) if self.counts == "active" else whole_sum(map(_wants, view.jobs))
         return -(-view.executors // max(1, jobs))
 
 

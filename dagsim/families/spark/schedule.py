@@ -11,6 +11,7 @@ import numpy as np
 from dagsim.families.spark.spark_executors import ExecutorMove, ExecutorType, Launch
 from dagsim.families.spark.state import SparkJobState, StageState
 from dagsim.model import GPU_TYPES, Cluster, GpuType, JobFacts, Kind, Node
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.gpu import canonical
 from dagsim.model.log import Row, Schedule
 
@@ -51,7 +52,7 @@ class SparkEpisode:
     @property
     def tasks(self) -> int:
         """The number of tasks launched."""
-        return sum(stage.tasks - stage.remaining for job in self.jobs for stage in job.stages)
+        return whole_sum(stage.tasks - stage.remaining for job in self.jobs for stage in job.stages)
 
 
 _BEFORE_STARTS = -1

@@ -132,6 +132,15 @@ def test_service_before_the_beginning_counts_for_las() -> None:
     assert begun["served"] == [0.0, 190.0]
 
 
+def test_a_job_that_runs_and_waits_at_the_beginning_is_ranked_by_its_service_until_then() -> None:
+    two = TaskGraph((Task("one", 100.0), Task("two", 100.0)))
+    jobs = [
+        Job("served", two, 0.0, in_flight=(InFlight(10.0, (Share(0),)),)),
+        Job.single("new", Task("t", 100.0), 5.0),
+    ]
+    assert starts(play(jobs, "2d-las[quantum_s=1000]", 20.0)) == {"served": [10.0, 110.0], "new": [20.0]}
+
+
 def test_jobs_become_ready_when_they_did() -> None:
     # Slurm's age counts from the time at which a job became eligible, not from its arrival or the beginning.
     jobs = [
