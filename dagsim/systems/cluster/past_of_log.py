@@ -13,6 +13,7 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Attempt, Cluster, InFlight, Job, Placement, Share
+from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.past import demand_words, may_mix_types
@@ -297,7 +298,7 @@ def _by_best_fit(
                 return placement
             continue
         room = [(machine.index, machine.room(demand)) for machine in machines.with_room(demand, type_)]
-        if sum(count for _, count in room) >= instances:
+        if whole_sum(count for _, count in room) >= instances:
             shares: list[Share] = []
             for node, count in room:
                 shares.append(Share(node, min(count, instances - sum(share.instances for share in shares))))
@@ -338,7 +339,7 @@ def placement_on(
     for chosen in [tuple(types)] if mixes else [(type_,) for type_ in types]:
         room = [(node.index, node.room(demand)) for node in listed if node.type in chosen]
         room = [(node, instances) for node, instances in room if instances]
-        if sum(count for _, count in room) >= (waiting if demand.gang else 1):
+        if whole_sum(count for _, count in room) >= (waiting if demand.gang else 1):
             return _spread(room, waiting, 0 if job.request is None else 1)
     return None
 
@@ -369,7 +370,7 @@ def _spread(room: list[tuple[int, int]], waiting: int, least: int) -> Placement:
     counts = [per_node + (place < rest) for place in range(len(room))]
     if any(count > free for count, (_, free) in zip(counts, room, strict=True)):
         counts = [least if place < waiting else 0 for place in range(len(room))]
-        left = waiting - sum(counts)
+        left = waiting - whole_sum(counts)
         for place, (_, free) in enumerate(room):
             more = min(free - counts[place], left)
             counts[place] += more
