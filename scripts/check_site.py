@@ -6,7 +6,7 @@ Case n is drawn from seed n: up to six nodes with features, some of them powered
 accounts, users and QOS, reservations that are over, under way or to come, licences, drains and outages with and without
 an end; up to 25 jobs with constraints, reservations, licences, dependencies, begin times, arrays, gangs and limits,
 some of which can never start. Reservations may repeat, become known late, or attract jobs; jobs may name nodes, exclude
-nodes, or want them alone.
+nodes, or want them alone. Operators suspend some jobs for a while.
 All times are multiples of ten minutes, so that equal times are the rule. The policies take turns. Without ``--from``
 the first seed is new each time, and printed.
 
@@ -36,6 +36,7 @@ from dagsim.model import (
     Cluster,
     Demand,
     Job,
+    JobSuspension,
     Kind,
     Node,
     OnDemand,
@@ -147,6 +148,20 @@ def powered(site: Site, seed: int) -> Site:
     share = 0.6 if rng.random() < 0.5 else 0.0
     nodes = [replace(node, on_demand=_on_demand(rng) if rng.random() < share else None) for node in site.cluster.nodes]
     return site._replace(cluster=Cluster(tuple(nodes)))
+
+
+def suspended(site: Site, seed: int) -> Site:
+    """Return the site with some jobs suspended for a while, in about every third case without nodes on demand."""
+    rng = np.random.default_rng([9, seed])
+    if not site.queues.partitions or any(node.on_demand for node in site.cluster.nodes) or rng.random() < 0.6:
+        return site
+    chosen = rng.permutation(len(site.jobs))[: int(rng.integers(1, 6))].tolist()
+    starts_s = [site.jobs[at].arrival_s + STEP_S * float(rng.integers(1, 12)) for at in chosen]
+    suspensions = [
+        JobSuspension(site.jobs[at].id, start_s, start_s + STEP_S * float(rng.integers(1, 8)))
+        for at, start_s in zip(chosen, starts_s, strict=True)
+    ]
+    return site._replace(queues=replace(site.queues, suspensions=tuple(suspensions)))
 
 
 def _on_demand(rng: np.random.Generator) -> OnDemand:
@@ -500,7 +515,7 @@ def _ways(request: Request) -> list[str]:
 
 def faults(spec: str, seed: int) -> list[str] | None:
     """Describe what goes wrong when the policy plays the case; None if it cannot play it."""
-    site = powered(drawn(seed), seed)
+    site = suspended(powered(drawn(seed), seed), seed)
     scenario = ClusterScenario(site.cluster, site.jobs, queues=site.queues)
     try:
         policy = POLICIES.create(spec, seed=seed)
@@ -514,7 +529,8 @@ def faults(spec: str, seed: int) -> list[str] | None:
     wrong = Judge(site, spec).read(schedule)
     # A batch job without GPUs may combine nodes of several types.
     mixed = "a run spans distinct nodes of one type"
-    wrong += [what for what in violations(schedule, site.jobs, whole=False) if not (mixed in what and "gpus=0" in what)]
+    found = violations(schedule, site.jobs, whole=False, suspensions=site.queues.suspensions)
+    wrong += [what for what in found if not (mixed in what and "gpus=0" in what)]
     kernel, engine = scenario.engaged(spec, 0)
     if (
         engine is not None

@@ -145,6 +145,17 @@ def test_no_command_has_more_than_28_options() -> None:
     assert {name: count for name, count in counts.items() if count > 28} == {}
 
 
+def test_help_describes_the_options_that_its_list_leaves_out() -> None:
+    left_out = {
+        (name, param.opts[0]): (param.help or "", command.help or "")
+        for name, command in commands()
+        for param in command.params
+        if getattr(param, "hidden", False)
+    }
+    assert {("eval", "--price"), ("replay", "--carbon"), ("plan", "--carbon")} <= set(left_out)
+    assert [at for at, (own, whole) in left_out.items() if own not in whole and "Earlier spelling" not in own] == []
+
+
 def test_help_lists_the_commands_in_the_order_of_use() -> None:
     assert sorted(ORDER) == sorted(COMMANDS.commands)
     help_ = CliRunner().invoke(app, ["--help"]).output

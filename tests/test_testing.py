@@ -160,7 +160,7 @@ class Sloppy:
         (ChildrenFirst, "policy ChildrenFirst: at .* s: cannot start .* it still waits for"),
         (Hasty, r"policy Hasty: at .* started at this very moment.*run\.started_s < view\.now"),
         (Impatient, r"cannot start .* its job waits to be admitted; yield Admit"),
-        (Sloppy, "a gang of .* starts whole|is not of a type it may run on"),
+        (Sloppy, "a gang of .* must start as a whole|is not of a type it may run on"),
     ],
 )
 def test_a_policy_that_decides_what_cannot_be_is_caught(policy: type, why: str) -> None:

@@ -7,7 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from dagsim.model import Cluster, Edge, Job, Kind, Node, Record, Task, TaskGraph, gpu_type
+from dagsim.model import (
+    Cluster,
+    Edge,
+    Job,
+    JobSuspension,
+    Kind,
+    Node,
+    NodePartition,
+    QueueTree,
+    Record,
+    Task,
+    TaskGraph,
+    gpu_type,
+)
 from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.systems.cluster import ClusterKernel, Maintenance
 from dagsim.systems.cluster.models import Models
@@ -155,3 +168,19 @@ def test_a_stall_is_justified_only_by_nodes_that_are_gone() -> None:
         for row in [*rows, *extra]:
             log.append(row)
         assert stuck(Schedule(cluster, schedule.jobs, log), jobs) == expected
+
+
+def test_a_suspended_run_lends_its_cores_and_computes_later() -> None:
+    named = [("a", 0, 100), ("b", 20, 60)]
+    work = [Job.single(id, Task("t", seconds, gpus=0, cpus=8), at_s) for id, at_s, seconds in named]
+    pause = JobSuspension("a", 10, 50)
+    queues = QueueTree(partitions=(NodePartition("work", ("n",)),), suspensions=(pause,))
+    cluster = Cluster((Node("n", None, 0, cpus=8, memory_gb=64),))
+    schedule = ClusterKernel(cluster, work, Models(queues=queues)).run(POLICIES.create("fifo-fit"))
+    assert violations(schedule, work, seconds=as_recorded, suspensions=(pause,)) == []
+    messages = violations(schedule, work, seconds=as_recorded)
+    assert any("holds" in message for message in messages)
+    assert any("it takes 100" in message for message in messages)
+    # b would have started on cores that nobody lent yet, or a resumed too early
+    for other in (JobSuspension("a", 30, 70), JobSuspension("a", 10, 40)):
+        assert violations(schedule, work, seconds=as_recorded, suspensions=(other,))

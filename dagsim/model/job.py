@@ -38,6 +38,8 @@ class Request:
       heterogeneous job; respected by ``slurm-multifactor``).
     - ``spread`` is True if every instance needs a separate node, False if instances may share
       nodes, and None if this is unknown.
+    - ``least_nodes`` and ``most_nodes`` bound the number of nodes for instances that may share
+      nodes (``-N2 -n 8``; respected by ``slurm-multifactor``).
     - ``array`` names the job array to which the job belongs. At most ``array_limit`` tasks of this
       array run at the same time.
     - ``after`` contains the ids of jobs and arrays that have to leave before the job becomes
@@ -73,13 +75,15 @@ class Request:
     excluded: tuple[str, ...] = ()
     exclusive_user: bool = False
     together: str = ""
+    least_nodes: int | None = None
+    most_nodes: int | None = None
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
         if self.constraint:
             _parsed(self.constraint)
-        limits = [("array_limit", self.array_limit), ("segment", self.segment)]
+        limits = [(name, getattr(self, name)) for name in ("array_limit", "segment", "least_nodes", "most_nodes")]
         for what, count in (*self.licences, *[(what, count) for what, count in limits if count is not None]):
             if not count >= 1:
                 raise ModelError(f"request: {what} must be 1 or more, got {count!r}")
@@ -291,7 +295,7 @@ def _alternatives(tokens: Sequence[str]) -> tuple[str, ...]:
 
 class Edge(NamedTuple):
     """A dependency between two tasks. ``child`` starts after ``parent`` ends, and reads ``bytes``
-    of its output. Both are indices into ``tasks``.
+    bytes of the parent's output. ``parent`` and ``child`` are indices into ``tasks``.
     """
 
     parent: int
@@ -595,16 +599,16 @@ class Job:
     - ``deadline_s`` is a point in time, not a duration.
     - ``weight`` is the cost of each second for which this job waits.
     - ``observed_start_s``, ``observed_nodes`` and ``observed_gpu`` come from the log of a real
-      cluster. They are the time at which the first recorded attempt started there, its nodes (each
-      as often as it held instances, if that is known), and its GPU type. The job may not start
-      before ``eligible_s``, because of a dependency, a hold or a begin time. ``observed_attempts``
-      are all attempts of a job that was requeued or suspended; they are left out if the only
-      attempt lasted for as long as its work.
+      cluster. They state when the first recorded attempt started in that cluster, on which nodes
+      (each listed as often as it held instances, if that is known), and on which GPU type. The job
+      may not start before ``eligible_s``, because of a dependency, a hold or a begin time.
+      ``observed_attempts`` are all attempts of a job that was requeued or suspended; they are left
+      out if the only attempt lasted for as long as its work.
     - ``user``, ``account``, ``partition`` (a queue in a batch system) and ``qos`` come from the
       submission of the job, if they are known. ``request`` contains the other terms. Metrics are
       grouped by ``tenant``.
-    - ``in_flight`` contains its runs from before the beginning of the simulation. Tasks that are
-      done by then are either left out of the graph or have runs that have ended.
+    - ``in_flight`` contains the job's runs from before the beginning of the simulation. Tasks that
+      are done by then are either left out of the graph or have runs that have ended.
 
     Raises:
         ModelError: The arrival is negative; a deadline, an observation or a run in flight is before

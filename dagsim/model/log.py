@@ -115,7 +115,7 @@ _REJECTED_BECAUSE = {
     RejectReason.TOO_LARGE: "it requests more than all the nodes or licences that it may use",
     RejectReason.NO_SUCH_GPU: "the cluster has no GPU type that it may use",
     RejectReason.BY_POLICY: "the policy rejected it",
-    RejectReason.NO_PLACE: "there was no room for it, and it could not wait",
+    RejectReason.NO_PLACE: "it did not fit, and it could not wait",
     RejectReason.TOO_SLOW: "it would have taken longer than is acceptable",
     RejectReason.TIME_LIMIT: "it was killed at its time limit",
     RejectReason.CANCELLED: "it was preempted without being requeued, or no limit or reservation would ever let it run",

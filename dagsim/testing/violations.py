@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-from dagsim.model import GpuType, Job, Kind, Node, PowerState, Record, RejectReason, Task
+from dagsim.model import GpuType, Job, JobSuspension, Kind, Node, PowerState, Record, RejectReason, Task
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.model.mig import named_types
@@ -26,6 +26,7 @@ def violations(
     keeps_work: bool = False,
     whole: bool = True,
     sharing: bool = False,
+    suspensions: Sequence[JobSuspension] = (),
 ) -> list[str]:
     """Describe every impossible event in the log. The result is empty if there is none.
 
@@ -45,9 +46,11 @@ def violations(
     last bit if no run of the task was stopped before, and the run had rate 1), and no task may end
     with work left. An elastic task must complete all of its work. With ``keeps_work`` (no work is
     lost, and runs compute from their start), no task may do more than its work either. With
-    ``whole``, every job must be completed or rejected at the end.
+    ``whole``, every job must be completed or rejected at the end. ``suspensions`` are on the clock
+    of the log: a suspended run does not compute, and others may use its cores. After it has
+    resumed, it may share cores with the runs that started on its nodes in the meantime.
     """
-    reading = _Reading(schedule, jobs, seconds, 2 if sharing else 1)
+    reading = _Reading(schedule, jobs, seconds, 2 if sharing else 1, suspensions)
     for record in schedule.log:
         reading.read(record)
     reading.close(keeps_work, whole)
@@ -104,7 +107,15 @@ class _Running:
 class _Reading:
     """The state that a log implies, updated row by row."""
 
-    def __init__(self, schedule: Schedule, jobs: Sequence[Job], seconds: Seconds | None, most: int = 1) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        jobs: Sequence[Job],
+        seconds: Seconds | None,
+        most: int = 1,
+        suspensions: Sequence[JobSuspension] = (),
+    ) -> None:
+        self.suspensions = suspensions
         self.most = most
         """Maximum number of tasks on a GPU."""
         self.schedule, self.jobs, self.seconds = schedule, jobs, seconds
@@ -321,10 +332,34 @@ class _Reading:
         joins = self.most > 1 and task.gpus >= 1 and any(self.whole[row.node][gpu] for gpu in bits(row.gpus))
         for place, amount in enumerate((0.0 if joins else task.gpus, task.cpus, task.memory_gb)):
             self.held[row.node][place] += amount * row.instances
-            if self.held[row.node][place] > (node.gpus, node.cpus, node.memory_gb)[place] + _NEARLY:
+            most = (node.gpus, node.cpus, node.memory_gb)[place] + (self._lent(row.node) if place == 1 else 0.0)
+            if self.held[row.node][place] > most + _NEARLY:
                 self.say(row, f"node {node.name!r} holds {self.held[row.node]} of what it has")
         if node.gpus <= 62:
             self._take_gpus(row, task, node)
+
+    def _suspended(self, run: _Running) -> Iterator[tuple[float, float]]:
+        """Yield the periods up to now for which a run was suspended: its start and its end. A job that
+        starts when the period begins is not suspended.
+        """
+        for one in self.suspensions:
+            if one.job == self.jobs[run.job].id and run.begun and run.started_s < one.start_s <= self.now:
+                yield one.start_s, min(one.end_s, self.now)
+
+    def _lent(self, node: int) -> float:
+        """Return how many cores of a node its runs may hold beyond those that it has: the cores of
+        suspended runs, and of runs that resumed, as many as later runs hold there.
+        """
+        lent = 0.0
+        for run in self.runs.values():
+            for start_s, end_s in self._suspended(run) if node in run.rows else ():
+                later = [other for other in self.runs.values() if node in other.rows and other.started_s >= start_s]
+                own, theirs = self._cores(run, node), ordered_sum(self._cores(other, node) for other in later)
+                lent += own if end_s == self.now else min(own, theirs)
+        return lent
+
+    def _cores(self, run: _Running, node: int) -> float:
+        return self.jobs[run.job].tasks[run.task].cpus * run.rows[node].instances
 
     def _take_gpus(self, row: Record, task: Task, node: Node) -> None:
         named = row.gpus.bit_count()
@@ -393,6 +428,13 @@ class _Reading:
             if row.kind == Kind.FINISHED and key not in self.stopped and abs(run.done(row.time_s) - takes_s) > _NEARLY:
                 self.say(row, f"it did {run.done(row.time_s)!r} s of work, it takes {takes_s!r} s")
             self.done[key] += run.instances * (run.done(row.time_s) / takes_s if takes_s else 1.0)
+            return
+        paused_s = ordered_sum(until_s - since_s for since_s, until_s in self._suspended(run))
+        if paused_s:
+            ran_s = row.time_s - begun_s - paused_s
+            if row.kind == Kind.FINISHED and key not in self.stopped and abs(ran_s - takes_s) > _NEARLY:
+                self.say(row, f"begun at {begun_s!r} and suspended for {paused_s!r} s, it takes {takes_s!r} s")
+            self.done[key] += run.instances * (ran_s / takes_s if takes_s else 1.0)
             return
         if row.kind == Kind.FINISHED and key not in self.stopped and row.time_s != begun_s + takes_s:
             self.say(row, f"begun at {begun_s!r}, it takes {takes_s!r} s")

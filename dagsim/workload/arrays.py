@@ -18,7 +18,7 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Demand, Edge, Job, Task, TaskGraph
-from dagsim.model.arithmetic import numbered
+from dagsim.model.arithmetic import numbered, whole_sum
 from dagsim.model.job_fields import JOB_FIELDS, JobField
 from dagsim.model.log import Parents
 
@@ -216,8 +216,8 @@ class JobArrays:
     priority: np.ndarray | None = None  # (J,) float64; None if all are 0
     deadline_s: np.ndarray | None = None  # (J,) float64, inf for a job without a deadline; None if no job has one
     weight: np.ndarray | None = None  # (J,) float64; None if all are 1
-    observed_start_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None: unknown for all
-    eligible_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None: unknown for all
+    observed_start_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None if all are unknown
+    eligible_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None if all are unknown
     tenant: Labels | None = None
     observed_nodes: Labels | None = None  # labels are tuples of names
     user: Labels | None = None
@@ -284,7 +284,7 @@ class JobArrays:
     @property
     def nbytes(self) -> int:
         """Size of all arrays in bytes, without texts."""
-        return sum(
+        return whole_sum(
             column.nbytes for column in (getattr(self, name) for name in self.__slots__) if hasattr(column, "nbytes")
         )
 

@@ -129,6 +129,9 @@ class _NodeGroup(NamedTuple):
             return [one] if (one := cls._of_machines(kind, name, object_)) is not None else []
         if kind == "NodePool" and text_in(object_, "apiVersion").startswith("karpenter.sh/") and name:
             limits = {resource: quantity(amount) for resource, amount in object_in(object_, "spec", "limits").items()}
+            if (replicas := object_in(object_, "spec").get("replicas")) is not None:
+                # such a pool keeps its size: its limits bound it only while nodes are replaced
+                return [cls(kind, name, *_sizes(str(replicas), str(replicas)), idle_s=None)]
             after = object_in(object_, "spec", "disruption").get("consolidateAfter", "0s")
             idle_s = None if after == "Never" else _seconds(after)
             return [cls(kind, name, 0, None, limits=limits, idle_s=idle_s)]
@@ -138,7 +141,13 @@ class _NodeGroup(NamedTuple):
 
     @classmethod
     def _of_status(cls, text: str) -> Iterator[_NodeGroup]:
-        """Yield the groups in the status of a cluster autoscaler (from version 1.30 on)."""
+        """Yield the groups in the status of a cluster autoscaler: YAML from version 1.30 on, a text
+        before.
+        """
+        if text.startswith(_OLD_STATUS):
+            for name, least, most in _OLD_GROUP.findall(text[:_MOST_STATUS]):
+                yield cls("ConfigMap", name.rpartition("/")[2], *_sizes(least, most))
+            return
         try:
             status = (
                 yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if len(text) < _MOST_STATUS else None
@@ -146,7 +155,7 @@ class _NodeGroup(NamedTuple):
         except (yaml.YAMLError, ValueError, RecursionError):
             status = None
         if not isinstance(status, dict):
-            raise Dirty("whose status is not YAML, as cluster autoscalers write it from version 1.30 on")
+            raise Dirty("whose status is neither YAML nor the text that cluster autoscalers wrote before version 1.30")
         for group in list_in(status, "nodeGroups"):
             sizes = [object_in(group, "health").get(key) for key in ("minSize", "maxSize")]
             name = text_in(group, "name").rpartition("/")[2]  # on Google's cloud, the name is a URL
@@ -238,6 +247,8 @@ def _seconds(text: Any) -> float:
 
 
 _MOST_STATUS = 1 << 20
+_OLD_STATUS = "Cluster-autoscaler status at "
+_OLD_GROUP = re.compile(r"^ *Name: +(\S+)\n *Health:.*\(minSize=(\d+), maxSize=(\d+)\)", re.MULTILINE)
 _MOST_NODES = 20_000
 
 

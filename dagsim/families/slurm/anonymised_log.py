@@ -68,6 +68,8 @@ def _submit_line(terms: Submission, names: Names) -> str:
     words += ["-d singleton"] * terms.singleton
     if terms.tasks is not None:
         words.append(f"-n {terms.tasks}")
+        if request is not None and request.least_nodes is not None:
+            words.append(f"-N {request.least_nodes}-{request.most_nodes}")
     elif request is not None and request.spread is not None:
         words.append("-N 1")
     return " ".join(words)

@@ -109,7 +109,7 @@ def _read(
     options, fault = options_of(line), ""
     partitions = tuple(name for name in options.get("partition", partition).split(",") if name)
     limit = re.search(r"%(\d{1,9})$", options.get("array", ""))
-    spread, tasks = (None, None) if line.startswith(_QUEUE) else _shape(options)
+    spread, tasks, (least, most) = (None, None, (None, None)) if line.startswith(_QUEUE) else _shape(options)
     notes = [f"that request {what}, not modelled" for name, what in _UNMODELLED.items() if name in options]
     constraint = constraint or options.get("constraint", "")
     after, alone, unread = _after(options.get("dependency", ""))
@@ -134,6 +134,8 @@ def _read(
             nodes=_hosts(options.get("nodelist", "")),
             excluded=_hosts(options.get("exclude", "")),
             exclusive_user=options.get("exclusive", "") == "user",
+            least_nodes=least,
+            most_nodes=most,
         )
     except ModelError as error:
         request, notes = Request(), [*notes, "whose constraint cannot be read, ignored"]
@@ -188,17 +190,30 @@ def _gpus(options: dict[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(asked[:1])
 
 
-def _shape(options: dict[str, str]) -> tuple[bool | None, int | None]:
-    """Return whether each instance takes its own node and, if not, the number of tasks. Both are
-    ``None`` if the options do not determine them.
+def _shape(options: dict[str, str]) -> tuple[bool | None, int | None, tuple[int | None, int | None]]:
+    """Return whether each instance takes its own node, and the number of tasks and the range of
+    their nodes if not. All are ``None`` if the options do not determine them.
     """
+    free = None, None
     if not options.keys() - {"job-name"}:
-        return None, None
+        return None, None, free
     counted = "nodes" in options or "ntasks-per-node" in options or any(name.startswith("gpus") for name in options)
     tasks = options.get("ntasks", "1")
-    if counted or not tasks.isdecimal() or not 1 < int(tasks) < 1 << 20:
-        return True, None
-    return False, int(tasks)
+    if not tasks.isdecimal() or not 1 < int(tasks) < 1 << 20:
+        return True, None, free
+    # Slurm packs the tasks onto the first of these nodes, and leaves one for each further node.
+    several = re.fullmatch(r"([1-9]\d{0,5})(?:-([1-9]\d{0,5}))?", options.get("nodes", ""))
+    if several and _is_packed(options) and 1 < int(several[1]) < int(tasks):
+        return False, int(tasks), (int(several[1]), int(several[2] or several[1]))
+    return (True, None, free) if counted else (False, int(tasks), free)
+
+
+def _is_packed(options: dict[str, str]) -> bool:
+    """Return True if nothing but the number of nodes says how many tasks a node takes."""
+    stated = {"ntasks-per-node", "mem", "exclusive", "overcommit", "spread-job", "gres"}.intersection(options)
+    return (
+        not stated and "*" not in options.get("constraint", "") and not any(name.startswith("gpus") for name in options)
+    )
 
 
 _CONDITION = re.compile(

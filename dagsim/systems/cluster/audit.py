@@ -18,7 +18,7 @@ import numpy as np
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Demand, Job, Node, QueueTree, Request, TaskGraph
-from dagsim.model.arithmetic import bits
+from dagsim.model.arithmetic import bits, whole_sum
 from dagsim.model.gpu import canonical
 from dagsim.model.mig import named_types, parted_types
 from dagsim.systems.cluster import services
@@ -323,8 +323,8 @@ class Auditor:
         if gpus <= _ONE_NODE or gpus < _OUTLIER * second:
             return ()
         return (
-            f"the cluster is invented, and one job decides its size: {on_one_line(job)!r} asks for {gpus:,.0f} GPUs, "
-            f"no other job for more than {second:,.0f}; check that row, or give a cluster with --cluster",
+            f"the cluster is invented, and one job decides its size: {on_one_line(job)!r} requests {gpus:,.0f} GPUs, "
+            f"no other job more than {second:,.0f}; check that row, or give a cluster with --cluster",
         )
 
     def _unused(self) -> dict[str, tuple[int, tuple[str, ...]]]:
@@ -616,7 +616,9 @@ class Auditor:
         if alike:
             domains = [domain & part for domain in domains for part in alike]
         capacity = max(
-            sum((group.mask & domain).bit_count() * rooms[id(group)] for group in able if group.machine.type == type_)
+            whole_sum(
+                (group.mask & domain).bit_count() * rooms[id(group)] for group in able if group.machine.type == type_
+            )
             for domain in domains
             for type_ in kinds
         )

@@ -121,19 +121,19 @@ def joinable(kernel: Simulation, task: object, run_id: object) -> Run:
     number = _whole(run_id)
     run = None if number is None else kernel.running.get(number)
     if kernel.sharing is None:
-        _refuse_start(kernel, task, "it cannot join a run, as this simulation has no sharing model")
+        _refuse_start(kernel, task, "it cannot join a run, because this simulation has no sharing model")
     if run is None:
         _refuse_start(
-            kernel, task, f"run {run_id!r} is not running, so nothing can join it; take a key of view.running"
+            kernel, task, f"run {run_id!r} is not running, so nothing can join it; choose a key of view.running"
         )
     if run.beside:
-        _refuse_start(kernel, task, f"run {run.id} shares its GPUs with run {run.beside[0]} already")
+        _refuse_start(kernel, task, f"run {run.id} already shares its GPUs with run {run.beside[0]}")
     mine, theirs = task.demand, run.task.demand
     gang = run.instances if theirs.gang else 0
     if not mine.whole or mine.whole != theirs.whole or mine.gang != gang or run.instances > task.waiting:
         asked = f"{mine.gang or task.waiting} x {mine.demand.gpus:g} GPUs"
         _refuse_start(
-            kernel, task, f"it asks for {asked}, and run {run.id} holds {run.instances} x {theirs.demand.gpus:g} GPUs"
+            kernel, task, f"it requests {asked}, but run {run.id} holds {run.instances} x {theirs.demand.gpus:g} GPUs"
         )
     if task.training is not None or run.task.training is not None:
         _refuse_start(kernel, task, f"it cannot join run {run.id}: elastic tasks do not share GPUs")
@@ -162,7 +162,7 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
     number = _whole(run_id)
     run = None if number is None else kernel.running.get(number)
     if run is None:
-        _refuse(kernel.now, f"run {run_id!r} is not running, so it cannot be preempted; take a key of view.running")
+        _refuse(kernel.now, f"run {run_id!r} is not running, so it cannot be preempted; choose a key of view.running")
     # otherwise, a policy could reverse its decisions for ever without time passing
     if run.started_s == kernel.now:
         _refuse(
@@ -184,7 +184,7 @@ def wake_up(now: float, until_s: object) -> float:
     except (TypeError, ValueError, OverflowError):
         wake_s = float("nan")
     if isnan(wake_s) or wake_s <= now:
-        _refuse(now, f"cannot wait until {until_s!r} s; give seconds above view.now")
+        _refuse(now, f"cannot wait until {until_s!r} s; give a time after view.now")
     return wake_s
 
 
@@ -230,14 +230,14 @@ def _why_not_ready(kernel: Simulation, task: TaskState) -> str:
     if number in kernel.applicants:
         return f"its job waits to be admitted; yield Admit({number}) first"
     if here is None:
-        return f"its job is not in the system at {kernel.now:g} s; take a task of view.ready"
+        return f"its job is not in the system at {kernel.now:g} s; choose a task from view.ready"
     if here is not task.job:
-        return "it belongs to another simulation (a fork?); take the same task of this view.ready"
+        return "it belongs to another simulation (a fork?); choose the same task from this view.ready"
     if task.missing:
         parents = task.job.job.graph.parents[task.index]
         open_ = [task.job.tasks[parent].task.name for parent in parents if task.job.tasks[parent].unfinished]
-        return f"it still waits for {', '.join(open_) or 'its parents'}; take a task of view.ready"
-    return "none of its instances wait to be started; take a task of view.ready"
+        return f"it still waits for {', '.join(open_) or 'its parents'}; choose a task from view.ready"
+    return "none of its instances wait to be started; choose a task from view.ready"
 
 
 def _allotted(
@@ -247,9 +247,9 @@ def _allotted(
     is checked individually, and then all shares together.
     """
     if not isinstance(placement, tuple | list):
-        _refuse_start(kernel, task, f"{placement!r} is not a placement; give a tuple of Share, as view.fit(task) does")
+        _refuse_start(kernel, task, f"{placement!r} is not a placement; give a tuple of Share, as view.fit returns")
     if not placement:
-        _refuse_start(kernel, task, "an empty placement; there must be a Share for each node")
+        _refuse_start(kernel, task, "the placement is empty, but it must have a Share for each node")
     elastic, demand = task.task.elastic, task.demand
     demand.nodes = demand.opened  # a search may have restricted ``nodes`` to a single domain
     shares = [_share(kernel, task, waiting, share, machines) for share in placement]
@@ -266,16 +266,18 @@ def _allotted(
             or (len(types) != 1 and not may_mix_types(task.job.job, task.demand.demand))
         ):
             _refuse_start(
-                kernel, task, f"a gang of {waiting} starts whole, on distinct nodes of one type; got {placement}"
+                kernel,
+                task,
+                f"a gang of {waiting} must start as a whole, on distinct nodes of one type; got {placement}",
             )
         if demand.bound:
             _check_domain(kernel, task, shares)
         if demand.counted:
             _check_counts(kernel, task, shares)
     elif not distinct:
-        _refuse_start(kernel, task, f"a node stands twice in {placement}; give each node one Share")
+        _refuse_start(kernel, task, f"a node occurs twice in {placement}; give each node one Share")
     elif total > waiting:
-        _refuse_start(kernel, task, f"{count_of(total, 'instance')} asked, {waiting} waiting")
+        _refuse_start(kernel, task, f"{count_of(total, 'instance')} placed, but only {waiting} waiting")
     return shares
 
 
@@ -292,7 +294,7 @@ def _check_domain(kernel: Simulation, task: TaskState, shares: Sequence[Allotted
         _refuse_start(
             kernel,
             task,
-            f"its job requires nodes of one {request.level or request.constraint}, and {names} are of several",
+            f"its job requires nodes of one {request.level or request.constraint}, but {names} are in several",
         )
 
 
@@ -303,7 +305,7 @@ def _check_counts(kernel: Simulation, task: TaskState, shares: Sequence[Allotted
     assert request is not None
     if nodes_by_counts([share.machine.index for share in shares], task.demand.gang, terms.counts) is None:
         names = ", ".join(share.machine.node.name for share in shares[:5])
-        _refuse_start(kernel, task, f"its job requires nodes that meet {request.constraint}, and {names} do not")
+        _refuse_start(kernel, task, f"its job requires nodes that meet {request.constraint}, but {names} do not")
 
 
 def _check_range(kernel: Simulation, task: TaskState, elastic: Elastic, total: int) -> None:
@@ -323,7 +325,7 @@ def _share(kernel: Simulation, task: TaskState, waiting: int, share: object, mac
     if instances is None or instances < 1:
         _refuse_start(kernel, task, f"{share[1]!r} instances; there must be at least one, as an integer")
     if instances > waiting and task.task.elastic is None:
-        _refuse_start(kernel, task, f"{count_of(instances, 'instance')} asked, {waiting} waiting")
+        _refuse_start(kernel, task, f"{count_of(instances, 'instance')} placed, but only {waiting} waiting")
     machine, demand = machines[node], task.demand
     name = machine.node.name
     if machine.type not in demand.types:
@@ -341,7 +343,9 @@ def _gpu(kernel: Simulation, task: TaskState, machine: NodeState, instances: int
     """Return the index of the GPU that a share names."""
     name, gpu = machine.node.name, _whole(named)
     if not task.demand.share:
-        _refuse_start(kernel, task, f"it asks for no share of a GPU, so none can be named; got gpu={named!r}")
+        _refuse_start(
+            kernel, task, f"it requests no share of a GPU, so a placement may not name a GPU; got gpu={named!r}"
+        )
     if gpu is None or not 0 <= gpu < machine.gpus:
         _refuse_start(
             kernel, task, f"node {name!r} has no GPU {named!r}; its GPUs are the integers 0..{machine.gpus - 1}"

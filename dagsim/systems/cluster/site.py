@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, NodePartition, NodeReservation, QueueTree, RejectReason, Request
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.job import counts_of, satisfies, ways
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 
@@ -105,7 +106,6 @@ class SiteState(Forked):
     __slots__ = {
         "_chosen": COPIED,
         "_features": SAME,
-        "_magnets": SAME,
         "_members": SAME,
         "_named": COPIED,
         "_numbers": SAME,
@@ -120,6 +120,7 @@ class SiteState(Forked):
         "drained": SAME,
         "levels": SAME,
         "licences": COPIED,
+        "magnets": SAME,
         "origin_s": SAME,
     }
 
@@ -146,7 +147,8 @@ class SiteState(Forked):
         self._partitions = MappingProxyType({part.name: part for part in queues.partitions})
         self._members = MappingProxyType({part.name: members(part, names) for part in queues.partitions})
         held: list[tuple[ClosedTime, ...]] = []
-        self._magnets = tuple([one for one in queues.reservations if one.magnetic])
+        self.magnets = tuple([one for one in queues.reservations if one.magnetic])
+        """The magnetic reservations."""
         numbers = {reservation.name: number for number, reservation in enumerate(queues.reservations)}
         for reservation in queues.reservations:
             nodes = members(NodePartition(f"{reservation.name} (reservation)", reservation.nodes), names)
@@ -242,7 +244,7 @@ class SiteState(Forked):
         wanted = [nodes & self._named[name] for name in request.nodes if name in self._named]
         # other nodes are left out, because the task cannot use them
         if wanted and len(wanted) >= max(gang, 1):
-            nodes = sum(wanted)
+            nodes = whole_sum(wanted)
             wanted = wanted if gang > 1 else []
         if self.closed:
             reservation = self._numbers.get(request.reservation, -1)
@@ -251,7 +253,7 @@ class SiteState(Forked):
         domains = self._domains(job.id, request) if request.level and self.levels else ()
         if sets := self.alike(request):
             domains = tuple([domain & alike for domain in domains or (self.all_nodes,) for alike in sets])
-        counts, named = self.counts(request), sum(wanted)
+        counts, named = self.counts(request), whole_sum(wanted)
         if gang == 1 and counts:  # the single node has to meet all counts
             apart = len(counts) > 1 and any(count.apart for count in counts)
             for count in counts:
@@ -269,7 +271,7 @@ class SiteState(Forked):
 
     def _attracting(self, job: Job) -> Iterator[NodeReservation]:
         """Yield the magnetic reservations that are open to a job."""
-        for one in self._magnets:
+        for one in self.magnets:
             if one.name not in self._numbers:
                 continue
             if (not one.accounts or job.account in one.accounts) and (not one.users or job.user in one.users):
@@ -412,7 +414,7 @@ class SiteState(Forked):
             nodes = self.all_nodes
             if any(self._features):
                 bits = [1 << at for at, features in enumerate(self._features) if satisfies(constraint, features)]
-                nodes = sum(bits)
+                nodes = whole_sum(bits)
             self._chosen[constraint] = nodes
         return nodes
 

@@ -97,10 +97,10 @@ def why_endless(now: float, since_s: float, asked: int, next_s: float) -> str:
     """
     more = (next_s - now) * asked / (now - since_s)
     return (
-        f"at {now:g} s: the policy was asked {asked:,} times since {since_s:g} s, and would be asked about {more:.2g} "
-        f"times more before a task can end or a job arrives, at {next_s:g} s (allowed: {MOST_WAKES:,}). Choose a "
-        "longer quantum_s (round_s, interval_s) if the tasks really take so long; las and 2d-las also have lead "
-        "(las[lead=0.1]), with which old jobs rarely take turns"
+        f"at {now:g} s: the policy was called {asked:,} times since {since_s:g} s, and would be called about "
+        f"{more:.2g} times more before a task can end or a job arrives, at {next_s:g} s (allowed: {MOST_WAKES:,}). "
+        "Choose a longer quantum_s (round_s, interval_s) if the tasks really take so long; las and 2d-las also have "
+        "lead (las[lead=0.1]), with which old jobs rarely take turns"
     )
 
 

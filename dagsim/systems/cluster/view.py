@@ -195,7 +195,7 @@ class ClusterView:
     @property
     def levels(self) -> Sequence[FabricLevel]:
         """The levels of the network above the nodes (racks, pods), narrowest first, each with the
-        domain of every node. The result is empty if the network has no levels.
+        domain of every node. There are none if the network has no levels.
         """
         return self._simulation.levels
 

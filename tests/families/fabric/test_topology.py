@@ -185,7 +185,7 @@ def test_nodes_of_several_racks_are_refused_and_named() -> None:
 
     network = SharedNetwork(FatTree((2, 2), (1, 1), (1, 1)))
     kernel = ClusterKernel(fabric(4), [gang("j", 2, level="rack")], Models(network=network))
-    with pytest.raises(IllegalDecision, match="requires nodes of one rack, and n1, n3 are of several"):
+    with pytest.raises(IllegalDecision, match="requires nodes of one rack, but n1, n3 are in several"):
         kernel.run(Across())
 
 

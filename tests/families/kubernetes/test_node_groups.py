@@ -111,12 +111,44 @@ def test_the_groups_of_a_cloud_s_autoscaler_have_the_sizes_of_its_status(
     assert set(of_group.values()) == {(False, 1)}
 
 
+def test_the_status_of_a_cluster_autoscaler_before_1_30_is_a_text(tmp_path: Path) -> None:
+    # the text of kubernetes/autoscaler's readable string up to 1.29, with its further rows shortened
+    row = (
+        "  Name:        {}\n  Health:      Healthy (ready=1 unready=0 (resourceUnready=0) notStarted=0 "
+        "longNotStarted=0 registered=1 longUnregistered=0 cloudProviderTarget=1 (minSize={}, maxSize={}))\n"
+        "               LastProbeTime:      2023-08-17 19:05:01 +0000 UTC m=+525.1\n"
+        "  ScaleUp:     NoActivity (ready=1)\n\n"
+    )
+    text = (
+        "Cluster-autoscaler status at 2023-08-17 19:05:01 +0000 UTC:\nCluster-wide:\n  Health:      Healthy (ready=2)\n"
+    )
+    text += "\nNodeGroups:\n" + row.format("eks-blue-2ac5e1f0", 1, 3) + row.format("eks-red-77aa0011", 0, 2)
+    label = "eks.amazonaws.com/nodegroup"
+    old = {**status(), "data": {"status": text}}
+    site = imported(tmp_path, node("fix"), labelled("b", label, "blue"), labelled("r", label, "red"), old)
+    nodes = {one.name: one.on_demand for one in load_config(site).build_cluster().nodes}
+    of_group = {name: (rule.up, rule.min_nodes) for name, rule in nodes.items() if rule is not None}
+    assert (of_group.pop("b"), of_group.pop("r")) == ((True, 1), (True, 0))
+    assert sorted(of_group.values()) == [(False, 0), (False, 1), (False, 1)]
+
+
+def test_a_static_node_pool_of_karpenter_keeps_its_size(tmp_path: Path) -> None:
+    pool = node_pool("fixed", {"nodes": 9}, consolidateAfter="0s")
+    pool["spec"]["replicas"] = 2
+    site = imported(tmp_path, pool, *[labelled(name, "karpenter.sh/nodepool", "fixed") for name in ("ip-1", "ip-2")])
+    rules = {one.name: one.on_demand for one in load_config(site).build_cluster().nodes}
+    assert {name: rule and (rule.up, rule.min_nodes, rule.idle_s) for name, rule in rules.items()} == {
+        "ip-1": (True, 2, None),
+        "ip-2": (True, 2, None),
+    }
+
+
 @pytest.mark.parametrize(
     ("item", "message"),
     [
         (node_pool("p", {"cpu": "1"}, consolidateAfter="soon"), "whose consolidateAfter 'soon' is not a duration"),
         (status(("a", 3, 2)), "are not numbers of nodes in ascending order"),
-        ({**status(), "data": {"status": "Cluster-wide:\n  Health: [\n"}}, "whose status is not YAML"),
+        ({**status(), "data": {"status": "Cluster-wide:\n  Health: [\n"}}, "whose status is neither YAML nor the text"),
     ],
 )
 def test_a_group_that_cannot_be_read_is_an_error(tmp_path: Path, item: dict[str, Any], message: str) -> None:

@@ -95,7 +95,7 @@ def test_the_view_expects_ends_at_the_present_rates() -> None:
         ([job("a", 9, "bert"), job("b", 9, "lstm")], 1, {"sharing": None}, "has no sharing model"),
         ([job("a", 9, "bert"), job("b", 9, "bert")], 1, {}, "does not fit into the memory of its GPUs beside"),
         ([job("a", 9, "bert"), job("b", 9, "gan")], 1, {}, "no rates for gan beside bert on T4; add the pair"),
-        ([job("a", 9, "bert", gpus=2), job("b", 9, "lstm")], 2, {}, "asks for 1 x 1 GPUs, and run 0 holds 1 x 2 GPUs"),
+        ([job("a", 9, "bert", gpus=2), job("b", 9, "lstm")], 2, {}, "requests 1 x 1 GPUs, but run 0 holds 1 x 2 GPUs"),
     ],
 )
 def test_a_join_that_cannot_be_carried_out_is_refused_with_its_reason(
@@ -111,7 +111,7 @@ def test_a_third_task_cannot_join_and_a_run_that_shares_cannot_move() -> None:
             yield Join(task, 0) if number else Start(task, (Share(0),))
 
     jobs = [job("a", 9, "bert"), job("b", 9, "lstm"), job("c", 9, "lstm")]
-    with pytest.raises(IllegalDecision, match="run 0 shares its GPUs with run 1 already"):
+    with pytest.raises(IllegalDecision, match="run 0 already shares its GPUs with run 1"):
         kernel(jobs).run(Scripted(third))
 
 

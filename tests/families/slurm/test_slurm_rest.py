@@ -272,6 +272,32 @@ def test_a_magnetic_reservation_takes_jobs_of_its_account_unasked() -> None:
     assert first(played(jobs, queues, nodes=1)) == {"mine": 150, "other": 300}
 
 
+def test_a_job_that_a_later_magnetic_reservation_attracts_keeps_its_nodes_from_the_main_loop() -> None:
+    """``ESLURM_RESERVATION_NOT_USABLE`` in job_scheduler.c: on site-C, the main loop left b004 alone while small jobs
+    of the account of ``magnet`` waited.
+    """
+    magnet = NodeReservation("m", ("n0",), 1000, 2000, magnetic=True, accounts=("lab",))
+    parts = (NodePartition("p", ("n0",)), NodePartition("q", ("n0",)))
+    queues = QueueTree((QueueNode("lab"), QueueNode("x")), parts, reservations=(magnet,))
+    other = job("other", 5, 10, account="x", partition="q")
+    long = job("long", 1, 100, 4, limit_s=5000, account="lab", partition="p")
+    no_backfill = "slurm-multifactor[order=basic,backfill=false,gangs=distinct]"
+    assert first(played([long, other], queues, no_backfill, nodes=1)) == {"long": 1000, "other": 2000}
+    assert first(played([long, other], queues, nodes=1)) == {"long": 1000, "other": 5}  # backfill does not mind
+    foreign = replace(long, account="x")
+    assert first(played([foreign, other], queues, no_backfill, nodes=1)) == {"long": 2000, "other": 5}
+
+
+def test_jobs_go_before_jobs_that_their_qos_may_preempt() -> None:
+    """``sort_job_queue2`` compares this first, before tiers and priorities."""
+    queues = QueueTree(qos=(Qos("high", preempts=("low",)), Qos("low"), Qos("other")))
+    named = [("low", 1), ("other", 2), ("high", 3)]
+    jobs = [job("busy", 0, 100, 4, qos="other"), *[job(qos, at_s, 50, 4, qos=qos) for qos, at_s in named]]
+    spec = FIFO.replace("]", ",preempt=qos]")
+    assert first(played(jobs, queues, spec, nodes=1)) == {"busy": 0, "high": 100, "low": 150, "other": 200}
+    assert first(played(jobs, queues, nodes=1)) == {"busy": 0, "low": 100, "other": 150, "high": 200}
+
+
 def test_a_reservation_is_unknown_before_it_is_made() -> None:
     jobs = [job("early", 0, 120), job("late", 60, 120)]
     late = NodeReservation("fix", ("n0",), 150, 200, known_s=50)

@@ -87,7 +87,7 @@ def starts(name: str, *shares: object) -> Callable[[ClusterView], object]:
 
 PLACEMENTS: dict[str, tuple[str, object, str]] = {
     "none": ("first", None, "None is not a placement; give a tuple of Share"),
-    "empty": ("first", (), "an empty placement"),
+    "empty": ("first", (), "the placement is empty"),
     "number": ("first", 3, "3 is not a placement"),
     "bare share": ("first", Share(0, 1), "0 is not a Share"),
     "short share": ("first", ((0, 1),), r"\(0, 1\) is not a Share"),
@@ -102,28 +102,32 @@ PLACEMENTS: dict[str, tuple[str, object, str]] = {
     "NaN instances": ("first", (Share(0, math.nan),), "nan instances"),  # type: ignore[arg-type]
     "True instances": ("first", (Share(0, True),), "True instances"),
     "-1 instances": ("first", (Share(0, -1),), "-1 instances"),
-    "4 instances": ("first", (Share(0, 4),), "4 instances asked, 3 waiting"),
-    "too many on two": ("first", (Share(0, 2), Share(1, 2)), "4 instances asked, 3 waiting"),
+    "4 instances": ("first", (Share(0, 4),), "4 instances placed, but only 3 waiting"),
+    "too many on two": ("first", (Share(0, 2), Share(1, 2)), "4 instances placed, but only 3 waiting"),
     "no room": ("first", (Share(1, 3),), r"node 'b' has no room for 3 x .*, only for 2; view\.fit\(task\) finds room"),
     "second share full": ("first", (Share(0, 1), Share(3, 1)), "node 'off' is down"),
     "wrong type": ("first", (Share(2),), "node 't' is not of a type it may run on"),
-    "node twice": ("first", (Share(0, 1), Share(0, 1)), "a node stands twice"),
-    "gpu of whole": ("first", (Share(0, 1, 0),), "it asks for no share of a GPU, so none can be named; got gpu=0"),
+    "node twice": ("first", (Share(0, 1), Share(0, 1)), "a node occurs twice"),
+    "gpu of whole": (
+        "first",
+        (Share(0, 1, 0),),
+        "it requests no share of a GPU, so a placement may not name a GPU; got gpu=0",
+    ),
     "gpu -1": ("share", (Share(0, 1, -1),), r"node 'a' has no GPU -1; its GPUs are the integers 0\.\.3"),
     "gpu 4": ("share", (Share(0, 1, 4),), "node 'a' has no GPU 4"),
     "gpu 1.0": ("share", (Share(0, 1, 1.0),), r"node 'a' has no GPU 1\.0"),  # type: ignore[arg-type]
     "gpu True": ("share", (Share(0, 1, True),), "node 'a' has no GPU True"),
     "full gpu": ("share", (Share(0, 3, 1),), "GPU 1 of node 'a' has no room for 3 such shares"),
-    "gang in part": ("gang", (Share(0, 1),), "a gang of 2 starts whole"),
+    "gang in part": ("gang", (Share(0, 1),), "a gang of 2 must start as a whole"),
     "gang of two types": (
         "gang",
         (Share(0, 1), Share(2, 1)),
-        "a gang of 2 starts whole, on distinct nodes of one type",
+        "a gang of 2 must start as a whole, on distinct nodes of one type",
     ),
     "gang twice on a node": (
         "gang",
         (Share(0, 1), Share(0, 1)),
-        "a gang of 2 starts whole, on distinct nodes of one type",
+        "a gang of 2 must start as a whole, on distinct nodes of one type",
     ),
     "gang on node -1": ("gang", (Share(-1, 1), Share(1, 1)), "there is no node -1"),
 }
@@ -202,12 +206,12 @@ ANSWERS: dict[str, tuple[object, str]] = {
     "preempt list": ([Preempt([])], r"run \[\] is not running"),  # type: ignore[arg-type]
     "preempt 0.0": ([Preempt(0.0)], r"run 0\.0 is not running"),  # type: ignore[arg-type]
     "preempt False": ([Preempt(False)], "run False is not running"),
-    "preempt unknown": ([Preempt(7)], "run 7 is not running, so it cannot be preempted; take a key of view.running"),
+    "preempt unknown": ([Preempt(7)], "run 7 is not running, so it cannot be preempted; choose a key of view.running"),
     "kill unknown": ([Kill(7)], "job 7 is not in the system, so it cannot be killed; choose a key from view.jobs"),
     "kill text": ([Kill("0")], "job '0' is not in the system"),  # type: ignore[arg-type]
     "kill nonsense": ([Kill(0, 99)], "99 is not a RejectReason"),  # type: ignore[arg-type]
     "migrate unknown": ([Migrate(7, (Share(0),))], "run 7 is not running"),
-    "wait x": ([Wait("x")], "cannot wait until 'x' s; give seconds above view.now"),  # type: ignore[arg-type]
+    "wait x": ([Wait("x")], "cannot wait until 'x' s; give a time after view.now"),  # type: ignore[arg-type]
     "wait NaN": ([Wait(math.nan)], "cannot wait until nan s"),
     "wait now": ([Wait(0.0)], r"cannot wait until 0\.0 s"),
     "wait True": ([Wait(True)], "cannot wait until True s"),
@@ -241,7 +245,11 @@ def running() -> tuple[ClusterKernel, Iterator[ClusterView]]:
 
 @pytest.mark.parametrize(
     ("placement", "why"),
-    [((Share(0, 3),), "3 instances asked, 2 waiting"), ((Share(2, 2),), "not of a type"), (None, "not a placement")],
+    [
+        ((Share(0, 3),), "3 instances placed, but only 2 waiting"),
+        ((Share(2, 2),), "not of a type"),
+        (None, "not a placement"),
+    ],
 )
 def test_a_migration_that_cannot_end_does_not_begin(placement: object, why: str) -> None:
     kernel, decisions = running()

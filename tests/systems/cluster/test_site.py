@@ -151,7 +151,7 @@ def test_a_gang_on_nodes_that_do_not_meet_its_counts_is_an_illegal_decision() ->
 
     nodes = [*cluster().nodes, Node("f1", GPU, 4, 8, 64, ("fast",))]
     gang = Job.single("j", Task("t", 5, instances=2, gang=True, gpus=1, estimate=5), request=Request("fast*2"))
-    with pytest.raises(IllegalDecision, match=r"requires nodes that meet fast\*2, and s0, f0 do not"):
+    with pytest.raises(IllegalDecision, match=r"requires nodes that meet fast\*2, but s0, f0 do not"):
         ClusterKernel(Cluster(tuple(nodes)), [gang]).run(Careless())
 
 

@@ -171,9 +171,9 @@ def test_a_policy_that_waits_for_nothing_has_stalled() -> None:
 
 
 CASES = {
-    "an empty placement": lambda task: Start(task, ()),
+    "the placement is empty": lambda task: Start(task, ()),
     "0 instances": lambda task: Start(task, (Share(0, 0),)),
-    "3 instances asked, 2 waiting": lambda task: Start(task, (Share(0, 3),)),
+    "3 instances placed, but only 2 waiting": lambda task: Start(task, (Share(0, 3),)),
     "node 't4' is not of a type it may run on": lambda task: Start(task, (Share(2, 1),)),
     r"node 'small' has no room for 2 x": lambda task: Start(task, (Share(1, 2),)),
     "node 'down' is down": lambda task: Start(task, (Share(3, 1),)),
@@ -198,7 +198,7 @@ def test_an_illegal_decision_names_time_and_reason(why: str) -> None:
 def test_a_gang_in_parts_is_illegal() -> None:
     job = Job.single("j", Task("t", 1, instances=2, gang=True))
     decide = Deciding(lambda view: [Start(next(iter(view.ready)), (Share(0, 1),))])
-    with pytest.raises(IllegalDecision, match=r"cannot start j/t: a gang of 2 starts whole"):
+    with pytest.raises(IllegalDecision, match=r"cannot start j/t: a gang of 2 must start as a whole"):
         ClusterKernel(gpus(4), [job]).run(decide)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from itertools import chain
 
 from dagsim.families.slurm.scheduler.pending_jobs import PendingJob, may_fit
 from dagsim.families.slurm.scheduler.running_jobs import NodeUsers
 from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, user_of
-from dagsim.families.slurm.scheduler.slurm_times import NodeChoice
+from dagsim.families.slurm.scheduler.slurm_times import NodeChoice, NodeLayout
 from dagsim.families.slurm.scheduler.start_limits import StartLimits
 from dagsim.model import Placement, Share
 from dagsim.model.arithmetic import bits
@@ -79,15 +78,8 @@ class JobPlacing:
         open_ = sum([1 << node for node in rooms])
         free = {node: usable_cpus(states[node], demand) for node in rooms}
         if demand.gang:
-            shares = self._rules.shares(task)
-            choose = partial(choice.placement, spread=job.spread, shares=shares, idlest=part.spreads)
-            placement = choose(open_, rooms, free, demand.gang)
-            most = part.job_limits.nodes
-            if placement is not None and most is not None and len(placement) > most:
-                largest = sorted(rooms, key=lambda node: (-rooms[node], node))[: int(most)]
-                placement = choose(sum([1 << node for node in largest]), rooms, free, demand.gang)
-            return placement
-        chosen = choice.nodes(open_, rooms, free, 1, spread=True, idlest=part.spreads)
+            return choice.placement(open_, rooms, free, demand.gang, job.layout)
+        chosen = choice.nodes(open_, rooms, free, 1, NodeLayout(spread=True, idlest=part.spreads))
         if not chosen:
             return None
         node = chosen.bit_length() - 1
@@ -119,8 +111,7 @@ class JobPlacing:
         """
         task, site = job.task, view.machines.site
         terms = task.demand.terms
-        wanted = (task.demand.gang or 1) if job.spread else 1
-        if nodes.bit_count() < wanted:
+        if nodes.bit_count() < self._rules.fewest_nodes(task):
             return True
         if terms is not None and site is not None:
             nodes &= site.open_between(terms, view.now, view.now + terms.limit_s)

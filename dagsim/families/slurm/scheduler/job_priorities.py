@@ -94,8 +94,8 @@ class JobPriorities:
             jobs.append(
                 PendingJob(
                     tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
-                    rules.spread(task.job), rules.nodes[part.name], rules.questions(task, part), rules.shares(task),
-                    rules.counts(task), refused,
+                    rules.layout(task, part), rules.nodes[part.name], rules.questions(task, part), rules.counts(task),
+                    refused, rules.quality(task.job) if self._settings.preempt == "qos" else None,
                 )
             )  # fmt: skip
         return jobs
@@ -119,7 +119,7 @@ class JobPriorities:
             job.qos,
             job.arrival_s,
             self.eligible_s(task) if task.job.queued_s is None else task.job.queued_s,
-            1 if job.request is not None and job.request.spread is False else instances,
+            self._rules.fewest_nodes(task) if job.request is not None and job.request.spread is False else instances,
             cpus * instances,
             memory_gb * instances,
             gpus * instances,

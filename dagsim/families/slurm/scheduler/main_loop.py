@@ -70,7 +70,8 @@ class MainLoop:
         rules, limits = parts.rules, parts.limits
         most = inf if now >= self.sweep_s else self._settings.queue_depth
         self.latest_s, self.sweep_s = now, inf
-        blocked, at, tested = _Blocked(), 0, 0
+        allowed = ((job.task, job.part) for job in listed if limits.room(job)[0] > 0)
+        blocked, at, tested = _Blocked(rules.off_limits(view, allowed)), 0, 0
         while at < len(listed) and len(blocked.partitions) < len(rules.partitions):
             job = listed[at]
             task = job.task

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from dagsim.families.slurm.scheduler.holdings import Amounts, Holder, Holdings
 from dagsim.families.slurm.scheduler.slurm_priority import PriorityBook, RankColumns
-from dagsim.model import NodePartition
+from dagsim.families.slurm.scheduler.slurm_times import NodeLayout
+from dagsim.model import NodePartition, Qos
 from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
 
 
@@ -39,19 +40,24 @@ class PendingJob(NamedTuple):
     amounts: Amounts
     alone: bool
     """True if the job does not share nodes."""
-    spread: bool
-    """True if each instance of a gang takes its own node."""
+    layout: NodeLayout
+    """How its instances must lie on nodes."""
     span: int
     """The nodes of the partition, as a bit set."""
     asked: tuple[tuple[float, tuple[int, ...]], ...]
     """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
-    shares: tuple[tuple[int, int], ...] = ()
-    """Sets of nodes, each with the number of its nodes that the job must use."""
     counts: tuple[tuple[int, int], ...] = ()
     """For each feature that its constraint counts: the nodes, and the instances that a plan has to find
     there."""
     refused: bool = False
     """True if the partition refuses the job's account, so that the job never starts there."""
+    quality: Qos | None = None
+    """Its QOS if a QOS may preempt others."""
+
+    def preempts(self, other: PendingJob) -> bool:
+        """Return True if the QOS of the job may preempt the other one's."""
+        own, its = self.quality, other.quality
+        return own is not None and its is not None and its.name in own.preempts
 
 
 _BESIDE = 100
@@ -60,7 +66,8 @@ _BESIDE = 100
 
 class PendingJobs:
     """An index of the ready tasks (``ClusterView.index``) in the order in which they are examined:
-    by tier and priority, highest first, then by submission.
+    by tier and priority, highest first, then by submission. Before that, a job whose QOS may
+    preempt another one's goes before that job (``sort_job_queue2``).
 
     ``listing`` returns the entries for a new task, one per partition; ``ranks`` holds the priority
     of each slot; ``eligible_s`` returns the time from which a task may start. ``changed`` is True
@@ -132,7 +139,7 @@ class PendingJobs:
                 yield task
                 if task.waiting:
                     for job in self._listing(task):
-                        insort(self.listed, job, key=self._key)
+                        self._insert(job)
                     self.changed = self.changed or eligible_s > self._known_s
         self._known_s = -inf
 
@@ -215,16 +222,42 @@ class PendingJobs:
         waiting += [job for by in self._aside.values() for jobs in by.values() for job in jobs if job.task.waiting]
         self._aside.clear()
         places = self._ranks.rank([job.slot for job in waiting], book, at_s)
-        self.listed[:] = [waiting[place] for place in places]
+        self.listed[:] = self._lifted([waiting[place] for place in places])
         self.changed = True
 
+    def _insert(self, job: PendingJob) -> None:
+        """List a job behind those that go before it."""
+        if job.quality is None:
+            insort(self.listed, job, key=self._key)
+            return
+        key, at = self._key(job), len(self.listed)
+        while at and not self.listed[at - 1].preempts(job) and key < self._key(self.listed[at - 1]):
+            at -= 1
+        self.listed.insert(_first_preempted(self.listed[:at], job), job)
+
+    def _lifted(self, jobs: list[PendingJob]) -> list[PendingJob]:
+        """Move each job before the first one that its QOS may preempt."""
+        names = {job.quality.name for job in jobs if job.quality is not None}
+        lifted: list[PendingJob] = []
+        for job in jobs:
+            moves = job.quality is not None and names.intersection(job.quality.preempts)
+            lifted.insert(_first_preempted(lifted, job) if moves else len(lifted), job)
+        return lifted
+
     def _list(self, job: PendingJob) -> None:
-        insort(self.listed, job, key=self._key)
+        self._insert(job)
         self.changed = True
 
     def _key(self, job: PendingJob) -> tuple[int, float, int, int, int]:
         priority = 0.0 if job.slot < 0 else self._ranks.latest(job.slot)
         return -job.tier, -priority, job.order, job.piece, job.place
+
+
+def _first_preempted(jobs: Sequence[PendingJob], job: PendingJob) -> int:
+    """Return the index of the first job that the QOS of ``job`` may preempt; their number if there
+    is none.
+    """
+    return next((place for place, other in enumerate(jobs) if job.preempts(other)), len(jobs))
 
 
 class BackfillOutlook:

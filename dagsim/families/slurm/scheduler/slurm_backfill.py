@@ -17,7 +17,16 @@ import numpy as np
 from dagsim import services
 from dagsim.families.slurm.scheduler import slurm_times
 from dagsim.families.slurm.scheduler.pending_jobs import PendingJob
-from dagsim.families.slurm.scheduler.slurm_times import FitSteps, Held, Limits, NodeChoice, Reserved, SiteClock, Where
+from dagsim.families.slurm.scheduler.slurm_times import (
+    FitSteps,
+    Held,
+    Limits,
+    NodeChoice,
+    NodeLayout,
+    Reserved,
+    SiteClock,
+    Where,
+)
 from dagsim.model.arithmetic import bits
 from dagsim.model.queues import UNLIMITED_S
 from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run
@@ -387,13 +396,9 @@ class NodePlan:
             groups = tuple([nodes & ~barred for nodes in listed]) if barred else listed
             search = partial(
                 self.earliest, job.task.demand, span=job.span & ~barred, limit_s=limit_s,
-                alone=job.alone, distinct=job.spread, gone=gone,
+                alone=job.alone, layout=job.layout._replace(shares=()) if job.counts else job.layout, gone=gone,
             )  # fmt: skip
-            earliest = (
-                self._counted_start(job, groups, limit_s, search)
-                if job.counts
-                else search(groups=groups, shares=job.shares)
-            )
+            earliest = self._counted_start(job, groups, limit_s, search) if job.counts else search(groups=groups)
             if earliest is not None and (best is None or earliest[0] < best[0]):
                 best = earliest[0], earliest[0] + limit_s, earliest[1]
         return best
@@ -420,7 +425,7 @@ class NodePlan:
                 if earliest is None:
                     return None
                 begin_s, chosen = max(begin_s, earliest[0]), chosen | earliest[1]
-            if (lacking := (job.task.demand.gang or 1) - chosen.bit_count()) > 0 and job.spread:
+            if (lacking := (job.task.demand.gang or 1) - chosen.bit_count()) > 0 and job.layout.spread:
                 open_ = tuple([nodes & ~chosen for nodes in groups])
                 earliest = search(groups=open_, from_s=from_s, wanted=lacking)
                 if earliest is None:
@@ -438,8 +443,7 @@ class NodePlan:
         limit_s: float,
         *,
         alone: bool,
-        distinct: bool,
-        shares: tuple[tuple[int, int], ...] = (),
+        layout: NodeLayout,
         gone: frozenset[int] = frozenset(),
         from_s: float = -inf,
         wanted: int = 0,
@@ -448,10 +452,9 @@ class NodePlan:
         ``demand`` for ``limit_s``, and the first suitable nodes of the first such group.
 
         A gang takes one group. ``span`` holds the nodes in the partition. ``alone`` requires nodes
-        without other users, and ``distinct`` requires one node per instance. ``shares`` lists sets
-        of nodes, each with the number of nodes that must come from it. The runs ``gone`` count as
-        ended (``_future_run_test`` in job_test.c). The start is at ``from_s`` or later. ``wanted``
-        is the number of instances, by default all.
+        without other users, and ``layout`` says how the instances must lie on nodes. The runs
+        ``gone`` count as ended (``_future_run_test`` in job_test.c). The start is at ``from_s`` or
+        later. ``wanted`` is the number of instances, by default all.
         """
         wanted = wanted or demand.gang or 1
         key = demand, alone, groups, span, gone, wanted
@@ -474,7 +477,7 @@ class NodePlan:
         # numba takes 0.5 us to recognise each named tuple, but no time for plain tuples
         parts = [tuple(part) for part in (search.where, search.steps, runs.limits, kept, self._clock)]
         while True:
-            begin_s, first = self._earliest(*parts, least_s, limit_s, float(wanted), distinct, out)
+            begin_s, first = self._earliest(*parts, least_s, limit_s, float(wanted), layout.spread, out)
             if begin_s == inf:
                 search.never_s = limit_s if from_s <= search.least_s else search.never_s
                 return None
@@ -484,7 +487,7 @@ class NodePlan:
                 room = {node: int(out[node]) for node in search.listed if out[node] > 0}
                 free = sum([1 << node for node in room])
                 of_group = next(free & nodes for nodes in groups if free & nodes)
-                chosen = self._choice.nodes(of_group, room, room, wanted, spread=distinct, shares=shares)
+                chosen = self._choice.nodes(of_group, room, room, wanted, layout)
                 if not chosen:  # too few of the required nodes are free, so try again when more are free
                     least_s = _next_end_s(runs.limits.order, begin_s)
                     if least_s > until_s:

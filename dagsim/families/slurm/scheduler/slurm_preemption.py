@@ -146,9 +146,8 @@ class SlurmPreemption:
                 if count := freed.room(node, demand):
                     room[node], free[node] = count, usable_cpus(freed.node(node), demand)
             open_ = sum([1 << node for node in room])
-            spread = job.spread or not demand.gang
-            wanted, shares = demand.gang or 1, self._rules.shares(task)
-            if chosen := placing.choice.nodes(open_, room, free, wanted, spread=spread, shares=shares):
+            layout = job.layout if demand.gang else job.layout._replace(spread=True)
+            if chosen := placing.choice.nodes(open_, room, free, demand.gang or 1, layout):
                 return chosen
         return 0
 

@@ -9,8 +9,9 @@ from operator import and_, or_
 from typing import Any, NamedTuple
 
 from dagsim.families.slurm.scheduler.holdings import SLACK, Amounts, Holder, Holdings, PastUse, of_nodes
+from dagsim.families.slurm.scheduler.slurm_times import NodeLayout
 from dagsim.model import Caps, Demand, Job, JobCaps, NodePartition, Qos, QueueTree
-from dagsim.model.arithmetic import bits, ordered_sum
+from dagsim.model.arithmetic import bits, ordered_sum, whole_sum
 from dagsim.systems.cluster.api import (
     ClusterState,
     ClusterView,
@@ -99,7 +100,8 @@ class SlurmRules:
         """
         gpus, cpus, memory_gb, _ = task.demand.demand
         count = task.demand.gang or 1
-        nodes = float(count) if self.spread(task.job) else 0.0
+        fewest = self.fewest_nodes(task)
+        nodes = float(fewest) if fewest > 1 or self.spread(task.job) else 0.0
         limit_s = self.limit_s(task, task.demand.types[0]) if self._counts_time else 0.0
         return Amounts(gpus * count, cpus * count, memory_gb * count, 1.0, nodes, limit_s)
 
@@ -137,7 +139,7 @@ class SlurmRules:
         nodes = self.nodes[part.name] & reduce(or_, [group.nodes for group in self.groups(task)])
         if task.demand.terms is not None:
             nodes &= task.demand.terms.nodes
-        count = (task.demand.gang or 1) if self.spread(task.job) else 1
+        count = self.fewest_nodes(task)
         usable = [self._machines[node] for node in bits(nodes)]
         whole = of_nodes(amounts, sorted(usable, key=lambda node: node.cpus)[:count])
         gpus = ordered_sum(sorted([node.gpus for node in usable])[:count])
@@ -155,6 +157,21 @@ class SlurmRules:
         """Return True if each instance in a gang takes a node of its own."""
         request = job.job.request
         return self._distinct if request is None or request.spread is None else request.spread
+
+    def fewest_nodes(self, task: TaskState) -> int:
+        """Return the smallest number of nodes on which a start of the task may run."""
+        if self.spread(task.job):
+            return task.demand.gang or 1
+        request = task.job.job.request
+        return (request and request.least_nodes) or 1
+
+    def layout(self, task: TaskState, part: NodePartition) -> NodeLayout:
+        """Return how the instances of a start in a partition must lie on nodes."""
+        request = task.job.job.request
+        limits = part.job_limits.nodes, None if request is None else request.most_nodes
+        most = min([int(limit) for limit in limits if limit is not None], default=None)
+        spread = self.spread(task.job)
+        return NodeLayout(spread, self.shares(task), part.spreads, 1 if spread else self.fewest_nodes(task), most)
 
     def holders(self, job: JobState, part: NodePartition | None = None, gpu: str = "") -> tuple[Holder, ...]:
         """Return all holders whose limits count a job in one of its partitions, on GPUs of the type
@@ -244,7 +261,7 @@ class SlurmRules:
             elif not part.allowed_qos and job.qos in part.denied_qos:
                 yield f"DenyQos ({job.qos}): the partition {part.name}"
         amounts = self.least(task, part)._asdict()
-        amounts["nodes"] = float(task.demand.gang or 1) if self.spread(task.job) else 1.0
+        amounts["nodes"] = float(self.fewest_nodes(task))
         caps: list[tuple[str, str, JobCaps]] = [("Partition", f"the partition {part.name}", part.job_limits)]
         for qos in dict.fromkeys((self.quality(task.job).name, part.qos)):
             caps += [("QOS", f"the QOS {qos}", self.qos[qos].job_limits)] if qos in self.qos else []
@@ -297,13 +314,13 @@ class SlurmRules:
         """Return True if a start of the task fits on the nodes when they are empty."""
         demand = task.demand
         distinct = bool(self.spread(task.job) and demand.gang)
-        shares = self.shares(task)
-        if nodes == self._all and not distinct and not shares:
+        shares, fewest = self.shares(task), self.fewest_nodes(task)
+        if nodes == self._all and not distinct and not shares and fewest == 1:
             return True  # the kernel would have rejected the task otherwise
         if demand.terms is not None:
             nodes &= demand.terms.nodes
         domains = () if demand.terms is None else demand.terms.domains
-        key = (demand.demand, demand.gang, nodes, distinct, (*domains, *shares))
+        key = (demand.demand, demand.gang, nodes, distinct, (fewest, *domains, *shares))
         if key not in self._possible:
             self._possible[key] = False
             if self._empty is None:
@@ -312,9 +329,9 @@ class SlurmRules:
             for group in self.groups(task):
                 listed = [view.machines.list[node] for node in bits(nodes & group.nodes)]
                 rooms = [machine.emptied().room(empty) for machine in listed]
-                room = sum([min(count, 1) for count in rooms] if distinct else rooms)
+                room = whole_sum([min(count, 1) for count in rooms] if distinct else rooms)
                 able = sum([machine.bit for machine, count in zip(listed, rooms, strict=True) if count])
-                shared = all((able & share).bit_count() >= count for share, count in shares)
+                shared = all((able & share).bit_count() >= count for share, count in ((able, fewest), *shares))
                 self._possible[key] = self._possible[key] or (shared and room >= (demand.gang or 1))
         return self._possible[key]
 
@@ -328,7 +345,7 @@ class SlurmRules:
         groups = self._groups.get((demand.types, mixes))
         if groups is None:
             by_type = [NodesOfTypes(self.of_type[type_], (type_,)) for type_ in demand.types]
-            joined = (NodesOfTypes(sum(self.of_type[type_] for type_ in demand.types), demand.types),)
+            joined = (NodesOfTypes(whole_sum(self.of_type[type_] for type_ in demand.types), demand.types),)
             groups = self._groups[demand.types, mixes] = joined if mixes else tuple(by_type)
         # all nodes must be in one domain, or in one alternative of the constraint
         if demand.bound and demand.terms is not None:
@@ -393,7 +410,30 @@ class SlurmRules:
         if request is None or not request.nodes:
             return 0
         nodes = sum([1 << at for at, node in enumerate(self._machines) if node.name in request.nodes])
-        return nodes if nodes.bit_count() >= (task.demand.gang if self.spread(task.job) else 1) else 0
+        return nodes if nodes.bit_count() >= self.fewest_nodes(task) else 0
+
+    def off_limits(self, view: ClusterView, jobs: Iterable[tuple[TaskState, NodePartition]]) -> int:
+        """Return the nodes on which the main loop starts nothing because magnetic reservations that
+        have not begun attract some of the ``jobs``. Slurm tests such a job within the reservation
+        first, finds that the reservation is not usable yet, and then leaves the reservation's nodes
+        and the nodes that the job names to nobody (``ESLURM_RESERVATION_NOT_USABLE`` in
+        job_scheduler.c). It does not test jobs with more nodes than the reservation has in their
+        partition, or heterogeneous jobs.
+        """
+        site, off = view.machines.site, 0
+        if site is None or not site.magnets:
+            return 0
+        for task, part in jobs:
+            terms, request = task.demand.terms, task.job.job.request
+            if terms is None or not task.waiting or (request is not None and request.together):
+                continue
+            for number in terms.welcome:
+                period = site.held(number, view.now)
+                if period is None or not period.known_s <= view.now < period.start_s:
+                    continue
+                if (period.nodes & self.nodes[part.name]).bit_count() >= self.fewest_nodes(task):
+                    off |= period.nodes | self.named(task)
+        return off
 
     def _limit(self, queues: QueueTree) -> None:
         for node, above in queues.walk():

@@ -9,11 +9,13 @@ millionths, stored as floats (exact up to 9e15).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from math import ceil, inf
+from operator import or_
 from typing import Any, NamedTuple
 
 from dagsim.model import Cluster, Placement, Share
-from dagsim.model.arithmetic import bits
+from dagsim.model.arithmetic import bits, whole_sum
 
 MANY = 1099511627776.0
 """Number of instances that fit on a node if they need none of its resources."""
@@ -301,6 +303,21 @@ def earliest(
     return inf, -1
 
 
+class NodeLayout(NamedTuple):
+    """How the instances of a start must lie on nodes."""
+
+    spread: bool
+    """True if each instance takes a node of its own."""
+    shares: tuple[tuple[int, int], ...] = ()
+    """Sets of nodes, each with a number of nodes that must be chosen from it."""
+    idlest: bool = False
+    """True if nodes with the largest free fraction come first (LLN)."""
+    fewest: int = 1
+    """The smallest number of nodes for instances that may share nodes."""
+    most: int | None = None
+    """The largest number of nodes."""
+
+
 class NodeChoice:
     """The rule for choosing nodes.
 
@@ -327,120 +344,125 @@ class NodeChoice:
         """The nodes that are powered down, as a bit set: the last ones among those of their weight."""
 
     def nodes(
-        self,
-        nodes: int,
-        room: Mapping[int, int],
-        free: Mapping[int, int],
-        wanted: int,
-        *,
-        spread: bool,
-        shares: Sequence[tuple[int, int]] = (),
-        idlest: bool = False,
+        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> int:
         """Return the nodes in ``counts`` as a bit set, or 0 if the instances do not fit."""
-        counts = self.counts(nodes, room, free, wanted, spread=spread, shares=shares, idlest=idlest)
-        return sum([1 << node for node in counts])
+        return sum([1 << node for node in self.counts(nodes, room, free, wanted, layout)])
 
     def counts(
-        self,
-        nodes: int,
-        room: Mapping[int, int],
-        free: Mapping[int, int],
-        wanted: int,
-        *,
-        spread: bool,
-        shares: Sequence[tuple[int, int]] = (),
-        idlest: bool = False,
+        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> dict[int, int]:
         """Choose nodes for ``wanted`` instances among ``nodes``, where ``room`` is the number of
         instances that fit on each node and ``free`` is its number of free CPUs.
 
-        With ``spread``, each instance takes a node of its own. ``shares`` lists sets of nodes, each
-        with a number of nodes that must be chosen from it; these are chosen first, one set at a
-        time. With ``idlest``, among nodes with equal weights those with the largest free fraction
-        come first (``_eval_nodes_lln``). Return the number of instances on each node, in the order
-        in which the nodes are chosen: each node is filled, and the last one takes the rest. The
-        result is empty if the instances do not fit.
+        The nodes of the layout's ``shares`` are chosen first, one set at a time. With ``idlest``,
+        among nodes with equal weights those with the largest free fraction come first
+        (``_eval_nodes_lln``). If a choice takes more nodes than allowed, the search is repeated
+        without the nodes with the fewest free CPUs (``choose_nodes``). Return the number of
+        instances on each node, in the order in which the nodes are chosen: each node is filled,
+        except for one instance per further node that is needed (``_cpus_to_use``), and the last
+        node takes the rest. The result is empty if the instances do not fit.
         """
+        counts = self._counts(nodes, room, free, wanted, layout)
+        if counts or layout.most is None or layout.spread:
+            return counts
+        kept = reduce(or_, [share for share, _ in layout.shares], 0)
+        for cpus in sorted({free[node] for node in bits(nodes)}):
+            nodes = sum([1 << node for node in bits(nodes) if free[node] > cpus or kept >> node & 1])
+            if whole_sum(room[node] for node in bits(nodes)) < wanted:
+                break
+            if counts := self._counts(nodes, room, free, wanted, layout):
+                break
+        return counts
+
+    def _counts(
+        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
+    ) -> dict[int, int]:
+        """Return ``counts`` without leaving out nodes; empty if that takes too many nodes."""
         counts: dict[int, int] = {}
-        for share, number in shares:
+        spread, left, fewest = layout.spread, wanted, layout.fewest
+        for share, number in layout.shares:
             open_ = nodes & share & ~sum([1 << node for node in counts])
             one = dict.fromkeys(bits(open_), 1)
-            part = self.counts(open_, one, free, number, spread=True, idlest=idlest) if len(one) >= number else {}
+            own = NodeLayout(spread=True, idlest=layout.idlest)
+            part = self._counts(open_, one, free, number, own) if len(one) >= number else {}
             if not part:
                 return {}
             counts |= part
-        if counts:
-            if spread and len(counts) > wanted:
-                return {}
-            left = wanted
-            for place, node in enumerate(counts):  # every node that had to be chosen gets an instance
-                others = len(counts) - place - 1
-                counts[node] = max(0, min(1 if spread else room[node], left - others))
-                left -= counts[node]
-            if left > 0:
-                others_open = nodes & ~sum([1 << node for node in counts])
-                rest = self.counts(others_open, room, free, left, spread=spread, idlest=idlest)
-                counts = counts | rest if rest else {}
-            return {node: count for node, count in counts.items() if count}
-        if idlest:
-            order: Iterable[int] = sorted(
+        most = wanted if layout.most is None else layout.most
+        if len(counts) > (wanted if spread else most):
+            return {}
+        for place, node in enumerate(counts):  # every node that had to be chosen gets an instance
+            others = max(len(counts) - place, fewest) - 1
+            counts[node] = max(0, min(1 if spread else room[node], left - others))
+            left, fewest = left - counts[node], fewest - 1
+        chosen = sum([1 << node for node in counts])
+        for node in self._order(nodes & ~chosen, room, free, left, layout._replace(fewest=fewest)):
+            if left <= 0 or len(counts) == most:
+                break
+            # with one more node to take, Slurm passes over nodes that are too small
+            if len(counts) == most - 1 and room[node] < left and not (spread or layout.idlest):
+                continue
+            fewest -= 1
+            counts[node] = min(1 if spread else room[node], left - max(fewest, 0))
+            left -= counts[node]
+        return {} if left > 0 else {node: count for node, count in counts.items() if count}
+
+    def _order(
+        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
+    ) -> Iterable[int]:
+        """Return nodes in the order in which they are taken for ``wanted`` instances."""
+        if layout.idlest:
+            return sorted(
                 bits(nodes),
                 key=lambda node: (self._weights[node], self.asleep >> node & 1, -free[node] / self._cpus[node], node),
             )
-        elif self.in_order:
-            order = [*bits(nodes & ~self.asleep), *bits(nodes & self.asleep)]
-        else:
-            order = self._best(nodes, room, free, wanted, spread)
-        for node in order:
-            counts[node] = min(1 if spread else room[node], wanted)
-            wanted -= counts[node]
-            if wanted <= 0:
-                return counts
-        return {}
+        if self.in_order:
+            return [*bits(nodes & ~self.asleep), *bits(nodes & self.asleep)]
+        return self._best(nodes, room, free, wanted, layout)
 
     def _best(
-        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, spread: bool
+        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> Iterator[int]:
         """Yield nodes in the order in which they are taken for ``wanted`` instances: by weight, then
         nodes that are up before nodes that are powered down, then block by block.
         """
+        spread, fewest = layout.spread, layout.fewest
         for of_weight in self._by_weight:
             for group in (nodes & of_weight & ~self.asleep, nodes & of_weight & self.asleep):
                 blocks = _blocks(group)
                 while wanted > 0 and blocks:
-                    block = _best_block(blocks, room, free, wanted, spread)
+                    fewest = wanted if spread else fewest
+                    block = _best_block(blocks, room, free, wanted, fewest, spread)
                     blocks.remove(block)
-                    alone = [node for node in block if room[node] >= wanted] if wanted == 1 or not spread else []
+                    alone = [node for node in block if room[node] >= wanted] if fewest <= 1 else []
                     for node in [min(alone, key=lambda node: (free[node], node))] if alone else block:
                         yield node
-                        wanted -= 1 if spread else room[node]
+                        fewest -= 1
+                        wanted -= 1 if spread else min(room[node], wanted - max(fewest, 0))
 
     def placement(
-        self,
-        nodes: int,
-        room: Mapping[int, int],
-        free: Mapping[int, int],
-        wanted: int,
-        *,
-        spread: bool,
-        shares: Sequence[tuple[int, int]] = (),
-        idlest: bool = False,
+        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> Placement | None:
         """Return the choice made by ``counts`` as a placement, or None if the instances do not fit."""
-        counts = self.counts(nodes, room, free, wanted, spread=spread, shares=shares, idlest=idlest)
+        counts = self.counts(nodes, room, free, wanted, layout)
         return tuple([Share(node, counts[node]) for node in sorted(counts)]) or None
 
 
 def _best_block(
-    blocks: Sequence[list[int]], room: Mapping[int, int], free: Mapping[int, int], wanted: int, spread: bool
+    blocks: Sequence[list[int]],
+    room: Mapping[int, int],
+    free: Mapping[int, int],
+    wanted: int,
+    fewest: int,
+    spread: bool,
 ) -> list[int]:
     """Return the block with the fewest free CPUs among those that suffice; if none does, return the
     block with the most free CPUs.
     """
-    held = [sum(1 if spread else room[node] for node in block) for block in blocks]
-    cpus = [sum(free[node] for node in block) for block in blocks]
-    enough = [place for place, count in enumerate(held) if count >= wanted]
+    held = [whole_sum(1 if spread else room[node] for node in block) for block in blocks]
+    cpus = [whole_sum(free[node] for node in block) for block in blocks]
+    enough = [place for place, count in enumerate(held) if count >= wanted and len(blocks[place]) >= fewest]
     if enough:
         return blocks[min(enough, key=lambda place: (cpus[place], place))]
     return blocks[max(range(len(blocks)), key=lambda place: (cpus[place], -place))]

@@ -61,8 +61,7 @@ class StartLimits:
         """Return True if a job that does not fit now requests more nodes than its limits allow, so
         that it waits for the limits instead (``select_nodes``).
         """
-        wanted = (job.task.demand.gang or 1) if job.spread else 1
-        return self._is_full_of_nodes(job, range(wanted), planned=True)
+        return self._is_full_of_nodes(job, range(self._rules.fewest_nodes(job.task)), planned=True)
 
     def _is_full_of_nodes(self, job: PendingJob, nodes: Collection[int], *, planned: bool) -> bool:
         """Return True if a limit on different nodes forbids a start on ``nodes``."""

@@ -181,8 +181,8 @@ _WIDE = 64
 
 
 class PathLeft:
-    """The job key for the longest path in seconds from an unfinished task to the end of the job.
-    The cost is O(1) after the first call for a job.
+    """A job key: the longest path, in seconds, from an unfinished task to the end of the job. The
+    cost is O(1) after the first call for a job.
     """
 
     def __init__(self) -> None:
@@ -205,8 +205,8 @@ class PathLeft:
 
 
 class WorkLeft:
-    """The job key for the estimated GPU-seconds of a job's unfinished instances. A task without
-    GPUs counts as if it used one GPU.
+    """A job key: the estimated GPU-seconds of a job's unfinished instances. A task without GPUs
+    counts as if it used one GPU.
 
     The GPU-seconds are added up in the order of the graph. For wide jobs, running totals are kept,
     so that the end of a run costs one NumPy pass over the later tasks.

@@ -112,7 +112,7 @@ TURNS = [Job.single(name, Task("t", LONG_S)) for name in "ab"]
 
 @pytest.mark.parametrize("spec", ["las", "2d-las", "round-robin", "gavel", "gavel-events"])
 def test_turns_that_would_take_for_ever_are_refused_at_once(spec):
-    with pytest.raises(Stalled, match=r"asked 256 times since .* times more before a task can end"):
+    with pytest.raises(Stalled, match=r"called 256 times since .* times more before a task can end"):
         ClusterKernel(Cluster.of({"T4": 1}), TURNS).run(POLICIES.create(spec))
 
 
