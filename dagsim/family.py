@@ -82,6 +82,11 @@ def family_entries(group: str) -> Iterator[tuple[str, Entry]]:
             yield f"{_HOME}.{name}", entry
 
 
+def added_names(group: str) -> list[str]:
+    """Return the names that all families add to a registry."""
+    return [entry.name for _, entry in family_entries(group)]
+
+
 def command_modules() -> list[str]:
     """Return the modules that add the families' commands when they are imported."""
     modules = [f"{_HOME}.{name}{module}" for name, family in families().items() for module in family.commands.values()]

@@ -150,7 +150,7 @@ def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """Yield a temporary path to which the block writes. The file replaces ``path`` if the block
     succeeds, and is removed if the block fails.
 
-    Readers see either the old file or the complete new one. With ``durable``, this holds even if
+    Readers see either the old file or the complete new one. With ``durable``, this is true even if
     the power fails. For a device or a pipe (``/dev/null``, ``/dev/stdout``), ``path`` itself is
     yielded, because replacing it with a file would remove it from the system.
     """

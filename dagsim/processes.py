@@ -31,7 +31,7 @@ def end_with_parent() -> None:
 
 
 def _wait_for_parent() -> None:
-    # This import takes a while, and most commands start no workers.
+    # This import is slow, and most commands start no workers.
     from multiprocessing import parent_process
 
     parent = parent_process()

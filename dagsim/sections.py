@@ -174,7 +174,7 @@ class Registered:
 
 class Later:
     """The type of a section whose class is imported only if the section is present:
-    ``Annotated[Any, Later("module:Class")]``. In a ``TaggedUnion``, it has a ``kind``.
+    ``Annotated[Any, Later("module:Class")]``. In a ``TaggedUnion``, the class has a ``kind``.
     ``Later("train")`` represents the class that a family declares for the key ``train``.
     """
 

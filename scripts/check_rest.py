@@ -4,11 +4,13 @@
 
 Case n is drawn from seed n. Even cases are DAG jobs with gangs, shares of GPUs, CPU jobs, wrong estimates and nodes
 that fail (``dagsim.testing.random_case``); odd ones are jobs on a site with rules (``check_site.py``): partitions,
-limits, QOS, dependencies, begin times, arrays, reservations, outages. A policy plays the case whole. Then it plays it
-again from moments within it, from the jobs with the runs that had started by then, as a log would state them. A run
-asks its policy at the beginning, so the policy is asked at that moment in the whole schedule, too. Every later row of
-the log must be the same: times, nodes, GPUs, instances, ends, rejections. Where the compiled engine plays the rest,
-its log must be the kernel's.
+limits, QOS, dependencies, begin times, arrays, reservations, outages. Some of these jobs are components of another, run
+longer than their limits, or are suspended for a time, and Slurm's policy may kill, requeue or cancel them. A policy
+plays the case whole. Then it plays it again from moments within it, from the jobs with the runs that had started by
+then, as a log would state them; jobs that the policy killed were done by then. A run asks its policy at the
+beginning, so the policy is asked at that moment in the whole schedule, too. Every later row of the log must be the
+same: times, nodes, GPUs, instances, ends, rejections. Where the compiled engine plays the rest, its log must be the
+kernel's.
 
 Moments after which a job names one that the policy ended before are passed over, since no log of runs holds such jobs.
 A policy with a memory that no log holds (``forgets``) takes it from the past if that is its own and wholly known
@@ -21,7 +23,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
@@ -34,17 +36,21 @@ import numpy as np
 from stress import specs
 
 from dagsim.errors import ConfigError, DagsimError, Stalled
-from dagsim.model import Cluster, Job, Kind
+from dagsim.model import Attempt, Cluster, Job, Kind, Request, TaskGraph
 from dagsim.model.log import Schedule
+from dagsim.model.queues import JobSuspension
 from dagsim.systems.cluster import Maintenance, NodeFailures, Preemption
 from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.knowledge import states_limits
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.past import forgotten, is_done
+from dagsim.systems.cluster.past_of_log import JobsLeft, jobs_at
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rehearsal import with_past
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
 from dagsim.testing import random_case
+from dagsim.workload.arrays import JobArrays
 
 _MOMENTS = 3
 
@@ -65,10 +71,14 @@ class Case:
         return replace(self.scenario, workload=jobs, begins_s=begins_s, failures=tuple(later), left=left)
 
 
-def drawn(seed: int) -> Case:
-    """Draw a case from its seed alone."""
+def drawn(seed: int, *, more_forms: bool = True) -> Case:
+    """Draw a case from its seed alone. Without ``more_forms``, no job is a component of another, runs over its limit,
+    or is suspended, and Slurm's policy stops no runs.
+    """
     if seed % 2:
         site = check_site.drawn(seed)
+        if more_forms:
+            return _with_more_forms(site, np.random.default_rng([12, seed]))
         return Case(ClusterScenario(site.cluster, site.jobs, queues=site.queues), site.jobs)
     case, rng = random_case(seed), np.random.default_rng([11, seed])
     models = {name: model for name, model in case.models.items() if name not in ("setup", "network")}
@@ -80,6 +90,49 @@ def drawn(seed: int) -> Case:
         models["estimates"] = replace(models["estimates"], kind="predicted")
     jobs = [replace(job, user=f"u{int(rng.integers(3))}", account=f"a{int(rng.integers(2))}") for job in case.jobs]
     return Case(ClusterScenario(case.cluster, jobs, **models), jobs)
+
+
+def _with_more_forms(site: check_site.Site, rng: np.random.Generator) -> Case:
+    """Let some jobs be components of another, run longer than their limits, or be suspended, and let Slurm's policy
+    stop runs.
+    """
+    jobs = [_over_limit(job) if rng.random() < 0.15 else job for job in site.jobs]
+    for at, job in enumerate(jobs[1:], 1):
+        pair = (jobs[at - 1], job)
+        if rng.random() < 0.1 and all(len(one.tasks) == 1 and not _together(one) for one in pair):
+            for place, one in zip((at - 1, at), pair, strict=True):
+                request = replace(one.request or Request(), together=f"h{at}")
+                jobs[place] = replace(one, arrival_s=pair[0].arrival_s, request=request)
+    queues = site.queues
+    if queues.partitions and rng.random() < 0.6:
+        mode = str(rng.choice(["partition_prio", "qos"]))
+        qos = [replace(queues.qos[0], preempt=str(rng.choice(["requeue", "cancel"]))), *queues.qos[1:]]  # type: ignore[arg-type]
+        qos[1] = replace(qos[1], preempts=("q0",), priority=1.0)
+        scheduler: dict[str, Any] = {"preempt": mode, "kill": str(rng.choice(["limit", "partition"]))}
+        queues = replace(queues, qos=tuple(qos), scheduler=scheduler)
+    if rng.random() < 0.2:
+        suspended = [job.id for job in jobs if rng.random() < 0.2]
+        times = [
+            (check_site.STEP_S * float(rng.integers(1, 30)), check_site.STEP_S * float(rng.integers(1, 6)))
+            for _ in jobs
+        ]
+        some = [
+            JobSuspension(id, start_s, start_s + for_s) for id, (start_s, for_s) in zip(suspended, times, strict=False)
+        ]
+        queues = replace(queues, suspensions=tuple(some))
+    stops = Preemption("restart" if rng.random() < 0.5 else "resume")
+    return Case(ClusterScenario(site.cluster, jobs, queues=queues, preemption=stops), jobs)
+
+
+def _together(job: Job) -> str:
+    return "" if job.request is None else job.request.together
+
+
+def _over_limit(job: Job) -> Job:
+    """The same job, with limits of half the time that its tasks take."""
+    graph = job.graph
+    tasks = [replace(task, estimate=task.work / 2) for task in graph.tasks]
+    return replace(job, graph=replace(graph, tasks=tuple(tasks)))
 
 
 def _end_s(model: Any) -> float:
@@ -206,6 +259,87 @@ def in_both_engines(scenario: ClusterScenario, policy: str, seed: int) -> bool:
     return compiled.schedule.log == play(scenario, policy, seed)[0].schedule.log
 
 
+def differing_from_log(case: Case, policy: str, seed: int) -> Rests:
+    """Compare the starts from a few moments with those of the schedule, if a log of batch jobs states its past."""
+    restarts = Preemption("restart", "restart")  # a log does not state what a stopped run keeps
+    scenario, jobs = replace(case.scenario, preemption=restarts), [_first_task(job) for job in case.jobs]
+    while True:
+        kernel = play(replace(scenario, workload=jobs), policy, seed)[0]
+        started = {row.job for row in kernel.schedule.log if row.kind == Kind.STARTED}
+        if len(started) == len(jobs):
+            break
+        jobs = [job for number, job in enumerate(jobs) if number in started]  # a log of runs has no others
+    scenario = replace(scenario, workload=jobs)
+    rng, last_s = np.random.default_rng([13, seed]), kernel.schedule.ended_s
+    judged, unjudged, differences, forgets = 0, 0, list[str](), dict[str, None]()
+    for at_s in [float(rng.uniform(0.05, 0.95) * last_s) for _ in range(_MOMENTS if jobs else 0)]:
+        kernel = play(scenario, policy, seed, at_s)[0]
+        log = JobArrays.of(list(_as_logged(jobs, kernel)))
+        suspended = [one.job for one in scenario.queues.suspensions] if scenario.queues else []
+        state = jobs_at(log, at_s, inf, scenario.cluster, scenario.runtime, suspended=suspended)
+        before = any(arrival_s < at_s for arrival_s in state.arrival_s.tolist())
+        # without a limit in the state, policies know true run times, and the result says so
+        if not before or states_limits(log) != states_limits(state):
+            continue
+        left = JobsLeft(log, at_s, scenario.cluster, scenario.runtime)
+        rest, unknown = play(replace(scenario, workload=list(state.jobs()), left=left, begins_s=at_s), policy, seed)
+        mine, theirs = (_starts_from(one.schedule, at_s) for one in (kernel, rest))
+        if unknown := [*unknown, *rest.frontier.unknown]:
+            forgets |= dict.fromkeys(unknown)
+            unjudged += mine != theirs
+            continue
+        judged += 1
+        if mine != theirs:
+            first = min(set(mine) ^ set(theirs))
+            differences.append(f"from {at_s!r}: {first} is only in {'its own' if first in mine else 'the played'} rest")
+    return Rests(judged, tuple(differences), ", ".join(forgets), unjudged)
+
+
+def _first_task(job: Job) -> Job:
+    return replace(job, graph=TaskGraph(job.tasks[:1]))
+
+
+def _as_logged(jobs: Sequence[Job], kernel: ClusterKernel) -> Iterator[Job]:
+    """The jobs with what a log states of them: their attempts, and the run time of the last one."""
+    nodes, attempts = dict[int, list[str]](), dict[int, list[Attempt]]()
+    eligible_s = {number: kernel.became_eligible_s.get(number, job.arrival_s) for number, job in enumerate(jobs)}
+    start_s = dict[int, float]()
+    names = [node.name for node in kernel.schedule.cluster.nodes]
+    for row in kernel.schedule.log:
+        if row.kind == Kind.STARTED:
+            start_s[row.run] = row.time_s
+            nodes.setdefault(row.run, []).extend([names[row.node]] * row.instances)
+        elif row.kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED) and row.run in start_s:
+            began_s = start_s.pop(row.run)
+            attempt = Attempt(eligible_s[row.job], began_s, row.time_s, tuple(nodes[row.run]))
+            attempts.setdefault(row.job, []).append(attempt)
+            eligible_s[row.job] = row.time_s
+    times_of = kernel.queues.suspensions if kernel.queues is not None else ()
+    for number, job in enumerate(jobs):
+        ran = attempts[number]
+        begins_s, ends_s = ran[-1].start_s, ran[-1].end_s
+        stood_s = sum(
+            min(time.end_s, ends_s) - time.start_s
+            for time in times_of
+            if time.job == job.id and begins_s < time.start_s < ends_s
+        )
+        task = replace(job.tasks[0], work=ends_s - begins_s - stood_s)
+        yield replace(
+            job,
+            graph=TaskGraph((task,)),
+            eligible_s=ran[0].eligible_s,
+            observed_start_s=ran[0].start_s,
+            observed_nodes=ran[0].nodes,
+            observed_attempts=tuple(ran) if len(ran) > 1 or stood_s else (),
+        )
+
+
+def _starts_from(schedule: Schedule, at_s: float) -> list[tuple[float, str, int, int]]:
+    """Time, job, node and instances of each start from a moment on, in order."""
+    starts = [row for row in schedule.log if row.kind == Kind.STARTED and row.time_s >= at_s]
+    return sorted((row.time_s, schedule.jobs[row.job].id, row.node, row.instances) for row in starts)
+
+
 def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     first = secrets.randbelow(1 << 30) if options.first is None else options.first
     policies = options.policy or [spec for spec in specs() if spec.partition("[")[0] not in check_site.SKIPPED]
@@ -213,10 +347,10 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     cases, unknown = 0, dict[str, str]()
     different: list[dict[str, Any]] = []
     for place in range(options.cases):
-        seed = first + place
+        seed = first + place if not options.logs else 2 * (first + place) + 1  # only sites have batch jobs
         for policy in [policies[place % len(policies)]] if not options.every else policies:
             try:
-                rests = differing(drawn(seed), policy, seed)
+                rests = (differing_from_log if options.logs else differing)(drawn(seed), policy, seed)
             except ConfigError:  # the policy plays no such site
                 continue
             except DagsimError as error:
@@ -243,6 +377,7 @@ def main() -> int:
         "--from", type=int, default=None, dest="first", help="seed of the first case (default: a new one)"
     )
     parser.add_argument("--policy", action="append", help="play only these; may be given more than once")
+    parser.add_argument("--logs", action="store_true", help="state the past as a log of batch jobs does")
     parser.add_argument("--every", action="store_true", help="play each case by every policy, instead of one in turn")
     return command.run(parser, _work, holds=lambda figures: not figures["different"])
 

@@ -11,6 +11,7 @@ import typer
 
 from dagsim.cli.app import App, app, say
 from dagsim.cli.options import Json, OutFile, Quiet, Read, Strict, TraceColumns, TraceFormat, one_output, read_settings
+from dagsim.family import added_names
 
 if TYPE_CHECKING:
     from dagsim.traces import ReadReport
@@ -108,6 +109,10 @@ def show_trace(
             say(f"plot: {drawn}")
 
 
+_WRITTEN = ["jsonl", "parquet", *sorted(["plain", "plain-arrow", "plain-parquet", *added_names("writers")])]
+"""The formats that ``trace convert`` writes; ``dagsim.traces.export`` is too slow to import for a help text."""
+
+
 @trace_app.command("convert")
 def convert_trace(
     path: Annotated[Path, typer.Argument(metavar="IN", help="The trace in its published format, or a run folder.")],
@@ -121,8 +126,7 @@ def convert_trace(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="jsonl, parquet, batsim, openb2023, plain, plain-arrow, plain-parquet, sacct, slurm-events, stg, swf, "
-            "tiresias or wfcommons (default: by the ending, .jsonl or .parquet).",
+            help=f"{', '.join(_WRITTEN[:-1])} or {_WRITTEN[-1]} (default: by the ending, .jsonl or .parquet).",
         ),
     ] = None,
     strict: Strict = False,

@@ -76,8 +76,8 @@ def carry_out(
     ``advise`` is called at most once, with a sentence, if the compiled engine could have executed a
     long run.
 
-    Returns the finished cells (but no cells of policies that failed) and the failed ones, which
-    have an ``error``.
+    Return the failed cells, which have an ``error``, and the finished cells, except those of
+    policies that failed.
 
     Raises:
         KeyboardInterrupt: The user stopped the plan. Finished cells are kept.

@@ -65,7 +65,7 @@ class CellWork:
         arrived.
 
         Raises:
-            RunFolderError: The code here differs from that of the calling process.
+            RunFolderError: The code here differs from the calling process's code.
             InputError: As in ``run_policy``.
         """
         if self.code is not None:

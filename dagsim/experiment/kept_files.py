@@ -427,7 +427,7 @@ def value_in(line: Mapping[str, Any], key: str, file: str) -> Any:
 def check_shape(value: Any, shape: Any, where: object, *, inner: bool = False) -> None:
     """Check the types in a JSON file. A shape is a type, a list with one shape, or a mapping from
     keys to their shapes (``None`` represents every key). Null is allowed everywhere except in
-    lists. Keys may be missing, except for those of an ``inner`` object.
+    lists. Keys may be missing, except in an ``inner`` object.
 
     Raises:
         RunFolderError: A value has another type.

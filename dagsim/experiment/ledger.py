@@ -144,8 +144,8 @@ class Ledger:
                 return _spending(table, last, spent)
             if last and not (fresh or again):
                 raise ConfigError(
-                    f"{self.path}: seeds {last['seeds'][0]} to {last['seeds'][1] - 1} of {table!r} have "
-                    f"been used on {last['on']} by {last['command']!r}; give --fresh to take unused seeds "
+                    f"{self.path}: seeds {last['seeds'][0]} to {last['seeds'][1] - 1} of {table!r} "
+                    f"were used on {last['on']} by {last['command']!r}; give --fresh to take unused seeds "
                     "from its pool, or --again to use the same seeds again, which the table then states"
                 )
             unused = max((record["seeds"][1] for record in spent), default=whole.start)

@@ -86,7 +86,7 @@ def _steps(first: Any, last: Any, step: Any, place: str) -> tuple[float, ...]:
         raise ConfigError(f"{place}: from, to and step must be numbers, got {first!r}, {last!r}, {step!r}")
     if not step > 0 or last < first:
         raise ConfigError(
-            f"{place}: step must be positive and to must not be below from, got {first!r}, {last!r}, {step!r}"
+            f"{place}: step must be positive, and 'to' must not be below 'from', got {first!r}, {last!r}, {step!r}"
         )
     count = floor((last - first) / step + 1e-9) + 1
     if count > _MOST_VALUES:

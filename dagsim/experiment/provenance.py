@@ -193,8 +193,8 @@ def _source(name: str) -> Iterator[Path]:
 
 
 def _names_in(value: Any) -> Iterator[str]:
-    """Yield every ``module:attr`` in a configuration, among both values and keys (such as those of
-    ``reward``), except in the policy.
+    """Yield every ``module:attr`` that is a value or a key (such as a key of ``reward``) in a
+    configuration, except in the policy.
     """
     if isinstance(value, str):
         name = value.partition("[")[0].strip()

@@ -45,7 +45,7 @@ def on_its_cluster(
     *,
     invented: bool = True,
 ) -> Config:
-    """Return ``config`` with the cluster of its trace.
+    """Return ``config`` with the cluster on which its trace is replayed.
 
     If the workload is a trace, the first of these clusters that exists is used: ``cluster``
     (``trace``, ``sized`` or a configuration), the cluster in the configuration, the machines listed

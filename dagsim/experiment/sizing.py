@@ -15,6 +15,7 @@ from dagsim.config.bundled import find_config
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
 from dagsim.model import GPU_TYPES, Job, Task
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.audit import INVENTED
 from dagsim.systems.cluster.models.runtime import HasRates, Runtime
@@ -159,7 +160,7 @@ class TotalDemand:
             named = [canonical(name) for name in task.gpu_types or () if canonical(name) in GPU_TYPES]
             gpus = dict.fromkeys(named, 1) if named else _USUAL if task.gpus else {"": 1}
             types = tuple([GPU_TYPES.get(name) for name in gpus])
-            self._rows[key] = (tuple(gpus), types, [part / sum(gpus.values()) for part in gpus.values()])
+            self._rows[key] = (tuple(gpus), types, [part / whole_sum(gpus.values()) for part in gpus.values()])
         return self._rows[key]
 
 

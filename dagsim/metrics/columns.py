@@ -281,7 +281,7 @@ class ScheduleColumns:
         return first
 
     def within(self, start_s: Floats, end_s: Floats) -> Floats:
-        """Return, for each interval, how many of its seconds lie in the window."""
+        """Return how many seconds of each interval are in the window."""
         return np.clip(end_s, self.start_s, self.end_s) - np.clip(start_s, self.start_s, self.end_s)
 
     def at_horizon(self) -> ScheduleColumns:

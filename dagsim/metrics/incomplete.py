@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.model import Kind, RejectReason
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import Schedule
 from dagsim.text import count_of, on_one_line
 
@@ -84,7 +85,7 @@ def incomplete_sentence(facts: Iterable[Mapping[str, Any]]) -> str:
         for key, count in sorted(counts.items(), key=lambda pair: -pair[1])
     ]
     more = f"; and {len(sentences) - _MOST_REASONS:,} more reasons" if len(sentences) > _MOST_REASONS else ""
-    total, jobs = sum(run["count"] for run in runs), sum(run["jobs"] for run in runs)
+    total, jobs = whole_sum(run["count"] for run in runs), whole_sum(run["jobs"] for run in runs)
     of_runs = f" of {count_of(len(runs), 'run')}" if len(runs) > 1 else ""
     reasons = f"{'; '.join(sentences[:_MOST_REASONS])}{more}"
     return on_one_line(

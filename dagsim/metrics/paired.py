@@ -98,7 +98,7 @@ class Paired:
     def is_decided_by_few(self) -> bool:
         """True if a few seeds determine the result.
 
-        This is the case if one of the following holds:
+        This is the case if one of the following is true:
 
         - The intervals of the mean and of the median lie on different sides of 1, or only one of
           them contains 1.

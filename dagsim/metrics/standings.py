@@ -15,7 +15,7 @@ from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.intervals import largest_job, ratio_of_means, samples_needed, standard_deviation, t_quantile
 from dagsim.metrics.paired import ENOUGH_SEEDS, Paired, Row, Verdict, compared, paired, verdict, words
-from dagsim.model.arithmetic import ordered_sum, rounded
+from dagsim.model.arithmetic import ordered_sum, rounded, whole_sum
 from dagsim.registry import nearest
 
 METHOD = "geometric mean of per-seed ratios, Student's t on their logs, Holm over the table"
@@ -49,7 +49,7 @@ _HIGHER_IS_BETTER = {
 
 
 class Sample(StrEnum):
-    """The unit of which a comparison has several."""
+    """The kind of sample that a comparison counts."""
 
     SEED = "seed"
     WINDOW = "window"
@@ -242,7 +242,7 @@ def standings(
             len(seeds),
             lower_is_better(metric),
             {name: plain_mean(by_policy[policy].values(), name) for name in SECONDARY_METRICS},
-            sum(map(not_done, by_policy[policy].values())),
+            whole_sum(map(not_done, by_policy[policy].values())),
             sum(int(line.metrics.get("jobs_unfinished", 0)) for line in by_policy[policy].values()),
         )
         for place, policy in enumerate(ordered)

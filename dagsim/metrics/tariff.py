@@ -69,7 +69,7 @@ class Tariff:
         """
         if first_s > _DATED_S:
             if begins:
-                raise ConfigError(f"{self.name}: begins={begins}: the log has dates of its own, so leave out begins")
+                raise ConfigError(f"{self.name}: begins={begins}: the log already contains dates, so leave out begins")
             return self
         begins_s = _moment(begins, f"{self.name}: begins") if begins else self.edges_s[0]
         return Tariff(self.name, self.edges_s, self.values, self.repeats, begins_s)

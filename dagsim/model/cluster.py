@@ -9,7 +9,7 @@ from math import inf, isfinite
 from typing import Literal
 
 from dagsim.errors import ModelError, require
-from dagsim.model.arithmetic import check_numbers, check_whole, ordered_sum
+from dagsim.model.arithmetic import check_numbers, check_whole, ordered_sum, whole_sum
 from dagsim.model.gpu import GpuType, gpu_type
 from dagsim.model.mig import MIG_TABLES
 from dagsim.text import count_of
@@ -226,7 +226,7 @@ class Cluster:
     @property
     def gpus(self) -> int:
         """Number of GPUs in the cluster."""
-        return sum(node.gpus for node in self.nodes)
+        return whole_sum(node.gpus for node in self.nodes)
 
     @property
     def cpus(self) -> float:

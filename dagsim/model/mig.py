@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.gpu import canonical
 
 _ROUNDING = 1e-9
@@ -82,7 +83,7 @@ class MigTable:
 
     def taken(self, layout: Layout) -> int:
         """Return a bit set of the memory slices that are in use."""
-        return sum([self.profiles[part.profile].mask(part.start) for part in layout if part.busy])
+        return whole_sum([self.profiles[part.profile].mask(part.start) for part in layout if part.busy])
 
     def used(self, layout: Layout, start: int, profile: int) -> Layout:
         """Return the layout with a partition in use at ``start``, and without the free partitions

@@ -1,1 +1,1 @@
-"""Reports: tables, the terminal, and plots."""
+"""Reports: tables, terminal output and plots."""

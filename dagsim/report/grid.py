@@ -78,13 +78,15 @@ class Grid:
         """Return column widths that fit into ``available`` characters, if possible without breaking
         a word. Numbers are never broken.
         """
+        from dagsim.model.arithmetic import whole_sum  # it imports numpy, which a command's help does not need
+
         columns = list(zip(*rows, strict=True))
         widths = [max(len(line) for cell in column for line in cell.split("\n")) for column in columns]
         least = [max(len(piece) for cell in column for piece in _pieces(cell)) for column in columns]
         numbers = [max((len(piece) for cell in column[1:] for piece in _pieces(cell)), default=1) for column in columns]
         words = [min(width, _WORD) if place in self.texts else numbers[place] for place, width in enumerate(least)]
         # each divider with its padding takes two characters
-        excess = sum(widths) + 2 * (len(widths) - 1) - available
+        excess = whole_sum(widths) + 2 * (len(widths) - 1) - available
         every = range(len(widths))
         # shrink the columns of text first, then all columns; break words only as a last resort
         for shrinkable, floors in ((self.texts, least), (every, least), (every, words)):
@@ -208,7 +210,7 @@ _GPU = (
 
 
 class Listing(NamedTuple):
-    """A table: the headers of its columns, and its rows."""
+    """A table, given by the headers of the columns and the rows."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Any]]

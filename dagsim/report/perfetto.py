@@ -188,8 +188,8 @@ def _slices(schedule: Schedule, cols: ScheduleColumns, entries: list[int], threa
 
 
 def _outages(cols: ScheduleColumns) -> Iterator[Event]:
-    """Yield the outages on one thread per node. An outage that starts during another one extends
-    the other one.
+    """Yield the outages on one thread per node. An outage that starts during another outage extends
+    it.
     """
     outages = cols.outages
     order = np.lexsort((outages.start_s, outages.node))

@@ -16,7 +16,7 @@ from dagsim.metrics.incomplete import incomplete_sentence
 from dagsim.metrics.intervals import enough_seeds, samples_needed, seeds_for_mean
 from dagsim.metrics.paired import ENOUGH_SEEDS
 from dagsim.metrics.standings import RunMetrics, Sample, largest_share, mean
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.report.grid import Grid, interval, number, plain_text, short
 from dagsim.text import count_of, on_one_line
 
@@ -124,7 +124,8 @@ def _tells_something(name: str, lines: Sequence[RunMetrics]) -> bool:
     """
     if name == "jain_fairness_index":
         return any(
-            sum(key.startswith("tenant[") and key.endswith(".arrived") for key in line.metrics) > 1 for line in lines
+            whole_sum(key.startswith("tenant[") and key.endswith(".arrived") for key in line.metrics) > 1
+            for line in lines
         )
     return name != "queueing_s.mean" or any(line.metrics[name] != line.metrics.get("wait_s.mean") for line in lines)
 
@@ -337,7 +338,9 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """
     states = [of["state"] for of in workloads if "state" in of]
     first = states[:1] if len({state["begins_s"] for state in states}) == 1 else states
-    running, waiting, lost = (sum(state[key] for state in first) for key in ("running", "waiting", "without_room"))
+    running, waiting, lost = (
+        whole_sum(state[key] for state in first) for key in ("running", "waiting", "without_room")
+    )
     more = f", {lost:,} of which were running in the log but do not fit here" if lost else ""
     counted = "later arrivals" if any(of.get("jobs") for of in workloads) else "the jobs waiting at that time"
     if len(first) == 1:
@@ -351,14 +354,14 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f"windows begin with the jobs running and waiting at that time, on average {running / len(first):,.1f} and "
             f"{waiting / len(first):,.1f}{more}; metrics count later arrivals"
         )
-    if strange := sum(state.get("elsewhere", 0) for state in first):
+    if strange := whole_sum(state.get("elsewhere", 0) for state in first):
         names = ", ".join(next(state["unknown_nodes"] for state in first if state.get("elsewhere")))
         yield (
             f"warning: {count_of(strange, 'job that ran then was', 'jobs that ran then were')} on nodes that the "
             f"cluster lacks ({names}), as in a log of "
             "another cluster: they run on other nodes here, or wait"
         )
-    if unplaced := sum(state.get("unplaced", 0) for state in first):
+    if unplaced := whole_sum(state.get("unplaced", 0) for state in first):
         yield f"the log does not state the nodes of {unplaced:,} running jobs, so they are placed by best fit"
     if reasons := [reason for of in workloads if (reason := of.get("empty"))]:
         yield f"windows begin on an empty cluster: {reasons[0]}"

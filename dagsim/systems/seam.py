@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from math import inf
 from typing import (
     TYPE_CHECKING,
@@ -123,8 +122,7 @@ class Policy(Protocol[AskedT, AnswerT]):
 
 class Statements:
     """The optional attributes of a policy, with the values that apply to policies without these
-    attributes. ``stated`` reads these attributes, and ``misspelt`` finds attributes whose names are
-    probably misspelt.
+    attributes. ``stated`` reads these attributes.
     """
 
     name: ClassVar[str] = ""
@@ -161,9 +159,6 @@ class Statements:
     """Returns the policy as it is at the beginning of a state, from the usage before it."""
 
 
-_NAMES = [name for name in vars(Statements) if not name.startswith("_")]
-
-
 def stated(part: object, name: str) -> Any:
     """Return the value of an optional attribute of a policy or of a part of it, or the value that
     applies if it does not have this attribute.
@@ -172,15 +167,6 @@ def stated(part: object, name: str) -> Any:
         AttributeError: There is no optional attribute with this name.
     """
     return getattr(part, name, getattr(Statements, name))
-
-
-def misspelt(policy: object) -> dict[str, str]:
-    """Return the public attributes of a policy whose names are almost those of optional attributes,
-    each with the name that was probably meant.
-    """
-    own = {name for name in dir(policy) if not name.startswith("_")} - set(_NAMES)
-    near = {name: get_close_matches(name, _NAMES, n=1, cutoff=0.9) for name in sorted(own)}
-    return {name: found[0] for name, found in near.items() if found}
 
 
 @runtime_checkable

@@ -19,7 +19,6 @@ from dagsim.model.streams import stream
 from dagsim.systems.cluster import ClusterKernel, ClusterPolicy, Network, NodeFailures
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.seam import misspelt
 from dagsim.testing.cases import (
     BLIND_UNTIL_S,
     Case,
@@ -30,7 +29,7 @@ from dagsim.testing.cases import (
     patience,
     random_case,
 )
-from dagsim.testing.contract import check_env, check_system
+from dagsim.testing.contract import check_env, check_system, misspelt
 from dagsim.testing.violations import as_recorded, violations
 
 __all__ = [

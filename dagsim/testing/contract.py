@@ -6,6 +6,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
+from difflib import get_close_matches
 from math import inf, isfinite
 from typing import Any
 
@@ -14,9 +15,10 @@ import numpy as np
 from dagsim.errors import DagsimError, IllegalDecision
 from dagsim.metrics import jobs_table, runs_table, summarize
 from dagsim.model import Kind
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import Schedule
 from dagsim.systems.policy_spec import PolicySpec
-from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, drive
+from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, Statements, drive
 
 _ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
 _LEAVES = (Kind.COMPLETED, Kind.REJECTED)
@@ -223,7 +225,9 @@ def _action(env: Any, rng: np.random.Generator, step: int) -> Any:
         return space.sample()
     mask = np.asarray(masks())
     sizes = [int(space.n)] if hasattr(space, "n") else [int(size) for size in space.nvec]
-    assert mask.shape == (sum(sizes),), f"action_masks() has the shape {mask.shape}; expected ({sum(sizes)},)"
+    assert mask.shape == (whole_sum(sizes),), (
+        f"action_masks() has the shape {mask.shape}; expected ({whole_sum(sizes)},)"
+    )
     parts = np.split(mask, np.cumsum(sizes)[:-1])
     for part in parts:
         assert part.any(), f"action_masks() allows no action before step {step}"
@@ -235,3 +239,13 @@ def _bytes(env: Any, observation: Any, step: int) -> bytes:
     assert env.observation_space.contains(observation), f"the observation of step {step} is not in observation_space"
     parts = observation.items() if isinstance(observation, dict) else [("", observation)]
     return b"".join(str(name).encode() + np.asarray(part).tobytes() for name, part in parts)
+
+
+def misspelt(policy: object) -> dict[str, str]:
+    """Return the public attributes of a policy whose names are almost those of optional attributes,
+    each with the name that was probably meant.
+    """
+    optional = [name for name in vars(Statements) if not name.startswith("_")]
+    own = {name for name in dir(policy) if not name.startswith("_")} - set(optional)
+    near = {name: get_close_matches(name, optional, n=1, cutoff=0.9) for name in sorted(own)}
+    return {name: found[0] for name, found in near.items() if found}

@@ -20,6 +20,7 @@ from dagsim.systems.cluster.state import JobState, Run
 from dagsim.systems.seam import Conversation, drive
 
 TYPES = ("A100-40", "V100-16", "T4")
+_SOME = ("hrrn", "themis", "min-min", "sufferage")  # of ``waits`` and ``mapping``
 KINDS: Mapping[str, tuple[str, ...]] = {
     "strict": ("fifo",),
     "orders": ("fifo-fit", "ljf", "edf", "llf", "priority", "critical-path", "f1", "f2", "f3", "f4"),
@@ -30,14 +31,13 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "srtf": ("srtf", "srsf"),
     "las": ("las", "2d-las"),
     "easy": ("easy", "easy-sjf", "easy-lxf"),
-    "middle": ("fifo", "priority", "sjf", "srpt-work", "srtf", "las", "2d-las", "easy", "easy-sjf", "easy-lxf"),
-    "middle-waits": ("hrrn", "themis", "min-min", "sufferage"),
+    "middle": ("fifo", "priority", "sjf", *_SOME, "srpt-work", "srtf", "las", "2d-las", "easy", "easy-sjf", "easy-lxf"),
     "episodes": (),
     "relative": (),
 }
-"""Policies by the kind of their order; those of ``middle`` and ``middle-waits`` begin with instances in flight
-and waiting jobs. ``episodes`` (with the codec ``candidates``) and ``relative`` make random choices, and compare
-observations and rewards as well.
+"""Policies by the kind of their order; those of ``middle`` begin with instances in flight and waiting jobs.
+``episodes`` (with the codec ``candidates``) and ``relative`` make random choices, and compare observations and
+rewards as well.
 """
 
 

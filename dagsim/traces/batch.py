@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from dagsim.model import Demand
+from dagsim.model.arithmetic import whole_sum
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
@@ -188,7 +189,7 @@ def even_parts(slots: dict[str, int], gpus: float = 0.0) -> tuple[int, float, fl
     counts = list(slots.values())
     if len(set(counts)) == 1:
         return len(counts), float(counts[0]), gpus
-    total = sum(counts)
+    total = whole_sum(counts)
     if gpus:
         held = int(gpus * len(counts))
         return held, total / held, 1.0

@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from dagsim.errors import UnknownName
+from dagsim.model.arithmetic import whole_sum
 from dagsim.registry import choices
 
 
@@ -50,7 +51,7 @@ class PublishedTrace:
     def bytes(self) -> int | None:
         """The number of bytes to download, or ``None`` if the size of any file is unknown."""
         sizes = [file.bytes for file in self.files]
-        return None if not sizes or None in sizes else sum(size for size in sizes if size is not None)
+        return None if not sizes or None in sizes else whole_sum(size for size in sizes if size is not None)
 
 
 def published_trace(name: str) -> PublishedTrace:

@@ -337,7 +337,8 @@ def read_tables(source: Source, form: Form, report: ReadReport) -> Iterator[Tabl
 def read_rows(
     source: Source, report: ReadReport, columns: Sequence[str], optional: Sequence[str] = (), *, header: bool = False
 ) -> Iterator[tuple[int, Sequence[str]]]:
-    """Yield the rows of a CSV source as text. The columns are those of ``csv_form``.
+    """Yield the rows of a CSV source as text. ``columns`` and ``optional`` have the same meaning as
+    in ``csv_form``.
 
     Raises:
         TraceError: As in ``read_tables``.

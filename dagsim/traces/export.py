@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dagsim.errors import WorkloadError
-from dagsim.family import family_entries, required
+from dagsim.family import added_names, required
 from dagsim.files import replaced
 from dagsim.model import Cluster, Job, Task
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.job_fields import JOB_FIELDS
 from dagsim.text import count_of
 from dagsim.traces.arrow import import_pyarrow
@@ -55,7 +56,7 @@ class Writer(NamedTuple):
 def formats() -> tuple[str, ...]:
     """Return the names of the formats that ``export`` writes: dagsim's own, and those from
     families."""
-    return tuple(sorted({*_WRITERS, *(entry.name for _, entry in family_entries("writers"))}))
+    return tuple(sorted({*_WRITERS, *added_names("writers")}))
 
 
 def export(format: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> Written:
@@ -139,7 +140,7 @@ def machine_size(cluster: Cluster | None, widest: int) -> int:
     """Return the number of processors of the cluster: its GPUs, or its cores if it has no GPUs."""
     if cluster is None:
         return widest
-    return int(sum(node.gpus for node in cluster.nodes) or sum(int(node.cpus) for node in cluster.nodes))
+    return int(whole_sum(node.gpus for node in cluster.nodes) or sum(int(node.cpus) for node in cluster.nodes))
 
 
 def number_text(value: float) -> str:

@@ -103,7 +103,9 @@ def _download(file: Remote, part: Path, watch: Watch | None) -> None:
         done = _append(answer, part, lambda done: watch(part.stem, done, total) if watch else None)
     if answer.cut or (total is not None and done < total):
         of = "" if total is None else f" of {total:,}"
-        raise FetchError(f"{file.url}: the connection was cut after {done:,}{of} bytes; the same command resumes there")
+        raise FetchError(
+            f"{file.url}: the connection was cut after {done:,}{of} bytes; run the same command again to resume"
+        )
 
 
 def _append(answer: Answer, part: Path, watch: Callable[[int], None]) -> int:
@@ -224,7 +226,7 @@ def ask(url: str, start: int = 0, version: str = "") -> Iterator[Answer]:
         raise FetchError(f"{url}: {_refusal(error)}") from None
     except (urllib.error.URLError, HTTPException, OSError) as error:
         reason = getattr(error, "reason", error)
-        raise FetchError(f"{url}: the server cannot be reached ({reason}); is there a network?") from None
+        raise FetchError(f"{url}: the server cannot be reached ({reason}); check the network connection") from None
     with response:
         yield _answer(url, start, response)
 

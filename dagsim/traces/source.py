@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, cast
 
 from dagsim.errors import TraceError
 from dagsim.files import LineLimit, is_there
+from dagsim.model.arithmetic import whole_sum
 from dagsim.traces.arrow import MAGIC, ArrowFile
 
 Row = tuple[int, Sequence[Any]]
@@ -174,7 +175,7 @@ class Source:
         not exist."""
         try:
             files = [self.path] if not self.path.is_dir() else [file.path for file in self.files]
-            return sum(file.stat().st_size for file in files)
+            return whole_sum(file.stat().st_size for file in files)
         except OSError:
             return 0
 
@@ -394,7 +395,7 @@ def _check(start: bytes, where: str) -> None:
     for magic, kind in _PACKED.items():
         if start.startswith(magic):
             raise TraceError(f"{where}: {kind}")
-    if b"\0" in start or sum(byte < 9 or 13 < byte < 32 for byte in start) > len(start) // 20:
+    if b"\0" in start or whole_sum(byte < 9 or 13 < byte < 32 for byte in start) > len(start) // 20:
         raise TraceError(
             f"{where}: this is binary data instead of text (dagsim reads text, gzip, tar, Parquet and Arrow IPC files)"
         )

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from dagsim.model.arithmetic import whole_sum
 from dagsim.traces.chunks import Table, date_seconds
 from dagsim.traces.fields import Dirty
 from dagsim.traces.report import ImpossibleTimes, ReadReport
@@ -165,7 +166,9 @@ def reading_of(texts: Sequence[str], lasts_s: float, zone: ZoneInfo) -> tuple[li
         wrong = sum(later < earlier for earlier, later in pairwise(known))
         if moments[2] is not None and moments[3] is not None and lasts_s >= 0:
             wrong += abs(moments[3] - moments[2] - lasts_s) > 1
-        ways.setdefault(tuple([-1.0 if moment is None else moment for moment in moments]), ((wrong, sum(folds)), dated))
+        ways.setdefault(
+            tuple([-1.0 if moment is None else moment for moment in moments]), ((wrong, whole_sum(folds)), dated)
+        )
     best = min(ways.values(), key=lambda way: way[0])
     return best[1], sum(way[0][0] == best[0][0] for way in ways.values()) == 1
 

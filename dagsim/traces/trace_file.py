@@ -77,12 +77,13 @@ class TraceFile:
             )
 
     def open(self, cluster: Cluster, runtime: WorkRuntime) -> Trace:
-        """Open the trace, with arrivals scaled to the requested load (which requires reading it
-        once more).
+        """Open the trace, with arrivals scaled to the requested load. Scaling requires another
+        reading of the trace.
 
         Raises:
             TraceError: The trace cannot be read.
-            WorkloadError: A load is requested, but the jobs offer none or all arrive at once.
+            WorkloadError: A load is requested, but the jobs offer no load or all arrive
+                simultaneously.
         """
         name, options = self.at_load(cluster, runtime)._chosen()
         return open_trace(self.path, name, options)

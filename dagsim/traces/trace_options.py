@@ -152,7 +152,7 @@ class TraceOptions:
         return named_gpus(self.gpu_names)
 
     def mapping(self) -> dict[str, str]:
-        """Return the entries of ``map``, from dagsim's column names to those of the file.
+        """Return the entries of ``map``, from dagsim's column names to the file's column names.
 
         Raises:
             ConfigError: A part is not a pair of names, or a name occurs twice.

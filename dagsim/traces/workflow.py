@@ -23,7 +23,7 @@ def stem(file: Source) -> str:
 
 
 def read_json(file: Source) -> Any:
-    """Load a JSON document, reading the whole file at once.
+    """Load a JSON document, reading the file as a whole.
 
     Raises:
         TraceError: The file cannot be read or is not JSON.

@@ -18,7 +18,7 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Demand, Edge, Job, Task, TaskGraph
-from dagsim.model.arithmetic import numbered
+from dagsim.model.arithmetic import numbered, whole_sum
 from dagsim.model.job_fields import JOB_FIELDS, JobField
 from dagsim.model.log import Parents
 
@@ -284,7 +284,7 @@ class JobArrays:
     @property
     def nbytes(self) -> int:
         """Size of all arrays in bytes, without texts."""
-        return sum(
+        return whole_sum(
             column.nbytes for column in (getattr(self, name) for name in self.__slots__) if hasattr(column, "nbytes")
         )
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from dagsim.errors import WorkloadError
 from dagsim.model import Job
+from dagsim.model.arithmetic import whole_sum
 from dagsim.workload.arrivals import Rates, Swing
 from dagsim.workload.distributions import Choice, Constant, Distribution, Quantiles
 from dagsim.workload.load import ArrivalTimes
@@ -199,7 +200,7 @@ def _kind(
     mine = [demands[place] for place in jobs]
     gpus, cpus, memory_gb, instances = (_values([demand[column] for demand in mine]) for column in range(4))
     lengths = np.array([len(own) for own in sessions], float)
-    gang = sum(demand[4] for demand in mine) > 0
+    gang = whole_sum(demand[4] for demand in mine) > 0
     return SessionKind(
         _rounded(len(sessions) / of),
         quantiles(np.array([work for place in jobs for work in works[place]])),
@@ -220,7 +221,7 @@ def _values(drawn: Sequence[float]) -> Distribution:
     common = Counter(map(float, drawn)).most_common(_VALUES)
     if len(common) == 1:
         return Constant(common[0][0])
-    total = sum(count for _, count in common)
+    total = whole_sum(count for _, count in common)
     if total < 0.9 * len(drawn):
         return quantiles(np.array(drawn, float), whole=all(value == int(value) for value in drawn))
     return Choice(tuple(value for value, _ in common), tuple(_rounded(count / total) for _, count in common))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.model import Cluster, GpuType, Job, TaskGraph
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.workload.load import ArrivalTimes, Load, LoadMeter, WorkRuntime
 
 _HOUR_S = 3600
@@ -178,7 +179,7 @@ class Tally:
             jobs=len(self.arrivals),
             tasks=len(self.work),
             edges=self.edges,
-            instances=int(sum(self.instances)),
+            instances=int(ordered_sum(self.instances)),
             gangs=self.gangs,
             gpu_work=self.gpu_work,
             cpu_work=self.cpu_work,

@@ -29,7 +29,7 @@ from typing import Protocol
 import numpy as np
 
 from dagsim.model import Cluster, GpuType, Job, Task
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.text import count_of
 from dagsim.workload.arrays import JobArrays
 
@@ -388,7 +388,7 @@ class LoadMeter:
 
     def _by_types(self, period_s: float) -> Iterator[TypeLoad]:
         single = [1 << place for place, units in enumerate(self._gpus.capacity) if units]
-        every, confined = sum(single), self._gpus.busy_s.keys() - {sum(single)}
+        every, confined = whole_sum(single), self._gpus.busy_s.keys() - {whole_sum(single)}
         if confined:
             for types in dict.fromkeys([*single, *sorted(confined, key=lambda types: (types.bit_count(), types))]):
                 yield self._type_load(types, period_s)

@@ -44,14 +44,14 @@ def test_the_ledger_of_the_project_gives_no_seed_to_two_tables() -> None:
 
 def test_spent_seeds_are_refused(ledger: Ledger) -> None:
     ledger.close(ledger.spend("grid", 30, "make grid"))
-    with pytest.raises(ConfigError, match=r"grid.*have been used on .*make grid.*--fresh.*--again"):
+    with pytest.raises(ConfigError, match=r"grid.*were used on .*make grid.*--fresh.*--again"):
         ledger.spend("grid", 30, "make grid")
 
 
 def test_a_stopped_command_gets_its_seeds_back_and_no_other_does(ledger: Ledger) -> None:
     opened = ledger.spend("grid", 30, "make grid")
     assert ledger.spend("grid", 30, "make grid") == opened
-    with pytest.raises(ConfigError, match="have been used"):
+    with pytest.raises(ConfigError, match="were used on"):
         ledger.spend("grid", 30, "make another grid")
 
 

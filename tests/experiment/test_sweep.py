@@ -319,7 +319,7 @@ def test_seeds_can_be_given_one_by_one_or_by_the_first_and_their_number(
         (("over:", "ovr:"), "unknown key 'ovr'; did you mean 'over'"),
         (("[fifo, sjf]", "fifo"), "over.policy: expected a list"),
         (("[fifo, sjf]", "[fifo, fifo]"), "'fifo' is listed twice"),
-        (("[0.7, 0.9]", "{from: 2, to: 1}"), "to must not be below from"),
+        (("[0.7, 0.9]", "{from: 2, to: 1}"), "'to' must not be below 'from'"),
         (("[0.7, 0.9]", "{from: 0, to: 1.0e+9, step: 0.001}"), "at most 100,000"),
         (("seeds: 2", "seeds: 0"), "seeds: expected"),
         (("seeds: 2", "seeds: {first: 7}"), "{first: 100, count: 5}, got {'first': 7}"),

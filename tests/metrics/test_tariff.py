@@ -71,7 +71,7 @@ def test_a_log_with_dates_meets_the_series_at_its_dates(plan_of, tmp_path) -> No
     second_hour_s = datetime.fromisoformat("2026-03-01T02:00+01:00").timestamp()  # 1:00 UTC
     schedule = one_run(plan_of, second_hour_s, second_hour_s + 3600, arrival_s=second_hour_s)
     assert METRICS.create(f"energy_cost[series={path}]").of(schedule) == pytest.approx(0.056 * 3)
-    with pytest.raises(ConfigError, match="dates of its own"):
+    with pytest.raises(ConfigError, match="already contains dates"):
         METRICS.create(f"energy_cost[series={path},begins=2026-03-01T00:00Z]").of(schedule)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.seam import misspelt, stated
+from dagsim.systems.seam import stated
+from dagsim.testing.contract import misspelt
 
 
 class Forgetful:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import typer
 
+from dagsim.cli import app
 from dagsim.errors import UnknownName, WorkloadError
 from dagsim.model import Cluster, Edge, Job, Task, TaskGraph
 from dagsim.traces import TraceOptions, open_trace
@@ -230,6 +233,12 @@ def test_convert_writes_the_named_format(tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="did you mean 'batsim'"):
         convert(SAMPLES / "swf" / "sample.swf", tmp_path / "jobs", to_format="batsin")
     assert set(formats()) < set(targets())
+
+
+def test_the_help_of_convert_names_every_format() -> None:
+    command = typer.main.get_command(app).commands["trace"].commands["convert"]  # type: ignore[attr-defined]
+    (words,) = [option.help for option in command.params if option.name == "to_format"]
+    assert {*re.split(", | or ", words.partition(" (")[0])} == {*targets()}
 
 
 def test_a_workload_without_durations_is_refused(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_a_server_without_ranges_sends_the_whole(tmp_path: Path, publisher: Publ
 def test_a_cut_connection_keeps_the_part_for_the_next_time(tmp_path: Path, publisher: Publisher, chunked: bool) -> None:
     publisher.cut_after, publisher.chunked = HALF, chunked
     to = tmp_path / "trace.csv"
-    with pytest.raises(FetchError, match=r"connection was cut after [\d,]+.* the same command resumes there"):
+    with pytest.raises(FetchError, match=r"connection was cut after [\d,]+.* run the same command again to resume"):
         fetch_file(remote(publisher), to)
     part = tmp_path / "trace.csv.part"
     have = part.stat().st_size

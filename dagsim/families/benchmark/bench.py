@@ -37,7 +37,7 @@ from dagsim.experiment.store import Store
 from dagsim.families.bounds.bound import bound_of, bounded
 from dagsim.files import parsed_json, why_unreadable
 from dagsim.metrics.standings import PolicyResult, not_done, standings
-from dagsim.model.arithmetic import differences, ordered_sum
+from dagsim.model.arithmetic import differences, ordered_sum, whole_sum
 from dagsim.model.streams import stream
 from dagsim.registry import choices
 from dagsim.seeds import VALIDATION, seeds_of
@@ -82,7 +82,7 @@ class BenchTask:
         return self.config.whole_system.score
 
     def seeds(self, count: int | None = None, draw: int | None = None) -> tuple[int, ...]:
-        """Return the seeds of the task's runs: public ones for development, or those derived from
+        """Return the seeds of the task's runs: public seeds for development, or seeds derived from
         ``draw``.
 
         Raises:
@@ -95,7 +95,7 @@ class BenchTask:
 
 
 def suite(names: Iterable[str] = ()) -> list[BenchTask]:
-    """Return all tasks in the suite, or those with the given names.
+    """Return all tasks in the suite, or only the tasks with the given names.
 
     Raises:
         InputError: There is no such task.
@@ -110,7 +110,7 @@ def suite(names: Iterable[str] = ()) -> list[BenchTask]:
 
 
 class BenchEntry(NamedTuple):
-    """The policies that are entered, and the rules under which they run."""
+    """The policies of an entry, and the rules under which they run."""
 
     name: str
     policies: Mapping[str, str]
@@ -288,7 +288,7 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
         by_role = _by_role(task)
         result = _compared(by_role, task["metric"])
         preempts = preempts or any(line.metrics["preemptions"] for line in by_role["entry"])
-        undone = sum(
+        undone = whole_sum(
             max(not_done(mine) - not_done(other), 0)
             for mine, other in zip(by_role["entry"], by_role["reference"], strict=True)
             if task["metric"] != "blocking_rate"  # this metric already accounts for rejected jobs

@@ -313,7 +313,7 @@ def _stg(files: dict[str, Path]) -> Iterator[PaperFigure]:
         yield PaperFigure(f"50 tasks, {cores} cores: below the optimum", 0, ours[cores]["below_optimum"], 0)
 
 
-# Papers whose results scripts in a checkout reproduce
+# Papers whose results are reproduced by scripts in a checkout
 
 
 def _by_scripts(name: str) -> Callable[[dict[str, Path]], Iterator[PaperFigure]]:

@@ -63,7 +63,9 @@ def cluster() -> Cluster:
 def sequences(path: Path, seed: int, count: int = SEQUENCES) -> list[list[Job]]:
     """Return sequences of consecutive jobs from random places, with their arrivals as recorded."""
     most = max(nodes * gpus for nodes, gpus in _NODES)
-    jobs = [job for job in open_trace(path).jobs() if sum(t.gpus * t.instances for t in job.graph.tasks) <= most]
+    jobs = [
+        job for job in open_trace(path).jobs() if ordered_sum(t.gpus * t.instances for t in job.graph.tasks) <= most
+    ]
     starts = np.random.default_rng(seed).integers(len(jobs) - LENGTH, size=count).tolist()
     return [
         [replace(job, arrival_s=job.arrival_s - jobs[start].arrival_s) for job in jobs[start : start + LENGTH]]

@@ -24,7 +24,7 @@ _NODES = 8
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A lower bound that holds for every schedule that completes all jobs that the cluster can run."""
+    """A lower bound for every schedule that completes all jobs that the cluster can run."""
 
     bound_s: float
     """Seconds from arrival to completion, summed over the jobs that count."""
@@ -100,7 +100,7 @@ def scenario_bound(
     range of jobs by arrival, as in ``summarize``; all other jobs run but do not count. With
     ``by_area``, the time of each job is multiplied by its GPU-seconds on its fastest allowed types,
     as in ``area_weighted_jct_s``. Without ``program``, small cases are not solved exactly.
-    ``watch`` passes on the steps of the search.
+    ``watch`` wraps the iterator over the steps of the search, for example to show progress.
 
     Raises:
         InputError: The cluster can run none of the jobs, or jobs may be rejected.
@@ -155,7 +155,8 @@ def bounds_of_runs(
     config: Config, lines: Sequence[RunMetrics], watch: Callable[[Iterable[int]], Iterable[int]] = iter
 ) -> dict[int, Bound]:
     """Compute a lower bound on the sum over the measured jobs of each seed in ``lines``, for
-    schedules that do not stop runs. ``watch`` passes on the seeds.
+    schedules that do not stop runs. ``watch`` wraps the iterator over the seeds, for example to
+    show progress.
 
     Raises:
         InputError: See ``bound_of``.
@@ -169,7 +170,7 @@ def shares_of_the_way(
     lines: Sequence[RunMetrics], bounds: Mapping[int, Bound], reference: str | None = None
 ) -> dict[str, float]:
     """Return, by policy, the share of the gap between the reference (default: the first policy) and
-    the bound that the policy closes.
+    the bound that this policy closes.
     """
     by_policy: dict[str, list[RunMetrics]] = {}
     for line in lines:
@@ -181,7 +182,7 @@ def shares_of_the_way(
 
 
 def _comparable_sum(runs: Sequence[RunMetrics], bounds: Mapping[int, Bound]) -> float:
-    """Return the sum of the mean completion times, or NaN if a bound does not hold for its run."""
+    """Return the sum of the mean completion times, or NaN if a bound is not valid for its run."""
     for run in runs:
         bound = bounds[run.seed]
         stopped = run.metrics["preemptions"] and not bound.preemptive

@@ -103,10 +103,10 @@ def lagrangian(
 ) -> Dual:
     """Compute a lower bound on the weighted sum of completion minus arrival.
 
-    Without ``preemptive``, the bound holds for schedules in which every copy runs once, without a
-    break, on one type. With it, the bound also holds if copies stop, resume and change their type.
-    The cost is about ``steps * V * cells * T`` operations. ``watch`` passes on the numbers of the
-    steps.
+    Without ``preemptive``, the bound is valid for schedules in which every copy runs once, without
+    a break, on one type. With it, the bound is also valid if copies stop, resume and change their
+    type. The cost is about ``steps * V * cells * T`` operations. ``watch`` wraps the iterator over
+    the steps, for example to show progress.
     """
     cells = cells or (_CELLS_WITH_BREAKS if preemptive else _CELLS)
     entries = min(max(_SMALL_TABLE, _TABLE_PER_JOB * len(problem.weight)), _LARGE_TABLE) // (16 if preemptive else 1)

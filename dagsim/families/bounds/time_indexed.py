@@ -299,8 +299,8 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
 
 
 def _alike(problem: Relaxation) -> np.ndarray:
-    """Return (T,) int64: for each type, the number of earlier types that are the same for every
-    task."""
+    """Return (T,) int64: for each type, the number of earlier types that are identical to it for
+    every task."""
     columns = np.vstack([problem.seconds, problem.usage, problem.capacity])
     return np.array(
         [(columns[:, :type_] == columns[:, [type_]]).all(axis=0).sum() for type_ in range(columns.shape[1])]

@@ -13,7 +13,7 @@ from dagsim.config.prices import PriceFile, read_prices
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError
 from dagsim.model import OnDemand
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.model.gpu import GPU_TYPES, LIST_PRICES, canonical, gpu_type
 from dagsim.registry import choices, nearest
 from dagsim.systems.cluster.section import ClusterSection, NodeGroup
@@ -264,7 +264,7 @@ def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
     _check(cluster)
     left, groups = gpus.number, list(cluster.groups)
     chosen = [group for group in groups if not gpus.partition or gpus.partition in group.partitions]
-    there = sum(_gpus(group, gpus.type) for group in chosen)
+    there = whole_sum(_gpus(group, gpus.type) for group in chosen)
     if there < left:
         raise ConfigError(f"--remove {gpus}: the cluster has only {count_of(there, 'GPU')} of this type")
     for place in range(len(groups) - 1, -1, -1):

@@ -30,7 +30,7 @@ from dagsim.families.capacity.whatif import (
 from dagsim.metrics import glossary
 from dagsim.metrics.series import Period
 from dagsim.metrics.standings import lower_is_better
-from dagsim.model.arithmetic import rounded
+from dagsim.model.arithmetic import rounded, whole_sum
 from dagsim.model.gpu import GPU_TYPES, canonical, gpu_type
 from dagsim.registry import nearest
 from dagsim.systems.cluster.section import ClusterSection
@@ -334,7 +334,7 @@ def _known_types(config: Config, types: Sequence[str]) -> list[str]:
 
 def gpus_of(cluster: ClusterSection) -> int:
     """Return the number of GPUs in the cluster."""
-    return sum(group.count * group.gpus for group in cluster.groups)
+    return whole_sum(group.count * group.gpus for group in cluster.groups)
 
 
 def least_size(
@@ -563,7 +563,7 @@ class _Search:
 
     def _allowed(self, nodes: tuple[int, ...]) -> bool:
         cluster = self._cluster(nodes)
-        return (sum(nodes) if cluster is None else gpus_of(cluster)) <= self.most_gpus
+        return (whole_sum(nodes) if cluster is None else gpus_of(cluster)) <= self.most_gpus
 
     def _cost(self, nodes: tuple[int, ...]) -> float:
         cluster = self._cluster(nodes)

@@ -41,7 +41,7 @@ from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_per
 from dagsim.metrics.standings import lower_is_better, not_done
 from dagsim.metrics.tariff import ENERGY
 from dagsim.model import Cluster, Request
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.registry import nearest
 from dagsim.systems.cluster.audit import URGENT
 from dagsim.systems.cluster.past_of_log import first_full_s
@@ -453,7 +453,7 @@ class OnDemandMonth:
         a_month = HOURS_A_MONTH / hours
         prices = [None if rule.price_per_h is None else count * rule.price_per_h for count, rule in groups]
         return cls(
-            sum(count for count, _ in groups),
+            whole_sum(count for count, _ in groups),
             float(used["node_hours"] or 0.0) * a_month,
             float(used["boots"] or 0.0) * a_month,
             None if used["cost"] is None else float(used["cost"]) * a_month,

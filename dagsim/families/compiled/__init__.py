@@ -23,10 +23,10 @@ The family ``episodes`` runs policies that decide step by step under the same ru
 
 **The life of a task.** From the beginning a task has a row in ``State.tasks`` and in
 ``State.todo``, with the number of unfinished parents. When its job arrives, or its last parent
-ends, ``rules`` puts it into ``State.fresh``. The loop of the policy moves it from there into its
-own queue, finds a node for it with ``node_trees.choose``, and starts it with ``rules.start``: this
-creates a slot in ``State.runs``, a hold per node, an entry in the heap ``State.ends``, and a row in
-the log. When the run ends, its slot goes into ``State.ended``, where the policy finds it. A
+ends, ``rules`` puts it into ``State.fresh``. The loop of the policy moves it from there into the
+policy's queue, finds a node for it with ``node_trees.choose``, and starts it with ``rules.start``:
+this creates a slot in ``State.runs``, a hold per node, an entry in the heap ``State.ends``, and a
+row in the log. When the run ends, its slot goes into ``State.ended``, where the policy finds it. A
 preempted run comes back as a *piece*: another row, after the rows of all tasks, with the remaining
 work.
 
@@ -35,11 +35,11 @@ of its state is in the arrays, so it can stop at any turn and continue later: wh
 or when an array has to grow (``with_more_room``).
 
 **Finding a node.** There is one *tournament tree* per demand class and GPU type. Its leaves are the
-scores of the type's nodes (smaller is better), and each inner position holds the smaller of the two
-below. The root is the best score. A tree is updated when it is queried: it applies the latest
-changes to nodes, which are kept in a ring buffer, and each change costs O(log nodes). So nothing
-ever scans the cluster.
+scores of the type's nodes (smaller is better), and each inner position contains the smaller of the
+two scores below it. The root is the best score. A tree is updated when it is queried: it applies
+the latest changes to nodes, which are kept in a ring buffer, and each change costs O(log nodes). No
+operation therefore ever scans the whole cluster.
 
-**Without numba**, or with ``NUMBA_DISABLE_JIT=1``, the same code runs as plain Python, which checks
-the compiled code.
+**Without numba**, or with ``NUMBA_DISABLE_JIT=1``, the same code runs as plain Python, which serves
+as a check of the compiled code.
 """

@@ -121,8 +121,8 @@ def placement_number(rule: object) -> int:
 
 
 def scheduled(cluster: Cluster, scene: EngineScenario, plan: EnginePlan, seed: int) -> Schedule:
-    """Return the schedule of a scene, equal to that of ``ClusterKernel``: the log byte for byte,
-    the jobs, and all other fields.
+    """Return the schedule of a scene. It equals the schedule from ``ClusterKernel``: the log (byte
+    for byte), the jobs, and all other fields.
 
     Raises:
         ConfigError: The policy's key cannot be computed for these tasks.
@@ -133,8 +133,8 @@ def scheduled(cluster: Cluster, scene: EngineScenario, plan: EnginePlan, seed: i
 
 
 def compile_loop(plan: EnginePlan) -> bool:
-    """Compile and store the functions that a policy needs; return True if any was not compiled before.
-    If several processes call this, one compiles and the others wait.
+    """Compile and store the functions that a policy needs; return True if any was not compiled
+    before. If several processes call this function, one of them compiles and the others wait.
     """
     if not jit.jitted() or is_warm(plan):
         return False
@@ -221,6 +221,7 @@ def _loop(scene: EngineScenario, plan: EnginePlan) -> Loop:
             return Loop(s, advance_srtf, new_srtf(s, policy.weight, columns, plan.keeps))
         case Rounds():
             s = with_pieces(s)
+            s.rule.told = True  # they are service
             by_gpus = isinstance(policy.rank, ByGpuSeconds)
             return Loop(s, advance_las, new_las(s, by_gpus, float(policy.quantum_s), plan.keeps))
     if isinstance(policy, Ordered):

@@ -4,9 +4,9 @@ not delay it.
 The twin of ``policies.backfilling`` (``Easy``, ``Backlog``, ``AlikeTasks``) and ``ExpectedFree``.
 Ready tasks are grouped by demand, ratios of speed between types, and number of waiting instances.
 All tasks of a group would go to the same type and need the same resources there, so each group is
-examined only once. Each group has a tree over its potential members, oldest first. A leaf holds the
-task's seconds, or ``inf`` while the task is not waiting, so the tree can find tasks that take at
-most t seconds. The few tasks with some instances already started are in a list.
+examined only once. Each group has a tree over its potential members, oldest first. A leaf contains
+the task's seconds, or ``inf`` while the task is not waiting, so the tree can find tasks that take
+at most t seconds. The few tasks with some instances already started are in a list.
 """
 
 from __future__ import annotations
@@ -204,9 +204,9 @@ def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int
     if at >= 0 and g.trees[at + 1] < np.inf:
         limit_s, certain_s = np.inf, np.inf
         if until_s < np.inf:
-            # The tree holds seconds on the fastest type. Dividing by the group's ratio introduces a
-            # rounding error, so the search goes slightly beyond the limit and checks the exact end
-            # of each task it visits.
+            # The tree contains seconds on the fastest type. Dividing by the group's ratio
+            # introduces a rounding error, so the search goes slightly beyond the limit and checks
+            # the exact end of each task it visits.
             span_s = until_s - s.clock.now_s
             slack_s = _RATIO_ERROR * span_s + _ROUNDING * until_s
             limit_s = (span_s + slack_s) / g.ratios[group, type_]
@@ -250,7 +250,8 @@ def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, unt
     """Find the task with the lowest rank that ends by ``until_s``, among leaves of at most
     ``limit_s``; return -1 if there is none.
 
-    Walks from left to right over the subtrees that contain such a leaf; leaves are sorted by age.
+    The search visits the subtrees that contain such a leaf from left to right; leaves are sorted by
+    age.
     """
     at, width = g.groups[group].at, g.groups[group].width
     best = int64(-1)
@@ -401,8 +402,8 @@ def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, Surplus]:
     """Return the time at which a type has enough free resources for the class, and the surplus at
     that time.
 
-    As in the SimPy kernel, GPUs are summed as floating-point numbers, cores and memory in
-    millionths.
+    As in the SimPy kernel, GPUs are summed as floating-point numbers, and cores and memory are
+    summed in millionths.
     """
     together = int64(max(s.classes[kind].gang, 1))
     gpus = s.classes[kind].gpus * together - s.types[type_].idle if s.classes[kind].gpus > 0 else -np.inf
@@ -508,7 +509,7 @@ def _take_in(s: State, g: Groups) -> None:
 
 @inner
 def _oldest(s: State) -> int:
-    """Find the oldest waiting task, or -1."""
+    """Return the oldest waiting task, or -1 if no task is waiting."""
     while s.queues[0].held:
         task = s.ready[0].what
         if s.todo[task].waiting:
@@ -564,7 +565,7 @@ def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
 
 @inner
 def _fastest_with_room(s: State, g: Groups, group: int, kind: int) -> int:
-    """Find the type on which the group's tasks fit and are fastest, or -1."""
+    """Return the type on which the group's tasks fit and are fastest, or -1 if they fit on none."""
     fastest = -1
     for type_ in range(len(s.types)):
         if (fastest < 0 or g.ratios[group, type_] < g.ratios[group, fastest]) and fits_on(s, int64(kind), type_):

@@ -1,20 +1,20 @@
-"""Functions that numba compiles once, and that are later loaded without numba.
+"""Functions that numba compiles once and that are later loaded without numba.
 
 Two decorators mark two kinds of functions. ``outer`` is for functions that Python calls with arrays
-and named tuples of arrays. ``inner`` is for functions that those call: they are inlined if they are
-small, because passing the state between functions costs more than most of their work. Neither kind
-may allocate. ``_nrt=False`` enforces that and makes them fast, because every function would
-otherwise count references to every array of the state. Without numba, or with
+and named tuples of arrays. ``inner`` is for functions that outer functions call: they are inlined
+if they are small, because passing the state between functions costs more than most of their work.
+Neither kind may allocate. ``_nrt=False`` enforces that and makes them fast, because every function
+would otherwise count references to every array of the state. Without numba, or with
 ``NUMBA_DISABLE_JIT=1``, they run as plain Python.
 
 **The first call of an outer function** compiles it with everything that it calls (``pointers``),
 and stores the object code. **Every later process loads the object code** with llvmlite alone:
-importing numba, setting up its typing and reading its own cache cost 1.3 CPU-s, but loading costs
-0.1. A compiled function takes one argument, the address of a table of words: the address and the
-lengths of each array, in the order of the arguments (``words_of``). The table is built anew for
-each call, because an array may have moved since the last one, and types and contiguity are checked
-at the same time. Arguments of another form lead to another compilation, and unsupported arguments
-raise an error; neither is ever read from a wrong address.
+importing numba, setting up its typing and reading its own cache would cost 1.3 CPU seconds, but
+loading costs only 0.1. A compiled function takes one argument, the address of a table of words: the
+address and the lengths of each array, in the order of the arguments (``words_of``). The table is
+built anew for each call, because an array may have moved since the last one, and types and
+contiguity are checked at the same time. Arguments of another form lead to another compilation, and
+unsupported arguments raise an error; neither is ever read from a wrong address.
 
 Object code is stored below ``NUMBA_CACHE_DIR``, or in the user's cache folder, under a digest of
 everything on which it depends: the files in this folder, the core modules that they use, the files
@@ -193,7 +193,7 @@ def outer(function: Callable[..., Any]) -> Outer:
     return Outer(function)
 
 
-# Record arrays look up every attribute in Python; these are NumPy's own.
+# Record arrays look up every attribute in Python code, so use the attributes of plain arrays.
 _flags, _dtype, _ndim, _shape = (vars(np.ndarray)[name].__get__ for name in ("flags", "dtype", "ndim", "shape"))
 
 

@@ -1,5 +1,5 @@
-"""Orders over whole jobs: the first ready task that fits, by (key of the job, longest path to the
-end of the job).
+"""Orders over whole jobs: the first ready task that fits is chosen by the key of its job and then
+by the longest path to the end of the job.
 
 The twin of ``policies.job_orders.JobOrdered`` and ``JobQueue``. A job's key is recomputed when one
 of its runs has ended. Keys never grow, so the tasks of a job whose key has changed only move up in
@@ -143,7 +143,7 @@ def _job_key(s: State, o: JobOrder, job: int) -> float:
 
 @inner
 def _first(s: State, o: JobOrder) -> int:
-    """Find the first task that fits, or -1."""
+    """Return the first task that fits, or -1 if no task fits."""
     best = int64(-1)
     for queue in range(len(s.queues)):
         task = _head(s, o, queue)
@@ -167,7 +167,8 @@ def _before(s: State, o: JobOrder, one: int, other: int) -> bool:
 
 @inner
 def _head(s: State, o: JobOrder, queue: int) -> int:
-    """Find the first task in a queue, or -1, dropping tasks without waiting instances."""
+    """Return the first task in a queue, or -1 if the queue is empty, and drop tasks without waiting
+    instances."""
     at = s.queues[queue].at
     while s.queues[queue].held:
         task = o.ready[at].task

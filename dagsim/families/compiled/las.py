@@ -1,13 +1,13 @@
-"""Least attained service, in rounds: service, the queue of jobs, and the loop.
+"""Least attained service, in rounds: the service of jobs, the queue of jobs, and the loop.
 
 The twin of ``policies.rounds.Rounds`` with the ranks of ``las`` and ``2d-las``, of ``Service`` and
 of ``JobQueue``. In a round, a ready task that does not fit replaces the runs that rank last, if
 each of them ranks after it. Between rounds, tasks that fit start in that order and nothing is
 preempted.
 
-Service is summed in the order of ``Service``: ended runs by number, then running ones in the order
-in which they were seen. A job's key is computed when one of its tasks becomes ready, when one of
-its runs has ended, and when a round begins. It is dropped once no task of the job is left in the
+Service is summed in the order of ``Service``: ended runs by number, then current runs in the order
+in which they were first seen. A job's key is computed when one of its tasks becomes ready, when one
+of its runs has ended, and when a round begins. It is dropped once no task of the job is left in the
 queue.
 """
 
@@ -431,8 +431,8 @@ def _skip(s: State, p: Las) -> None:
 @inner
 def _queue_waits_s(s: State, p: Las, queue: int) -> float:
     """Return a lower bound on the seconds until a task in a queue can displace more runs. If the
-    job of the first task is also running, its key may rise above that of another job, which may
-    displace its runs."""
+    job of the first task is also running, its key may rise above the key of another job, and that
+    job may then displace its runs."""
     at = s.queues[queue].at
     left_s = _overtakes_s(s, p, task_of_entry(s, s.ready[at].what))
     if p.v.first[s.tasks[task_of_entry(s, s.ready[at].what)].job] < 0:
@@ -479,7 +479,8 @@ def _overtakes_s(s: State, p: Las, task: int) -> float:
 
 @inner
 def _alike(s: State, p: Las, one: int, other: int) -> bool:
-    """Return True if the service of two jobs with one run each stays equal, to the last bit."""
+    """Return True if the service of two jobs with one run each stays equal, down to the last
+    bit."""
     if p.v.first[one] != p.v.last[one] or p.v.first[other] != p.v.last[other]:
         return False
     same = p.v.ended_s[one] == p.v.ended_s[other] and p.rate[one] == p.rate[other]
@@ -605,8 +606,8 @@ def _make_room(s: State, p: Las, task: int) -> None:
 
 @inner
 def _first(s: State, p: Las, that_fits: bool) -> int:
-    """Find the first task that fits, or -1. Within a round, find the first task whose class has not
-    been given up.
+    """Return the first task that fits, or -1 if no task fits. Within a round, find the first task
+    whose class has not been given up.
     """
     best, best_key, best_entry = int64(-1), 0.0, int64(0)
     for queue in range(len(s.queues)):

@@ -1,9 +1,9 @@
 """List scheduling: the computation of the keys of all tasks at once, the queues, and the loop.
 
 The twin of ``policies.orders.Ordered`` and ``TypedOrdered``. A policy is a column of keys: one per
-task, or one per task and GPU type. Smaller keys come first; ties go first come, first served, then
-by type. Either all tasks in a demand class fit or none does, so each class has a heap, and only the
-first task of each heap is examined.
+task, or one per task and GPU type. Smaller keys come first; equal keys are served first come, first
+served, and then by type. Either all tasks in a demand class fit or none does, so each class has a
+heap, and only the first task of each heap is examined.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns
     rate and, if it has one, ``since``.
 
     Raises:
-        ConfigError: The key cannot be computed for all tasks at once, or differs from that of a
-        single task.
+        ConfigError: The key cannot be computed for all tasks at once, or the result for a single
+        task differs.
     """
 
     def ask(task: Any) -> list[Any]:
@@ -193,7 +193,8 @@ def job_gpu_seconds(work: Work, classes: Classes, best_s: np.ndarray) -> np.ndar
 
 
 def widths(work: Work, classes: Classes) -> np.ndarray:
-    """Return (J,) float64: the maximum number of GPUs that any one task of a job can hold at once."""
+    """Return (J,) float64: the maximum number of GPUs that any single task of a job can hold at a
+    time."""
     rows = work.rows
     gpus = classes.table.gpus[rows.kind] * rows.instances
     return np.maximum.reduceat(gpus, work.jobs.first[:-1]) if len(gpus) else np.zeros(0)
@@ -257,7 +258,8 @@ def take_in(s: State) -> None:
 
 @inner
 def first_task(s: State, that_fits: bool) -> tuple[int, int]:
-    """Find the first task by key that fits, and the type chosen for it; -1 if there is none."""
+    """Return the first task by key that fits, and the type chosen for it, or -1 if there is
+    none."""
     width = s.key.shape[1]
     best, best_type, best_key, best_entry = int64(-1), int64(-1), 0.0, int64(0)
     for queue in range(len(s.queues)):
@@ -276,13 +278,15 @@ def first_task(s: State, that_fits: bool) -> tuple[int, int]:
 
 @inner
 def _fits(s: State, queue: int, width: int) -> bool:
-    """Return True if the tasks of a queue fit on its type, or on any type if it has none."""
+    """Return True if the tasks of a queue fit on the queue's type, or on any type if the queue has
+    no type."""
     return fits(s, queue) if width == 1 else fits_on(s, queue // width, queue % width)
 
 
 @inner
 def _head(s: State, queue: int) -> int:
-    """Find the first task in a queue, or -1, dropping tasks without waiting instances."""
+    """Return the first task in a queue, or -1 if the queue is empty, and drop tasks without waiting
+    instances."""
     at = s.queues[queue].at
     while s.queues[queue].held:
         task = task_of_entry(s, s.ready[at].what)

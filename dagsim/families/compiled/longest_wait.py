@@ -1,5 +1,5 @@
-"""Orders by waiting time: the ready task with the largest ``rate x seconds waited`` among those that
-fit.
+"""Orders by waiting time, which choose the ready task with the largest ``rate x seconds waited``
+among all ready tasks that fit.
 
 The twin of ``policies.orders.LongestWait``. The rows of a demand class are in the range of its
 queue, in blocks. A block stores which of its rows is first and the time until which that row is
@@ -105,7 +105,7 @@ def _take_in(s: State, w: WaitingRows) -> None:
 
 @inner
 def _first(s: State, w: WaitingRows) -> int:
-    """Find the first row among the classes that fit, or -1."""
+    """Return the first row among the classes that fit, or -1 if there is none."""
     best = int64(-1)
     for queue in range(len(s.queues)):
         if w.gone[queue] == s.queues[queue].held or not fits(s, queue):
@@ -152,11 +152,11 @@ def _leads_until(s: State, w: WaitingRows, leader: int, begin: int, end: int, fa
     from_s, rate = w.from_s[leader], w.rate[leader]
     until_s, second, falls = np.inf, 0.0, False
     for row in range(begin, end):
-        if w.rate[row] > rate:  # it overtakes the leader where the lines cross
+        if w.rate[row] > rate:  # the row overtakes the leader where their lines cross
             gain = w.rate[row] - rate
             cross_s = (w.rate[row] * w.from_s[row] - rate * from_s) / gain
             until_s = min(until_s, cross_s - ROUNDING * w.rate[row] * (abs(cross_s) + farthest_s) / gain)
-        elif w.rate[row] != rate or w.from_s[row] != from_s:  # it falls behind, but rounding errors grow with time
+        elif w.rate[row] != rate or w.from_s[row] != from_s:  # the row falls behind, but rounding errors grow with time
             product = (s.clock.now_s - w.from_s[row]) * w.rate[row]
             second = max(second, product) if falls else product
             falls = True

@@ -207,7 +207,8 @@ def _lay_lanes(s: State, m: MappingState) -> None:
 
 @inner
 def _mapped(s: State, m: MappingState) -> tuple[int, int]:
-    """Map tasks until one of them can start; return it and its type, or -1 if none can."""
+    """Map tasks until one of them can start; return this task and its type, or -1 if no task can
+    start."""
     for _ in range(AHEAD):
         best, best_type, best_key, best_s = int64(-1), int64(-1), 0.0, 0.0
         for group in range(len(m.kind)):
@@ -232,7 +233,8 @@ def _mapped(s: State, m: MappingState) -> tuple[int, int]:
 
 @inner
 def _head(s: State, m: MappingState, group: int, heap: int) -> int:
-    """Find the first task in a heap of a group that was not mapped in this decision, or -1."""
+    """Return the first task in a heap of a group that was not mapped in this decision, or -1 if
+    there is none."""
     at = m.at[group]
     while m.left[group, heap]:
         key = m.short[at].key if heap == 0 else m.long[at].key
@@ -324,7 +326,8 @@ def _any_fits(s: State, m: MappingState) -> bool:
 
 @inner
 def _oldest_that_fits(s: State, m: MappingState) -> int:
-    """Find the oldest of the shortest and longest tasks of all groups that fits, or -1."""
+    """Return the oldest task that fits among the shortest and longest tasks of all groups, or -1 if
+    there is none."""
     oldest = int64(-1)
     for group in range(len(m.kind)):
         for heap in range(2):

@@ -19,7 +19,7 @@ MICRO = 1_000_000
 
 
 def record_type(**fields: str) -> np.dtype:
-    """Return an aligned record type with these field names by kind:
+    """Return an aligned record type with the given field names for each kind, as in
     ``record_type(f8="key", i8="what")``."""
     return np.dtype([(name, kind) for kind, names in fields.items() for name in names.split()], align=True)
 
@@ -72,7 +72,7 @@ class Work(NamedTuple):
     tasks: np.recarray
     child: np.ndarray  # (edges,) int32: children
     truth: np.ndarray  # (n, types) float64: run time of one instance in seconds; inf on types that cannot run it
-    seconds: np.ndarray  # (n, types) float64: the same as estimated for policies; may be the same array
+    seconds: np.ndarray  # (n, types) float64: the run times that policies see as estimates; may be the same array
     # (n,) int32: all tasks job by job, parents first; (0,) if the tasks are already in this order
     order: np.ndarray
     past: np.recarray  # PAST: instances in flight, run by run in order of their starts
@@ -138,9 +138,10 @@ BEST, FIRST, WORST, CONSOLIDATE = range(4)
 CLOCK = record_type(f8="now_s begins_s", i8="phase")
 """The current time and its phase (``rules.MOVE``, ``SETTLE``, ``DECIDE``, ``RECALL``), and when the
 simulation begins."""
-RULE = record_type(f8="ageing", i8="placement strict limits")
+RULE = record_type(f8="ageing", i8="placement strict limits told")
 """Constants. A key grows by ``ageing`` per second at which its task became ready. With ``strict``,
-the first task blocks all others until it fits."""
+the first task blocks all others until it fits. With ``told``, the policy counts the runs that ended at
+the beginning of the simulation."""
 COUNT = record_type(
     i8="rows jobs past started ends fresh early ended starts changes runs runs_top runs_free "
     "holds holds_top holds_free pieces"

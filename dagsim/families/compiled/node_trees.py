@@ -1,10 +1,10 @@
 """Nodes: the number of instances that fit on each, trees that find the next node, and the choice of
 type and node for a task.
 
-The twin of ``ClusterState`` (``nodes``) and of four placement rules. A placement is a score of a
-node (``_score``), smaller first. Gangs that span several nodes prefer the nodes on which the most
-instances fit. Their classes therefore have a second tree next to the first, over the negative
-number of instances that fit, which also maintains the sum of these numbers.
+The twin of ``ClusterState`` (``nodes``) and of four placement rules. A placement is a score for
+each node (``_score``), and the smallest score comes first. Gangs that span several nodes prefer the
+nodes on which the most instances fit. Their classes therefore have a second tree next to the first,
+over the negative number of instances that fit, which also maintains the sum of these numbers.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def free_cores(s: State, node: int) -> int:
 
 @inner
 def tightest(s: State, node: int, share: int) -> int:
-    """Find the partly used GPU with the least free share on which ``share`` fits, or -1."""
+    """Return the partly used GPU with the least free share on which ``share`` fits, or -1 if there
+    is none."""
     best, least = -1, MICRO + 1
     if s.nodes[node].partly:
         for gpu in range(s.nodes[node].gpus):
@@ -168,7 +169,7 @@ def _take_share(s: State, node: int, share: int, gpus: int) -> int:
 
 @inner
 def _note(s: State, run: int, node: int, count: int, held: int, gpu: int) -> None:
-    """Append a hold to the holds of a run."""
+    """Append a hold to the list of a run's holds."""
     hold = s.count.holds_free
     if hold < 0:
         hold = s.count.holds_top

@@ -2,7 +2,7 @@
 
 Only ``jit`` imports this module, when a function has to be compiled. numba passes a named tuple of
 arrays member by member, with seven or more values per array, and unpacks and repacks it in every
-function, which would make up most of the compiled code. An object of a class that is registered
+function, which would account for most of the compiled code. An object of a class that is registered
 here is passed as the address of a table with the *data and lengths* of the arrays
 (``jit.words_of``). An attribute is read from the table where it is used. The table never changes
 during a call, and loads from it are marked as invariant (``invariant.load``), so a loop does not
@@ -76,8 +76,8 @@ def object_code(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[st
     """Compile an outer function for arguments of these types.
 
     Returns the symbol and the object code of a function that takes the address of a table of words.
-    Its first two parameters are numba's: where to write the result, and an exception, which no function
-    here raises.
+    The first two parameters of that function belong to numba: where to write the result, and where
+    to write an exception, which no function here raises.
     """
     _register()
     arguments, called = _arguments_at(args), _njit(**jit.COMMON)(function)

@@ -50,7 +50,7 @@ class EngineScenario:
 
     @cached_property
     def facts(self) -> Sequence[JobFacts]:
-        """The facts about the jobs, which only a schedule needs."""
+        """The facts about the jobs, which are only needed for a schedule."""
         return self.describe()
 
     @property
@@ -182,8 +182,8 @@ def _facts_of(jobs: JobArrays, work: Work, classes: Classes) -> FactColumns:
 
 
 def _claims(jobs: JobArrays, work: Work) -> np.ndarray:
-    """Return (n,) float64: the work that users claim; the true work for tasks without a claim and
-    for rejected jobs.
+    """Return (n,) float64: the work that users claim, or the true work for tasks without a claim
+    and for rejected jobs.
 
     Raises:
         ModelError: The claim of a task in any other job is not a valid amount of work.
@@ -191,7 +191,7 @@ def _claims(jobs: JobArrays, work: Work) -> np.ndarray:
     claims = np.full(jobs.tasks, nan) if jobs.estimate is None else jobs.estimate
     unstated = (work.jobs.rejected[work.rows.job] != 0) | np.isnan(claims)
     if (wrong := np.flatnonzero(~(unstated | (claims >= 0) & (claims < inf)))).size:
-        as_claimed(*jobs.task(int(wrong[0])))  # this call raises an error whose message says what is wrong
+        as_claimed(*jobs.task(int(wrong[0])))  # this call raises an error that states what is wrong
     return np.where(unstated, jobs.work, claims)
 
 

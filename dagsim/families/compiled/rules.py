@@ -101,7 +101,7 @@ def move_on(s: State, log: np.recarray) -> bool:
     elif coming and s.jobs[s.count.jobs].arrival_s <= s.clock.now_s:
         _arrive(s, log)
     else:
-        if s.clock.phase == BEGIN:
+        if s.clock.phase == BEGIN and not s.rule.told:
             _forget_ended(s)
         s.clock.phase = DECIDE
     return True
@@ -179,7 +179,8 @@ def expected_end_s(s: State, run: int) -> float:
 
 @inner
 def drop_over(s: State, heap: np.recarray, at: int, held: int) -> int:
-    """Drop the entries of ended runs from a heap of ``held`` entries; return how many remain."""
+    """Drop the entries of ended runs from a heap of ``held`` entries; return the number of
+    remaining entries."""
     kept = int64(0)
     for place in range(held):
         key, entry = heap[at + place].key, heap[at + place].what
@@ -233,7 +234,7 @@ def start(s: State, log: np.recarray, task: int, type_: int, node: int) -> None:
 
 @inner
 def stop(s: State, log: np.recarray, run: int, what: int) -> None:
-    """Release everything that a run holds, write a log row per node, and free its slot."""
+    """Release all resources that a run holds, write a log row per node, and free the run's slot."""
     task = s.runs[run].task
     kind = int64(s.tasks[task].kind)
     hold = s.runs[run].first
@@ -272,7 +273,8 @@ def _arrive(s: State, log: np.recarray) -> None:
 
 @inner
 def _finish(s: State, log: np.recarray) -> None:
-    """End the next run. This may complete its task and then its job, and make children ready."""
+    """End the next run. The end may complete the run's task and then its job, and make children
+    ready."""
     run = s.ends[0].what & ((1 << SLOTS) - 1)
     pop(s.ends, 0, s.count.ends)
     s.count.ends -= 1
@@ -295,7 +297,7 @@ def _finish(s: State, log: np.recarray) -> None:
 
 @inner
 def _open(s: State, task: int, type_: int) -> int:
-    """Create a run that holds nothing yet; return its slot."""
+    """Create a run that holds no resources yet; return its slot."""
     run = s.count.runs_free
     if run < 0:
         run = s.count.runs_top

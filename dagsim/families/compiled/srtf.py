@@ -80,7 +80,8 @@ def new_room(s: State) -> RoomSearch:
 
 @inner
 def enough_pieces(s: State) -> bool:
-    """Return True if there is space for one more piece, and for all ready tasks queued."""
+    """Return True if there is space for one more piece, and for all newly ready tasks in any
+    queue."""
     if s.count.pieces >= len(s.origin):
         return False
     if s.count.fresh:
@@ -211,8 +212,8 @@ def _free(s: State, r: RoomSearch, kind: int, run: int) -> None:
 
 @inner
 def _recount(s: State, r: RoomSearch, kind: int, run: int) -> int:
-    """Recount what fits on the copies of a run's nodes; return the first of them on which anything
-    fits, or -1."""
+    """Recount the instances that fit on the copies of a run's nodes; return the first of these
+    nodes on which an instance fits, or -1 if there is none."""
     first = int64(-1)
     hold = s.runs[run].first
     while hold >= 0:
@@ -342,7 +343,7 @@ def _look(s: State, p: Srtf) -> None:
 
 @inner
 def _note_weight(p: Srtf, weight: int) -> None:
-    """Record the order in which weights were first seen, because it breaks ties."""
+    """Record the order in which weights were first seen, because this order breaks ties."""
     count = p.rule.seen
     for index in range(count):
         if p.seen[index] == weight:

@@ -44,7 +44,7 @@ class DecimaEnv(EpisodeEnv):
 
     The observation contains all jobs and stages in the system, in the order of the jobs' arrivals,
     but at most ``most_stages`` stages (stages that can be chosen are never omitted). Unused rows
-    are 0 (indices: -1):
+    are 0, and unused indices are -1:
 
     - ``stages`` (most_stages, 6) float32: tasks not launched, estimated seconds per task, executors
       that the stage could use, running tasks, 1 if the stage's parents are complete, edges on the

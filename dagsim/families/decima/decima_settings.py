@@ -20,9 +20,9 @@ class DecimaNetConfig:
     """
 
     hidden: int = 16
-    """Columns of every embedding."""
+    """Number of columns in every embedding."""
     head: int = 32
-    """Units of the layers of both heads."""
+    """Number of units in each layer of both heads."""
     kind: Literal["decima"] = "decima"
 
     __pydantic_config__ = {"extra": "forbid"}

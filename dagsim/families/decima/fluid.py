@@ -175,8 +175,8 @@ def backlog(observation: StageObservation, time_constant_s: float) -> np.ndarray
 def fluid_advantages(
     groups: Sequence[Sequence[EpisodeSteps]], time_constant_s: float, horizon_s: float, *, discounted: bool = True
 ) -> list[np.ndarray]:
-    """Return (T_i,) float64 per episode, in order: how much better its decisions were than those in
-    the other replicas.
+    """Return one (T_i,) float64 array per episode, in order: how much better each decision was than
+    the decisions in the other replicas.
 
     A decision is credited with its consequences for ``horizon_s`` seconds, in addition to those
     that the backlog shows immediately. If not ``discounted``, the mean rate must have been

@@ -2,7 +2,7 @@
 size.
 
 ``goodput.py`` models how fast a job learns, ``profiles.py`` reads measured applications, and
-``training_jobs.py`` combines both into a job with progress. ``genetic.py`` is Pollux's search, and
-``sia.py`` is Sia's integer program. ``tasks.py`` gives the tasks of any workload a range of GPUs,
-and the policies in ``resizing.py`` choose from that range.
+``training_jobs.py`` combines both into a job with progress. ``genetic.py`` contains Pollux's
+search, and ``sia.py`` contains Sia's integer program. ``tasks.py`` gives the tasks of any workload
+a range of GPUs, and the policies in ``resizing.py`` choose from that range.
 """

@@ -50,7 +50,7 @@ class EpochTraining:
 
     @property
     def changes(self) -> list[float]:
-        """The epochs in which the batch changes, from 0 to the end."""
+        """The epochs in which the batch changes, including epoch 0 and the end."""
         return [*[float(start) for start in sorted(self.schedule) if start < self.epochs], self.epochs]
 
     def alone_s(self, gpu: str) -> float:

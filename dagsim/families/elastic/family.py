@@ -18,7 +18,7 @@ FAMILY = Family(
             Entry(
                 "elastic-eft-wait",
                 ".resizing:EftResize",
-                "elastic tasks: GPUs go where they bring the finish forward most",
+                "elastic tasks: GPUs go to the tasks that gain the most from them",
                 ("estimates", *_RESIZES),
             ),
         ),

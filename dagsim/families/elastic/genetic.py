@@ -58,7 +58,7 @@ class SearchedJob(Protocol):
 
     @property
     def restarts(self) -> int:
-        """Number of starts after the first, or -1 before that."""
+        """The number of restarts, or -1 before the first start."""
 
     @property
     def limits(self) -> BatchLimits:

@@ -1,9 +1,9 @@
 """Goodput as in Pollux (Qiao et al., OSDI 2021): samples per second times progress per sample.
 
-Symbols as in the paper: ``n`` nodes, ``k`` replicas (one GPU each), ``m`` samples per replica and
-pass (the local batch), ``s`` accumulation steps, M = k m (s + 1) samples per iteration (the batch),
-M0 the initial batch. Times are in seconds. All functions accept numbers or arrays, which are
-broadcast.
+Symbols are the same as in the paper: ``n`` nodes, ``k`` replicas (one GPU each), ``m`` samples per
+replica and pass (the local batch), ``s`` accumulation steps, M = k m (s + 1) samples per iteration
+(the batch), and M0, the initial batch. Times are in seconds. All functions accept numbers or
+arrays, which are broadcast.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class GradientNoise(NamedTuple):
 
 
 class StepMeasurement(NamedTuple):
-    """One measured iteration without accumulation. It took ``step_s``, of which ``sync_s`` were
-    communication."""
+    """One measured iteration without accumulation. It took ``step_s`` seconds, of which ``sync_s``
+    seconds were communication."""
 
     nodes: int
     replicas: int
@@ -60,12 +60,12 @@ class StepMeasurement(NamedTuple):
 
 
 class ThroughputModel(NamedTuple):
-    """Seconds of an iteration: computing time is linear in the local batch, communication time in the
-    number of replicas.
+    """Seconds of an iteration: computing time is linear in the local batch, and communication time
+    is linear in the number of replicas.
 
-    ``alpha_n, beta_n`` apply to replicas on several nodes, ``alpha_r, beta_r`` to several replicas
-    on one node. ``gamma``, from 1 (no overlap) to 10 (nearly full overlap), describes how far the
-    two overlap.
+    ``alpha_n, beta_n`` apply to replicas on several nodes, and ``alpha_r, beta_r`` apply to several
+    replicas on one node. ``gamma``, from 1 (no overlap) to 10 (nearly full overlap), describes how
+    far the two overlap.
     """
 
     alpha_c: float
@@ -103,8 +103,8 @@ class ThroughputModel(NamedTuple):
 
 
 class BatchChoice(NamedTuple):
-    """Best goodput (0 if no batch is allowed) for each (nodes, replicas), and how it is reached.
-    The arrays have the shape of the arguments."""
+    """The best goodput (0 if no batch is allowed) for each (nodes, replicas), and the batch that
+    reaches it. The arrays have the shape of the arguments."""
 
     goodput: np.ndarray
     local_batch: np.ndarray
@@ -140,8 +140,8 @@ class GoodputModel:
         return self.throughput.samples_per_s(nodes, replicas, local_batch, accumulation) * self.efficiency(batch)
 
     def best(self, nodes: Any, replicas: Any, *, accumulate: bool = True) -> BatchChoice:
-        """Choose the batch with the highest goodput for each (nodes, replicas); the first wins
-        ties.
+        """Choose the batch with the highest goodput for each (nodes, replicas). Among equally good
+        batches, the first is chosen.
 
         Raises:
             ModelError: There are fewer replicas than nodes, no nodes, or too many replicas for the

@@ -31,6 +31,7 @@ import numpy as np
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.families.elastic.goodput import BatchLimits, GradientNoise, StepMeasurement
+from dagsim.model.arithmetic import whole_sum
 
 _MOST_NODES = 16
 """Largest number of nodes that was measured; more nodes take as long as this number."""
@@ -113,7 +114,7 @@ class TrainingProfile:
     def measurements(self) -> list[StepMeasurement]:
         """All measured iterations."""
         placements = [
-            StepMeasurement(len(placement), sum(placement), int(local), step_s, sync_s)
+            StepMeasurement(len(placement), whole_sum(placement), int(local), step_s, sync_s)
             for placement, rows in self._by_placement.items()
             for local, step_s, sync_s in rows
         ]
@@ -123,7 +124,7 @@ class TrainingProfile:
         """Return the times of an iteration with the given replicas on each node, in ring order.
 
         For a measured placement (or a rotation of one), times are interpolated in the local batch;
-        for any other, in nodes, replicas and local batch.
+        for any other placement, they are interpolated in nodes, replicas and local batch.
 
         Raises:
             ModelError: The placement or batch is outside the measured range.
@@ -194,11 +195,11 @@ class TrainingProfile:
             step_s, sync_s = (np.interp(local_batch, curve[:, 0], curve[:, column]) for column in (1, 2))
         else:
             nodes = min(len(placement), _MOST_NODES)
-            step_s, sync_s = self._volume(nodes, sum(placement), local_batch)
+            step_s, sync_s = self._volume(nodes, whole_sum(placement), local_batch)
         if isnan(step_s) or isnan(sync_s):
             raise ModelError(
-                f"{self.name}: no measurement covers {sum(placement)} replicas on {len(placement)} nodes with a local "
-                f"batch of {local_batch} samples"
+                f"{self.name}: no measurement covers {whole_sum(placement)} replicas on {len(placement)} nodes with a "
+                f"local batch of {local_batch} samples"
             )
         return IterationTime(float(step_s), float(sync_s))
 
@@ -219,7 +220,7 @@ class TrainingProfile:
         groups: dict[tuple[float, float, float], list[tuple[float, float]]] = defaultdict(list)
         for placement, rows in self._by_placement.items():
             for local, step_s, sync_s in rows:
-                groups[len(placement), sum(placement), local].append((step_s, sync_s))
+                groups[len(placement), whole_sum(placement), local].append((step_s, sync_s))
         means = [(*key, *np.mean(groups[key], axis=0)) for key in sorted(groups)]
         # The order of the points determines how a regular grid (a common case) is divided into
         # tetrahedra.
@@ -235,8 +236,8 @@ def read_applications(
     Args:
         folders: One or several folders, which are searched recursively; files in a later folder
         replace those in an earlier one. names: The applications to read; by default all of
-        ``APPLICATIONS`` with placements. cluster: Sia's name of the measured cluster (``azure``);
-        by default Pollux's, with T4s.
+        ``APPLICATIONS`` with placements. cluster: Sia's name for the measured cluster (such as
+        ``azure``); by default, Pollux's cluster with T4s.
 
     Raises:
         TraceError: A named application is missing or incomplete, or a file is malformed.

@@ -18,6 +18,7 @@ from dagsim.families.elastic.goodput import BatchLimits, GoodputModel
 from dagsim.families.elastic.sia import Configuration, choose_configurations
 from dagsim.families.elastic.training_jobs import GoodputProgress, Training
 from dagsim.model import Decision, Elastic, Placement, Preempt, Share, Start, Wait
+from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.placement import placing, start_of
 
@@ -60,7 +61,7 @@ class _ElasticTask:
 
     @property
     def restarts(self) -> int:
-        """Number of starts after the first, or -1 before that."""
+        """The number of restarts, or -1 before the first start."""
         return self.starts - 1
 
     @property
@@ -106,7 +107,8 @@ class _ElasticTasks:
     def change(
         self, view: ClusterView, tasks: Sequence[_ElasticTask], placements: Mapping[int, Placement | None]
     ) -> Iterator[Decision]:
-        """Stop the running tasks in ``placements``, then start those with a placement."""
+        """Stop the running tasks in ``placements``, then start all tasks in it that have a
+        placement."""
         for task in tasks:
             if task.order in placements and task.run is not None:
                 yield Preempt(task.run.id)
@@ -151,8 +153,8 @@ class _Turns:
 
 class _Resizing(ABC):
     """Base class of the policies that choose the GPUs of elastic tasks. All other tasks come first:
-    they start oldest first where they fit, and elastic tasks leave GPUs free for those that are
-    still waiting.
+    they start oldest first where they fit, and elastic tasks leave GPUs free for other tasks that
+    are still waiting.
     """
 
     polls = True
@@ -273,11 +275,11 @@ class Sia(_Resizing):
     off.
 
     The policy is for elastic tasks (the key ``elastic``); other tasks start first, oldest first. A
-    configuration has either a power of two of GPUs on one node, or whole nodes. A task may have at
-    most twice as many GPUs as it has run on. A restarting task keeps its configuration. The integer
-    program is solved again when a task arrives, ends or may have more GPUs than before, and
-    otherwise every ``renew_s`` seconds. The policy is preemptive. It is based on Sia, and
-    ``scripts/validate_sia.py`` checks its program.
+    configuration is either a power-of-two number of GPUs on one node, or a number of whole nodes. A
+    task may have at most twice as many GPUs as it has run on. A restarting task keeps its
+    configuration. The integer program is solved again when a task arrives, ends or may have more
+    GPUs than before, and otherwise every ``renew_s`` seconds. The policy is preemptive. It is based
+    on Sia, and ``scripts/validate_sia.py`` checks its program.
 
     Raises:
         ConfigError: A time or ``power`` has the wrong sign.
@@ -322,13 +324,13 @@ class EftResize(_Resizing):
 
     The policy predicts when each task would finish on each configuration of GPU type, nodes and
     GPUs, from the goodput and the estimate of the remaining work; a change of the configuration
-    includes the delay of a restart. A configuration has either a power of two of GPUs on one node,
-    or whole nodes. All tasks begin without GPUs. The next GPUs always go to the task for which the
-    reciprocal of the remaining time grows most per GPU, until no GPUs are left or no task would
-    finish sooner. Short tasks therefore come first, and get more GPUs only as long as these help
-    them more than they would help another task. The policy decides at events, at least ``gap_s``
-    seconds apart. A task keeps its GPUs unless another configuration is better by the fraction
-    ``hold``.
+    includes the delay of a restart. A configuration is either a power-of-two number of GPUs on one
+    node, or a number of whole nodes. All tasks begin without GPUs. The next GPUs always go to the
+    task for which the reciprocal of the remaining time grows most per GPU, until no GPUs are left
+    or no task would finish sooner. Short tasks therefore come first, and get more GPUs only as long
+    as these help them more than they would help another task. The policy decides at events, at
+    least ``gap_s`` seconds apart. A task keeps its GPUs unless another configuration is better by
+    the fraction ``hold``.
 
     The policy is for elastic tasks (the key ``elastic``); other tasks start first, oldest first. It
     uses estimates, and is preemptive.
@@ -448,7 +450,7 @@ def _capacity(view: ClusterView, nodes: _NodesByType) -> dict[str, int]:
     """Return the number of GPUs of each type that elastic tasks may use, which excludes GPUs for
     which other tasks are waiting.
     """
-    capacity = {type_: sum(one.free.values()) for type_, one in nodes.items()}
+    capacity = {type_: whole_sum(one.free.values()) for type_, one in nodes.items()}
     for task in view.ready:
         gpu = view.gpu_types[task.seconds.index(task.best_s)]
         if task.training is None and gpu is not None and gpu.name in capacity:
@@ -458,8 +460,8 @@ def _capacity(view: ClusterView, nodes: _NodesByType) -> dict[str, int]:
 
 
 def _configurations(nodes: _NodesByType) -> tuple[Configuration, ...]:
-    """Return the configurations on each type: those with a power of two of GPUs on one node, and
-    those with whole nodes."""
+    """Return the configurations on each type: those with a power-of-two number of GPUs on one node,
+    and those with whole nodes."""
     options = []
     for type_, (size, free) in nodes.items():
         counts = [2**power for power in range(size.bit_length()) if 2**power < size] + [size]
@@ -558,7 +560,7 @@ def _present(task: _ElasticTask, options: Sequence[Configuration], view: Cluster
     if task.run is None:
         return None
     gpu, held = view.gpu_types[task.run.type], _held(task.run)
-    have = Configuration("" if gpu is None else gpu.name, len(held), sum(count for _, count in held))
+    have = Configuration("" if gpu is None else gpu.name, len(held), whole_sum(count for _, count in held))
     return options.index(have) if have in options else None
 
 

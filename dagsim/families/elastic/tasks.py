@@ -19,6 +19,7 @@ from dagsim.families.elastic.goodput import GoodputModel, GradientNoise, Through
 from dagsim.families.elastic.profiles import APPLICATIONS, TrainingProfile, read_applications
 from dagsim.families.elastic.training_jobs import ElasticJob, GoodputTraining, MeasuredTraining
 from dagsim.model import Cluster, Elastic, GpuType, Job, Task, TaskGraph, TrainingModel
+from dagsim.model.arithmetic import whole_sum
 from dagsim.registry import nearest
 
 SHIPPED_MODELS = {
@@ -219,7 +220,7 @@ def _types(cluster: Cluster) -> tuple[tuple[GpuType, ...], dict[str, _Sizes]]:
     """Return the GPU types of a cluster, and the numbers of GPUs of each by name."""
     types = tuple(dict.fromkeys([node.gpu for node in cluster.nodes if node.gpu is not None]))
     counts = {gpu.name: [node.gpus for node in cluster.nodes if node.gpu == gpu] for gpu in types}
-    return types, {name: _Sizes(max(gpus), sum(gpus)) for name, gpus in counts.items()}
+    return types, {name: _Sizes(max(gpus), whole_sum(gpus)) for name, gpus in counts.items()}
 
 
 @cache

@@ -17,6 +17,7 @@ from dagsim.errors import ModelError
 from dagsim.families.elastic.goodput import GoodputModel, GradientNoise, StepMeasurement, fit_throughput
 from dagsim.families.elastic.profiles import TrainingProfile
 from dagsim.model import Pace
+from dagsim.model.arithmetic import whole_sum
 
 _LATE_S = 2.0**-30
 """An epoch that is rounded down to a whole second ends this much later, because Pollux's simulator
@@ -115,10 +116,10 @@ class GoodputProgress:
             raise ModelError(f"there is no goodput model for {gpu}, only for {', '.join(sorted(self.task.models))}")
         self._rate = 0.0
         if placement:
-            self._rate = float(model.best(len(placement), sum(placement)).goodput)
+            self._rate = float(model.best(len(placement), whole_sum(placement)).goodput)
             if not self._rate:
-                raise ModelError(f"the goodput model allows no batch on {sum(placement)} GPUs")
-            self.largest_measured = max(self.largest_measured, sum(placement))
+                raise ModelError(f"the goodput model allows no batch on {whole_sum(placement)} GPUs")
+            self.largest_measured = max(self.largest_measured, whole_sum(placement))
 
     def runs_on(self, gpu: str) -> bool:
         """Return True if there is a model for a GPU type."""
@@ -199,7 +200,7 @@ class Training:
     @property
     def replicas(self) -> int:
         """Number of GPUs in use."""
-        return sum(self.placement)
+        return whole_sum(self.placement)
 
     @property
     def largest_measured(self) -> int:

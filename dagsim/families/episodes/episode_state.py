@@ -117,7 +117,7 @@ class EpisodeState(NamedTuple):
     room: np.ndarray
     # (K, types) float64: seconds until a demand class fits on a type; -1 if not yet known
     eta_s: np.ndarray
-    shown: np.ndarray  # (types, 8) float32: the encoded row of each type
+    shown: np.ndarray  # (types, 8) float32: the encoded row of each type.
     # Only used by the codec relative.
     kinds: np.recarray  # (K,) LISTED
     profiles: np.recarray  # (profiles,) LISTED: tasks of a demand class with the same ratios of seconds
@@ -162,8 +162,8 @@ def too_large(scene: EngineScenario) -> str:
 
 
 def most_in_flight(scene: EngineScenario) -> tuple[int, np.ndarray]:
-    """Return an upper bound on the number of instances that can run at once, and the same bound by
-    type, (types,) int64.
+    """Return an upper bound on the number of instances that can run at the same time, and the bound
+    for each type as (types,) int64.
     """
     instances = int(scene.work.rows.instances.sum())
     asked, nodes = scene.classes.table.gpus, scene.nodes.table
@@ -289,8 +289,8 @@ def _resized(array: Any, rows: int) -> Any:
 
 
 def _groups(kind: np.ndarray, seconds: np.ndarray, best_s: np.ndarray, digits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (n,) int64: the group of each task, by its demand class and its ratios of seconds to
-    ``best_s``. Also return the demand class of each group.
+    """Return (n,) int64: the group of each task. A group has one demand class and one set of ratios
+    of seconds to ``best_s``. Also return the demand class of each group.
 
     As in the codec, ratios are rounded one by one in Python, because NumPy's rounding may differ in
     the last digit.

@@ -1,4 +1,4 @@
-"""The observations of an episode. They are the same as those of ``codecs.candidates`` with
+"""The observations of an episode. They equal the observations of ``codecs.candidates`` with
 ``heads``, and of ``codecs.relative`` with its unit-free features: columns are filled in the same
 order and are equal bit for bit.
 

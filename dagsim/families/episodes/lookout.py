@@ -68,8 +68,8 @@ class ArrivedJob(NamedTuple):
 
 
 class Follower(NamedTuple):
-    """The source of the decisions in an episode: the network for the first ``depth`` choices, then a
-    heuristic (``proposals``).
+    """The source of the decisions in an episode: the network for the first ``depth`` choices, and a
+    heuristic (``proposals``) for all later ones.
     """
 
     theta: float
@@ -87,8 +87,8 @@ class FirstChoice(NamedTuple):
 
 
 class Lookout:
-    """The current state, and several ways in which it may continue. All choices are tried with the
-    same arrivals.
+    """The current state of a simulation, and several possible continuations. All choices are tried
+    with the same arrivals.
     """
 
     def __init__(self, codec: EpisodeCodec, net: ScorerNet | None = None) -> None:
@@ -117,9 +117,9 @@ class Lookout:
         samples: Sequence[ArrivedJob],
         arrivals: Sequence[np.ndarray],
     ) -> bool:
-        """Copy the current state. ``columns`` has the jobs in the system by number. ``arrivals`` has
-        one array for each possible future, (samples,) float64: the times at which a copy of each
-        sample arrives, in ascending order, and ``inf`` if it does not arrive.
+        """Copy the current state. ``columns`` contains the jobs in the system by number.
+        ``arrivals`` contains one array for each possible future, (samples,) float64: the times at
+        which a copy of each sample arrives, in ascending order, and ``inf`` if it does not arrive.
 
         Return False if nothing can be started, or if the engine does not support the state. It does
         not support tasks on shared GPUs that interfere with each other, or a state that is too

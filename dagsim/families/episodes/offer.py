@@ -1,4 +1,4 @@
-"""Episodes that the compiled engine can run, many at once."""
+"""Episodes that the compiled engine can run, many at a time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def compiled_episodes(
 
 
 def at_hand() -> bool:
-    """Return True if the code of compiled episodes can be loaded; otherwise, begin to compile it in
+    """Return True if the code of compiled episodes can be loaded; otherwise, start compiling it in
     another process."""
     from dagsim.families.episodes.side_by_side import are_warm
 
@@ -71,6 +71,6 @@ def why_no_episodes(scenario: ClusterScenario, codec: CodecSettings, terms: Mapp
 
 
 def _of_columns(scenario: ClusterScenario, term: str) -> bool:
-    """Return True if a reward term is the user's own and computed from columns."""
+    """Return True if a reward term is the user's own and is computed from columns."""
     kind = scenario.terms.get(Spec.parse(term).name) if ":" in term else None
     return isinstance(kind, type) and issubclass(kind, ColumnReward)

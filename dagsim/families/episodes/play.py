@@ -1,8 +1,8 @@
 """An episode, in which the rules of the simulation are carried out until there is a choice.
 
 This is the compiled counterpart of ``learning.episode.Episode`` with the codec ``candidates`` or
-``relative`` and the reward ``shaped_job_seconds`` or ``job_seconds``. The simulation itself is that
-of ``compiled.rules``. What is added here:
+``relative`` and the reward ``shaped_job_seconds`` or ``job_seconds``. The simulation itself is in
+``compiled.rules``. This module adds:
 
 - indexes of ready tasks (as in ``codecs.pool``), of runs by expected end (``ExpectedFree``) and
   of critical paths (``cluster_rewards.CriticalPaths``), all of which ``catch_up`` brings up to
@@ -405,7 +405,7 @@ def _extend_path(e: EpisodeState, slot: int) -> None:
 def prepare(e: EpisodeState) -> None:
     """Compute the constants of all tasks: exact sums and fixed columns.
 
-    Logarithms are computed in compiled code, because NumPy's differ in the last bit.
+    Logarithms are computed in compiled code, because NumPy's logarithms differ in the last bit.
     """
     s, types = e.state, len(e.on_type)
     for task in range(len(e.facts)):

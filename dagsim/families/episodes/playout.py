@@ -52,7 +52,7 @@ class ScorerNet(NamedTuple):
     own: np.ndarray  # (H, H) float32
     inner: np.ndarray  # (H, H) float32
     inner_bias: np.ndarray  # (H,) float32
-    # (H,) float32; the bias of the score is left out because it changes no choice
+    # (H,) float32; the bias of the score is omitted because it does not change any choice
     score: np.ndarray
     tokens: np.ndarray  # (rows, F) float32
     context: np.ndarray  # (C,) float32

@@ -151,7 +151,7 @@ class SearchMemory:
             self._past.append(self.columns[job.number])
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        """Start the best task, until waiting is best."""
+        """Start the best task again and again, until waiting is the best choice."""
         for job in view.jobs.values():
             self._remember(job)
         while True:

@@ -66,6 +66,7 @@ from dagsim.families.episodes.playout import (
 from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
 from dagsim.families.learning.columns import ColumnReward, gathered
 from dagsim.model import Cluster, Job, Task
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.policies import POLICIES
@@ -109,9 +110,9 @@ def advance_episodes(
     over: np.ndarray,
     now_s: np.ndarray,
 ) -> None:
-    """Carry out one choice in each of the episodes ``which`` (-1 for none, in a new episode), and
-    continue to the next choice. ``rewards`` and ``over`` are in the order of ``which``; ``now_s``
-    is indexed by episode number.
+    """Carry out one choice in each of the episodes ``which`` (-1 stands for no choice in a new
+    episode), and continue to the next choice. ``rewards`` and ``over`` are in the order of
+    ``which``; ``now_s`` is indexed by episode number.
     """
     for place in range(len(which)):
         number = which[place]
@@ -165,7 +166,7 @@ def fill_episodes(
     mask: np.ndarray,
 ) -> None:
     """Fill the observations of the episodes ``which`` into arrays of zeros, with the same number of
-    rows for each episode; the last row represents waiting. Choices that do not fit are left out.
+    rows for each episode; the last row represents waiting. Choices that do not fit are omitted.
     ``mask`` is 1 for choices.
     """
     for place in range(len(which)):
@@ -386,7 +387,7 @@ _NAMES_OF_MOVES = (
     *(name for name in EpisodeState._fields[1:] if name in _MOVES),
 )
 
-_LOG_WORD = sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) for value in _example().state)
+_LOG_WORD = whole_sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) for value in _example().state)
 """Index of the word with the address of the log, which follows the state."""
 
 
@@ -648,8 +649,8 @@ def are_warm() -> bool:
 
 
 def compile_episodes(*, trials: bool = False) -> bool:
-    """Compile the functions for episodes (with ``trials``, those with which a policy tries its
-    choices), and cache them. Return True if they were not compiled before.
+    """Compile the functions for episodes (with ``trials``, the functions with which a policy tries
+    its choices), and cache them. Return True if they were not compiled before.
     """
     names = _TRIALS if trials else _EPISODES
     if not jit.jitted() or all(map(jit.is_kept, names)):

@@ -96,9 +96,9 @@ class StepTraffic:
     """How the ranks exchange data."""
     overlap: int = 0
     calls: int = 1
-    """Number of collectives, for latencies; 0 leaves latencies out."""
+    """Number of collectives, each of which adds its latency; with 0, latencies are ignored."""
     groups: tuple[GroupTraffic, ...] = field(default=(), kw_only=True)
-    """Traffic of groups of ranks, one after the other, instead of ``gb`` for all ranks."""
+    """Traffic of groups of ranks, which send one after another, instead of ``gb`` for all ranks."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

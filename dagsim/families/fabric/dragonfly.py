@@ -45,7 +45,7 @@ class Dragonfly:
     green: int = 1
     """Parallel cables between routers in the same chassis."""
     bandwidth_gb_s: float = 24.0
-    """Bandwidth of each cable and direction; the default is reached by 200 Gb/s links."""
+    """Bandwidth of each cable and direction; 200 Gb/s links reach the default."""
     latency_s: float = 0.0
     """Latency of each link in seconds."""
     kind: Literal["dragonfly"] = "dragonfly"

@@ -127,7 +127,7 @@ class Tree:
     switches: tuple[TreeSwitch, ...]
     """All switches in the tree."""
     bandwidth_gb_s: float = 48.0
-    """Bandwidth of each node's link and direction."""
+    """Bandwidth of each node's link in each direction."""
     oversubscription: float = 1.0
     """Total bandwidth below a switch divided by the bandwidth of the link upward."""
     latency_s: float = 0.0

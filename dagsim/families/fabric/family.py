@@ -31,7 +31,7 @@ FAMILY = Family(
             Entry(
                 "topology",
                 ".topology_policies:SmallestDomain",
-                "smallest sufficient node, rack or pod, least room first",
+                "smallest sufficient node, rack or pod, fullest first",
             ),
             Entry("block", ".topology_policies:SegmentsInBlocks", "segments within blocks, as Slurm's topology/block"),
             Entry(
@@ -41,7 +41,9 @@ FAMILY = Family(
             ),
         ),
         "services": (Entry("link_traffic", ".usage:link_traffic"),),
-        "networks": (Entry("shared", ".shared_network:SharedNetwork", "links of a topology, shared max-min by flows"),),
+        "networks": (
+            Entry("shared", ".shared_network:SharedNetwork", "links of a topology that flows share max-min fairly"),
+        ),
         "runtimes": (
             Entry(
                 "llm",
@@ -50,7 +52,7 @@ FAMILY = Family(
             ),
         ),
         "communications": (
-            Entry("models", ".communication:ModelTraffic", "bytes and collective of a step, by model, and a default"),
+            Entry("models", ".communication:ModelTraffic", "traffic of a step by model, with a default"),
         ),
     },
 )

@@ -38,7 +38,7 @@ class FatTree:
     count: tuple[int, ...] = (1, 1)
     """Parallel links to each neighbour above, by level."""
     bandwidth_gb_s: float = 48.0
-    """Bandwidth of each link and direction; the default is reached by NDR InfiniBand (400 Gb/s)."""
+    """Bandwidth of each link and direction; NDR InfiniBand (400 Gb/s) reaches the default."""
     latency_s: float = 0.0
     """Latency of each link."""
     kind: Literal["fat_tree"] = "fat_tree"

@@ -22,7 +22,7 @@ class Island:
 
     rails: int = 8
     bandwidth_gb_s: float = 48.0
-    """Bandwidth of each NIC and direction; the default is reached by NDR InfiniBand (400 Gb/s)."""
+    """Bandwidth of each NIC and direction; NDR InfiniBand (400 Gb/s) reaches the default."""
     latency_s: float = 0.0
     """Latency of each link in seconds."""
     kind: Literal["island"] = "island"

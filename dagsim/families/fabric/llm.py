@@ -14,7 +14,7 @@ al., SC 2021), ranks are ordered so that the ranks of a tensor group are adjacen
 groups and then by pipeline stages. A tensor group all-reduces activations four times per layer and
 micro-batch (six with checkpointing), and a stage sends activations forward and gradients backward.
 A pipeline of p stages takes the time of p - 1 additional micro-batches (1F1B), or (p - 1) / v with
-v chunks of layers per stage, which send v times as often (interleaved 1F1B; Narayanan et al.,
+v chunks of layers per stage, which send data v times as often (interleaved 1F1B; Narayanan et al.,
 section 2.2.2). Element-wise operations are assumed to be split over the tensor group (sequence
 parallelism, Korthikanti et al. 2022). The measured runs do not use such degrees, so these terms are
 not fitted.
@@ -73,20 +73,22 @@ class LlmTraining:
     sequence: int
     """Tokens per sequence."""
     micro_batch: int
-    """Sequences per micro-batch and data rank: per GPU without tensor and pipeline degrees."""
+    """Sequences per micro-batch and data rank (per GPU if there are no tensor and pipeline
+    degrees)."""
     accumulation: int = 1
     """Micro-batches per step."""
     precision: Literal["bf16", "fp8"] = "bf16"
     """Number format of matrix products, which determines the peak rate."""
     sharding: Literal["full", "grad_op", "none"] = "full"
-    """``grad_op`` keeps the parameters on every GPU within a step, ``none`` always."""
+    """``grad_op`` keeps the parameters on every GPU within a step, and ``none`` always keeps them
+    there."""
     checkpointing: bool = False
-    """True to recompute activations, which costs one more forward pass."""
+    """Recompute activations, which costs one additional forward pass."""
     tensor: int = 1
     """GPUs over which each layer is split."""
     pipeline: int = 1
-    """Number of stages into which the layers are split. The remaining factor of a gang's GPUs are
-    data ranks."""
+    """Number of stages into which the layers are split. The number of data ranks is the number of a
+    gang's GPUs divided by ``tensor`` and ``pipeline``."""
     chunks: int = 1
     """Number of parts into which the layers of a stage are divided, in an interleaved schedule."""
 

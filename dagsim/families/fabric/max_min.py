@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from operator import attrgetter
 
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 
 _ROUNDING = 1e-12
 """Relative difference below which two rates count as equal."""
@@ -257,7 +257,7 @@ class SharedLinks:
                         left -= other.rate if other.weights is None else other.rate * other.weights[link]
             free[link] = left = left if left > 0 else 0.0
             # this sum is exact, because the numbers are whole
-            count = sum([_streams(flow, link) for flow in flows]) if weighted else len(flows)
+            count = whole_sum([_streams(flow, link) for flow in flows]) if weighted else len(flows)
             counts[link] = count
             heap.append((left / count, link))
         heapify(heap)

@@ -42,7 +42,8 @@ class SharedNetwork:
     )
     """The links of the network, and the routes between nodes."""
     storage: Storage | None = None
-    """Nodes from which data and checkpoints come, or None if neither takes time on the network."""
+    """Nodes from which data and checkpoints come, or None if transfers of these take no time on the
+    network."""
     kind: Literal["shared"] = "shared"
 
     __pydantic_config__ = {"extra": "forbid"}

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Migrate, Placement, Request, Share, Start
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies.backfilling import EVERYTHING, NOTHING, Backlog, Easy, Shadow, by_order
 from dagsim.systems.cluster.policies.orders import by_arrival
@@ -47,7 +47,7 @@ class SmallestDomain:
         request = task.job.job.request
         if request is not None and request.segment is not None and _blocks(view, request) is not None:
             return BLOCK.choose(view, task, type_, rooms)
-        if sum(room for room, _ in rooms) < task.demand.gang:
+        if whole_sum(room for room, _ in rooms) < task.demand.gang:
             return None
         return _smallest(rooms, [level.domains for level in view.levels], task.demand.gang)
 
@@ -455,7 +455,7 @@ class Defrag(EasyOnNodes):
         ]  # fmt: skip
         moves: list[tuple[Run, int]] = []
         for run in sorted(movable, key=lambda run: (_lost_s(view, run), _state_gb(view, run), -run.gpus, run.id)):
-            if sum(_instances(left[node], demand) for node in within) >= demand.gang:
+            if whole_sum(_instances(left[node], demand) for node in within) >= demand.gang:
                 break
             count, source = run.instances, run.held[0][0].index
             targets = [
@@ -471,7 +471,7 @@ class Defrag(EasyOnNodes):
             left[node] = _after(left[node], run.task.demand, -count)
             left[source] = _after(left[source], run.task.demand, count)
             moves.append((run, node))
-        enough = sum(_instances(left[node], demand) for node in within) >= demand.gang
+        enough = whole_sum(_instances(left[node], demand) for node in within) >= demand.gang
         if not (enough and 0 < len(moves) <= self.most_moves):
             return None
         away_s = view.expected_moves_s([(run, (Share(node, run.instances),)) for run, node in moves])

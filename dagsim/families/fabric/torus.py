@@ -22,7 +22,7 @@ class Torus:
     dimensions: tuple[int, ...] = (4, 4)
     """Hosts per dimension; the first varies fastest in the order of hosts."""
     bandwidth_gb_s: float = 100.0
-    """Bandwidth of each link and direction; the default is that of a TPU v5p."""
+    """Bandwidth of each link and direction; the default is the bandwidth of a TPU v5p's links."""
     latency_s: float = 0.0
     """Latency of each link in seconds."""
     kind: Literal["torus"] = "torus"

@@ -10,6 +10,7 @@ from dagsim.families.fabric.collectives import Exchange
 from dagsim.families.fabric.max_min import LinkFlow, SharedLinks
 from dagsim.families.fabric.shared_network import Gang, SharedNetwork, gang_exchange
 from dagsim.model import Job, Kind
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import Record, Schedule
 from dagsim.systems.cluster.gangs import gang_step
 from dagsim.systems.cluster.models import Models
@@ -263,7 +264,7 @@ def _stored(
         stopped_s, held = stopped[run.job, run.task]
         size = task.memory_gb * 1e9
         if stopped_s == run.started_s and held:
-            sources = {node: count / sum(held.values()) for node, count in held.items()}
+            sources = {node: count / whole_sum(held.values()) for node, count in held.items()}
     for node, count, _ in run.held:
         for source, part in sources.items():
             if source != node and size:

@@ -24,6 +24,7 @@ from dagsim.families.forecast.members import Forecaster, KnownPast, is_long
 from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
 from dagsim.families.web.watching import HORIZONS
+from dagsim.model.arithmetic import whole_sum
 from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.traces import format_of, reader
@@ -271,7 +272,7 @@ class Backtest:
         """Submissions that had no forecast at the last time that lists them, by kind, and how many
         of those that could never start started nevertheless.
         """
-        self.no_forecast["never_but_started"] = sum(
+        self.no_forecast["never_but_started"] = whole_sum(
             kind == "never" and name in started for name, kind in silent.items()
         )
 

@@ -1,6 +1,6 @@
 """Gavel on a real cluster, with leases, based on the scheduler that Shockwave's authors ran (Zheng
-et al., NSDI 2023; the code is in their repository). ``scripts/validate_shockwave.py`` compares it
-with their measurements.
+et al., NSDI 2023; the code is in their repository). ``scripts/validate_shockwave.py`` compares this
+policy with their measurements.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Books(GavelLedger):
 
 
 class DeployedGavel(Gavel):
-    """Gavel on a real cluster instead of in its simulator.
+    """Gavel as it runs on a real cluster, not in its simulator.
 
     - The tasks for the next round are chosen in the middle of the current round. Tasks that arrive
       later wait for another round, and the GPUs of a chosen task that ends in between stay idle for
@@ -268,5 +268,5 @@ class DeployedGavel(Gavel):
 
 
 def _nodes(view: ClusterView) -> list[int]:
-    """Return the node of each GPU."""
+    """Return the node to which each GPU belongs."""
     return [machine.index for machine in view.machines.list for _ in range(int(machine.gpus))]

@@ -53,9 +53,9 @@ class GavelEvents:
     - ``makespan`` minimises the time until all tasks have ended,
     - ``cost`` maximises the throughput per dollar.
 
-    In rounds of ``round_s`` seconds, the tasks that are furthest behind their shares run, that is,
-    those with the highest ratio of their share to the fraction of time that they have spent on the
-    type so far. Between rounds, tasks that fit start in the same order.
+    In rounds of ``round_s`` seconds, the tasks that are furthest behind their shares run. These are
+    the tasks with the highest ratio of their share to the fraction of time that they have spent on
+    the type so far. Between rounds, tasks that fit start in the same order.
 
     The program covers the running tasks and the ``window`` oldest ready tasks, each with all its
     GPUs at once; other tasks wait. Tasks of the same kind share a row in the program, and a program
@@ -298,8 +298,8 @@ class WaitingTasks:
         return [piece for piece in self._tasks.get(key, ()) if piece.waiting]
 
     def oldest(self, count: int = 0) -> list[TaskState]:
-        """Return the first ``count`` tasks by arrival, with one piece each; all tasks if ``count``
-        is 0.
+        """Return the first ``count`` tasks by arrival (all tasks if ``count`` is 0), with one piece
+        for each task.
         """
         tasks = []
         for key in [-key for key in reversed(self._sorted[-count:])]:

@@ -1,4 +1,4 @@
-"""Gavel as published: its rounds and its policies, on dagsim's kernel (Narayanan et al., OSDI
+"""Gavel as published, with its rounds and its policies, on dagsim's kernel (Narayanan et al., OSDI
 2020).
 
 The policy keeps Gavel's own ledger (``round_ledger.py``), and starts and stops runs at the ends of
@@ -231,7 +231,7 @@ class Gavel:
         return capacity
 
     def _job(self, task: TaskState) -> GavelJob:
-        """Convert the task to a ``GavelJob``. Its rates are exact if the task states its own."""
+        """Convert the task to a ``GavelJob``. The job's rates are exact if the task states them."""
         work = (task.task.work or 1.0) if task.training is None else task.training.total
         if task.job.has_limits and task.training is None and not self.whole_steps:
             # the task's time limit serves as its length, because its true run time is not known
@@ -369,7 +369,7 @@ def present_rate(view: ClusterView, task: TaskState, type_: int) -> float:
 
 
 def runs_by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:
-    """Return the runs that hold GPUs, by ``TaskState.order``."""
+    """Return the runs that hold GPUs, grouped by ``TaskState.order``."""
     by_task: dict[int, list[Run]] = {}
     for run in runs:
         if run.task.demand.demand.gpus:
@@ -378,5 +378,6 @@ def runs_by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:
 
 
 def part_left(run: Run, now: float) -> float:
-    """Return the fraction of the task that the run still has to do, according to the estimates."""
+    """Return the fraction of the task's work that the run still has to do, according to the
+    estimates."""
     return run.task.expected_left * min(1.0, run.work_left_s(now) / max(run.estimate_s, _NO_TIME_S))

@@ -32,7 +32,7 @@ from dagsim.families.kubernetes.pods import TYPE_LABELS, PodRecord, kueue_worklo
 from dagsim.families.kubernetes.terms import WHOLE_GPUS
 from dagsim.families.site.node_lists import FoundNode, ImportedSite, read_nodes
 from dagsim.model import GPU_TYPES, QueueTree
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.text import count_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
@@ -118,7 +118,7 @@ class KueueSite(ImportedSite):
         for manifest in self.objects.get("Workload", {}).values():
             with suppress(Dirty):  # the reader of workloads counts these
                 records += kueue_workload(manifest)
-        gpus = sum(record.count * (record.demand.gpus + 1) for record in records if record.demand.on_gpu)
+        gpus = whole_sum(record.count * (record.demand.gpus + 1) for record in records if record.demand.on_gpu)
         cpus = ordered_sum(record.count * record.demand.cpus for record in records)
         memory_gb = ordered_sum(record.count * record.demand.memory_gb for record in records)
         of_queues = [group for one in objects.cluster_queues for group in one.resource_groups]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dagsim.errors import TraceError
 from dagsim.families.kubernetes.kueue_manifests import MOST_PODS, kueue_workload_object
 from dagsim.families.kubernetes.terms import WHOLE_GPUS, Selector, label_selector, pod_requests
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty
 from dagsim.traces.times import moment_s
@@ -239,7 +239,7 @@ def pod_demand(spec: Any) -> PodDemand:
     """
     taken = pod_requests(spec)
     return PodDemand(
-        sum(whole_gpus(taken.get(name, 0)) for name in WHOLE_GPUS),
+        whole_sum(whole_gpus(taken.get(name, 0)) for name in WHOLE_GPUS),
         taken.get(_MILLI, 0) / 1000
         + ordered_sum(share * whole_gpus(taken[name]) for name in sorted(taken) if (share := _slice(name))),
         whole_gpus(taken.get(_SHARED, 0)),
@@ -532,7 +532,7 @@ def _carried(object: Any, around: ClusterObjects, *, now: bool) -> dict[str, Any
 
 def _hosts(domains: Sequence[tuple[tuple[str, ...], int]]) -> tuple[str, ...]:
     """Return the node of each pod that Kueue's topology has placed."""
-    if sum(count for _, count in domains) > MOST_PODS:
+    if whole_sum(count for _, count in domains) > MOST_PODS:
         raise Dirty("with an invalid count")
     return tuple([address[-1] for address, count in domains for _ in range(count) if address])
 

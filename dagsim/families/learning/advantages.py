@@ -186,7 +186,7 @@ class CriticAdvantages:
 ADVANTAGES: Registry[Estimator] = Registry(
     "advantage",
     [
-        Entry("replicas", ".advantages:ReplicaAdvantages", "compares episodes on the same jobs at equal time"),
+        Entry("replicas", ".advantages:ReplicaAdvantages", "compares episodes on the same jobs at the same time"),
         Entry("critic", ".advantages:CriticAdvantages", "generalised advantage estimation with a learned value"),
     ],
     group="dagsim.advantages",

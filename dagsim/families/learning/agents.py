@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dagsim.families.learning.algorithms import ALGORITHMS, shipped_agent
-from dagsim.family import family_entries
+from dagsim.family import added_names
 from dagsim.registry import Entry, Registry, Spec
 from dagsim.systems import DEFAULT_SYSTEM
 from dagsim.systems.seam import Policy, Scenario
@@ -17,8 +17,8 @@ from dagsim.systems.seam import Policy, Scenario
 def agent_names() -> tuple[str, ...]:
     """Return the names of all agents: shipped agents, algorithms, and the kinds of agent files
     (``loaders``)."""
-    shipped = [entry.name for _, entry in family_entries("agents")]
-    return (*dict.fromkeys([*shipped, *ALGORITHMS.names()]), *[entry.name for _, entry in family_entries("loaders")])
+    shipped = added_names("agents")
+    return (*dict.fromkeys([*shipped, *ALGORITHMS.names()]), *added_names("loaders"))
 
 
 def agent_of(scenario: Scenario, spec: Spec) -> Policy[Any, Any]:

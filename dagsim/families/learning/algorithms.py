@@ -45,10 +45,10 @@ class WarmStart(CheckedSettings):
     lr: float = 2e-3
     """Initial value of Adam's learning rate."""
     final_lr: float | None = None
-    """Final value of Adam's learning rate. Default: it stays constant."""
+    """Final value of Adam's learning rate. Default: the learning rate stays constant."""
     smoothing: float = 0.2
     """Probability mass spread evenly over all choices, so that the network can still learn to
-    choose others."""
+    choose other actions than the heuristic's."""
     max_grad: float | None = None
     """Maximum norm of the gradient. Default: no limit."""
 
@@ -79,8 +79,8 @@ class TrainConfig(CheckedSettings):
     iterations: int = 100
     """Number of training iterations."""
     minutes: float | None = None
-    """Limit on the wall time in minutes, in addition to the number of iterations. The count
-    continues when a run is resumed."""
+    """Limit on the wall time in minutes, in addition to the number of iterations. The time
+    continues to count when a run is resumed."""
     time_constant_s: tuple[float, float] | None = None
     """Time constant of the discount at the start and at the end of training, instead of the
     algorithm's ``discount_jcts``."""
@@ -88,16 +88,16 @@ class TrainConfig(CheckedSettings):
     """Curriculum: episodes begin with this number of jobs, which grows to all jobs over the first
     half of training (Spark)."""
     ema_decay: float = 0.0
-    """Decay of the moving average of the weights over iterations, which is what is validated: the
-    fraction kept per iteration. If 0, the network itself is validated."""
+    """Decay of the moving average of the weights: the fraction that is kept per iteration. The
+    averaged network is validated; with 0, the network itself is validated."""
     reference: str = "best"
     """The heuristic against which progress is measured. ``best`` is the best cheap non-preemptive
     heuristic on the validation seeds, including tuned ones."""
     rivals: tuple[str, ...] = ("fifo", "sjf", "eft-wait")
     """Further heuristics in the final comparison."""
     linear_iterations: int = 12
-    """Iterations for training a linear policy on the same features, which joins the final
-    comparison. If 0, it is left out."""
+    """Iterations for training a linear policy on the same features, which is included in the final
+    comparison. With 0, no linear policy is trained."""
     warm_start: str | WarmStart | None = None
     """A heuristic to imitate before training (behaviour cloning), or the settings of the imitation."""
     lockstep: int = LOCKSTEP
@@ -111,9 +111,9 @@ class TrainConfig(CheckedSettings):
     report_seeds: int = 200
     """Number of seeds for the final test."""
     report_from: int | None = None
-    """First test seed, to repeat the final test of another training run (its run folder records the
-    seeds in ``report_seeds.yaml``). Default: the next seeds that no training run in the same
-    results folder has been tested on."""
+    """First test seed, to repeat the final test of another training run (whose run folder records
+    the seeds in ``report_seeds.yaml``). Default: the next seeds on which no training run in the
+    same results folder has been tested."""
 
     tracker: str | None = None
     """A class of your own (``module:attr``) that records the training run (``Tracker``)."""

@@ -109,7 +109,7 @@ class Checkpoint:
             version = getattr(codec_settings, "version", 1)
             if plain["codec_version"] != version:
                 raise RunFolderError(
-                    f"{path}: was trained with version {plain['codec_version']} of the codec "
+                    f"{path}: the agent was trained with version {plain['codec_version']} of the codec "
                     f"{plain['codec']['kind']!r}, which now has version {version}; train the agent again"
                 )
             _same_features(path, plain["features"], _features(codec_settings))
@@ -162,7 +162,7 @@ class AgentPolicy:
 
     @property
     def outside_training(self) -> float:
-        """Fraction of the values seen so far that lie outside the range that their feature had in
+        """The fraction of the values seen so far that are outside the range of their feature in
         training.
         """
         codec = self._codec
@@ -360,14 +360,14 @@ def _same_features(path: Path, trained: list[str], now: list[str]) -> None:
     if trained != now:
         differing = sorted(set(trained) ^ set(now)) or ["their order"]
         raise RunFolderError(
-            f"{path}: was trained on different observations; the differences are in {', '.join(differing)}"
+            f"{path}: the agent was trained on different observations; the differences are in {', '.join(differing)}"
         )
 
 
 @dataclass(slots=True)
 class ObservationBounds:
-    """The minimum and maximum of each feature, for each part of the observation. It is empty until
-    it has been widened."""
+    """The minimum and maximum of each feature, for each part of the observation. The bounds are
+    empty until they are widened."""
 
     parts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 

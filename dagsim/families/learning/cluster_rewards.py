@@ -10,7 +10,7 @@ from math import inf
 
 from dagsim.metrics.utilization import DEFAULT_POWER, Watts, off_watts
 from dagsim.model import Kind, PowerState, RejectReason
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.model.log import Row, Schedule
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.state import JobState, Run, TaskState
@@ -116,7 +116,7 @@ class IdleGpuSeconds(Accrual):
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
-        self._gpus = sum(node.gpus for node in schedule.cluster.nodes) or 1
+        self._gpus = whole_sum(node.gpus for node in schedule.cluster.nodes) or 1
         self._in_system = 0
         self._held = 0.0
 

@@ -16,12 +16,12 @@ _ONE = np.zeros(1, np.int64)
 
 class CompiledSchedulingEnv(SchedulingEnv):
     """A ``SchedulingEnv`` with the same observations, rewards and infos in less time. As soon as
-    anything asks for the simulation (``view``, ``simulation``, ``action_of``, ``render``), the episode
-    continues in the SimPy kernel, which first repeats its actions.
+    the simulation itself is needed (for ``view``, ``simulation``, ``action_of`` or ``render``), the
+    episode continues in the SimPy kernel, which first repeats its actions.
     """
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        self._in_kernel = True  # until an episode begins
+        self._in_kernel = True  # this changes when an episode begins
         self._kernel: Any = None
         super().__init__(*arguments, **settings)
         config = self.config
@@ -120,7 +120,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
             return
         self._in_kernel = True
         assert self._seed is not None
-        illegal, self._illegal = self._illegal, 1  # the warning has been given
+        illegal, self._illegal = self._illegal, 1  # the warning has already been given
         super()._begin(self._seed)
         episode = self._episode
         assert episode is not None

@@ -57,7 +57,8 @@ def _record(env: Any, policy: str, seed: int, steps: dict[str, list[Any]]) -> No
         if action is None:
             raise ConfigError(
                 f"{policy}: the environment has no action for {'waiting' if decision is None else decision} at "
-                f"{env.simulation.now:g} s of seed {seed}; give it more slots, or choose a policy that does not preempt"
+                f"{env.simulation.now:g} s with seed {seed}; give it more slots, or choose a policy that does not "
+                "preempt"
             )
         after, reward, terminated, truncated, _ = env.step(action)
         over = terminated or truncated

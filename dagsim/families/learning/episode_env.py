@@ -57,8 +57,8 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
     ``rgb_array`` and ``human`` (a window).
 
     The current state can be restored with ``copy.deepcopy``, with ``pickle``, or with ``get_state``
-    and ``set_state``. They repeat the actions of the episode, which is exact for every system,
-    reward and codec, and takes as long as those steps did.
+    and ``set_state``. All of these repeat the actions of the episode, which is exact for every
+    system, reward and codec, and takes as long as the original steps.
 
     Raises:
         ConfigError: The render mode is unknown.

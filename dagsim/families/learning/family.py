@@ -31,7 +31,7 @@ FAMILY = Family(
             Entry(
                 "shaped_job_seconds",
                 ".cluster_rewards:ShapedJobSeconds",
-                "job_seconds minus critical paths, charged at once",
+                "job_seconds minus critical paths, charged in advance",
             ),
             Entry(
                 "weighted_job_seconds",

@@ -54,8 +54,8 @@ def make_vector_env(
 
     The environments run in the compiled engine (``VectorSchedulingEnv``) or, if the engine does not
     support some part of the experiment, one after another (``SyncVectorEnv``). Both return the same
-    observations and rewards. ``--set engine=compiled`` enforces the former, and ``engine=simpy``
-    the latter.
+    observations and rewards. ``--set engine=compiled`` enforces the compiled engine, and
+    ``engine=simpy`` enforces the SimPy kernel.
 
     Raises:
         InputError: The experiment or the environment cannot be built.

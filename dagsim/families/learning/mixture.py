@@ -13,7 +13,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError, WorkloadError, require
 from dagsim.model import Cluster, GpuType, Node, gpu_type
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.job_sources import StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel
@@ -86,17 +86,17 @@ class MixtureScenario(ClusterWorld):
     noise: tuple[float, float] = (0.2, 1.0)
     """Smallest and largest ``sigma`` of noisy estimates."""
     hidden: float = 0.0
-    """Share of worlds in which policies know nothing of durations."""
+    """Share of worlds in which policies know nothing about durations."""
     limited: float = 0.0
     """Share of worlds in which policies know only the time limits that users set: 1 to about 20 times
     the true duration, rounded up to a power of 2."""
     failing: float = 0.0
-    """Share of worlds in which nodes fail; a run then starts over."""
+    """Share of worlds in which nodes fail; runs on a failed node start over."""
     restart_s: tuple[float, float] = (0.0, 0.0)
-    """Smallest and largest number of seconds of set-up when a preempted run resumes. A quarter of the
-    worlds have the smallest."""
+    """Smallest and largest number of seconds of set-up when a preempted run resumes. A quarter of
+    the worlds have the smallest number."""
     trace_share: float = 0.25
-    """Share of worlds with jobs from ``traces``, if there are any."""
+    """Share of worlds with jobs from ``traces``, if any traces are given."""
     traces: tuple[TraceFile, ...] = ()
     """Traces, each with a ``window``."""
     kind: Literal["mixture"] = "mixture"
@@ -227,7 +227,8 @@ class MixtureScenario(ClusterWorld):
     def _workload(self, rng: np.random.Generator, cluster: Cluster, models: tuple[str, ...]) -> Synthetic:
         """Draw a workload whose jobs fit on the cluster."""
         by_type = [
-            sum(node.gpus for node in cluster.nodes if node.gpu == gpu) for gpu in dict.fromkeys(cluster.gpu_types)
+            whole_sum(node.gpus for node in cluster.nodes if node.gpu == gpu)
+            for gpu in dict.fromkeys(cluster.gpu_types)
         ]
         widest = min(max(by_type), 64)
         widths = tuple([float(width) for width in _WIDTHS if width <= widest])

@@ -37,9 +37,9 @@ class RolloutTraffic:
 
 
 class RayRollouts:
-    """Runs episodes on actors in a Ray cluster; the result is identical to that of
-    ``InProcessRollouts``, bit for bit. When an actor is lost, its parts are assigned to the other
-    actors, and a new actor is requested.
+    """Runs episodes on actors in a Ray cluster; the result is bit for bit the same as with
+    ``InProcessRollouts``. When an actor is lost, its parts are assigned to the other actors, and a
+    new actor is requested.
 
     The actors are started for the first roll-out, so that cells can use the cores until then.
     """

@@ -57,8 +57,8 @@ def choices_of(episodes: Sequence[EpisodeSteps]) -> np.ndarray:
 
 
 class Stage(Protocol):
-    """Several episodes that run side by side; ``live`` has the numbers of those that are not over
-    yet."""
+    """Several episodes that run side by side; ``live`` contains the numbers of the episodes that
+    are not over yet."""
 
     live: list[int]
 
@@ -340,9 +340,8 @@ class InProcessRollouts:
 
 
 class ProcessRollouts:
-    """Runs episodes in ``count`` processes, each with one thread. The result is identical to that
-    of ``InProcessRollouts``, bit for bit. The processes stop at the end of the ``with``
-    statement."""
+    """Runs episodes in ``count`` processes, each with one thread. The result is bit for bit the
+    same as with ``InProcessRollouts``. The processes stop at the end of the ``with`` statement."""
 
     def __init__(self, factory: EpisodeFactory, count: int, lockstep: int = LOCKSTEP) -> None:
         self.factory = factory

@@ -171,7 +171,7 @@ def _model(path: Path, state: Mapping[str, Any], activation: type[nn.Module] | N
         layer.load_state_dict(parts)
         modules += [layer, (activation or (nn.ReLU if deep_q else nn.Tanh))()]
     if not modules or (not deep_q and 1 << 30 not in layers):
-        raise RunFolderError(f"{path}: the model has no layers to choose an action with")
+        raise RunFolderError(f"{path}: the model has no layers that choose an action")
     net = nn.Sequential(*modules[:-1]).float().eval()
     first, last = modules[0], modules[-2]
     assert isinstance(first, nn.Linear)

@@ -93,8 +93,8 @@ def begin_training(
     name: str | None = None,
     argv: Sequence[str] = (),
 ) -> Store:
-    """Create a run folder for a training run. ``argv`` is the command to record. ``report`` sets
-    whether the run ends with a final test, even if it is stopped and resumed.
+    """Create a run folder for a training run. ``argv`` is the command to record. ``report``
+    determines whether the run ends with a final test, even if it is stopped and resumed.
 
     Raises:
         InputError: ``init`` is not a checkpoint, or ``out`` cannot be written to.

@@ -32,7 +32,8 @@ _ALL_CODECS = _all_codecs()
 
 @dataclass(frozen=True, slots=True)
 class TrainSection(TrainConfig):
-    """A training run: what learns, from which reward, for how long, and how it is evaluated."""
+    """The settings of a training run: the agent, its reward, the length of training, and the
+    evaluation."""
 
     algorithm: Annotated[Any, Registered(ALGORITHMS, "ppo")] = field(default_factory=PpoConfig)
     """How the agent learns (``dagsim list algorithms``)."""

@@ -280,8 +280,8 @@ class TrainingRun:
         return share if minutes is None else max(share, self._seconds / 60 / minutes)
 
     def _expected(self, done: int) -> int:
-        """Estimate the final number of iterations if the remaining ones take as long as the ``done``
-        ones.
+        """Estimate the final number of iterations, assuming that the remaining iterations take as
+        long as the ``done`` ones.
         """
         return max(done, round(done / self._progress(done)))
 

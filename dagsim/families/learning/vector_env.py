@@ -33,7 +33,7 @@ def episode_seeds(config: EnvConfig) -> range:
 class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
     """``num_envs`` scheduling environments in the compiled engine.
 
-    Spaces, observations, rewards, infos and seeds are those of a ``SyncVectorEnv`` of
+    Spaces, observations, rewards, infos and seeds are the same as in a ``SyncVectorEnv`` of
     ``SchedulingEnv``: ``reset(seed=n)`` starts the job sequences n, n + 1, and so on. Every step
     returns new arrays. ``make_vec`` builds this class if the compiled engine supports the
     configuration.
@@ -89,7 +89,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start all episodes, or those selected by ``options["reset_mask"]``, (num_envs,) bool."""
+        """Start all episodes, or only the episodes for which ``options["reset_mask"]``, (num_envs,)
+        bool, is True."""
         mask = (options or {}).get("reset_mask")
         which = self._every if mask is None else np.flatnonzero(mask)
         if seed is None or isinstance(seed, int):

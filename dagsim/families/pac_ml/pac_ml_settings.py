@@ -21,11 +21,13 @@ class PacMlConfig(RowNetSettings):
     """
 
     message: int = 16
-    """Columns of the embeddings of an operation and of a dependency; a message has both."""
+    """Number of columns in the embeddings of an operation and of a dependency; a message consists
+    of both."""
     embedding: int = 16
-    """Columns of the graph's embedding."""
+    """Number of columns in the graph's embedding."""
     job: int = 32
-    """Columns of the embedding of the job and the servers (8 in the paper, which shows fewer features)."""
+    """Number of columns in the embedding of the job and the servers (8 in the paper, which has
+    fewer features)."""
     kind: Literal["pac_ml"] = "pac_ml"
 
     def __post_init__(self) -> None:

@@ -30,6 +30,7 @@ from dagsim.families.ramp.kernel import RampKernel
 from dagsim.families.ramp.kpis import cause
 from dagsim.families.ramp.scenario import RampScenario
 from dagsim.families.ramp.view import RampView
+from dagsim.model.arithmetic import whole_sum
 
 _MOST = 1e6
 """Larger than any feature: nearly all lie between 0 and 4, except a raw beta, which is not
@@ -40,7 +41,7 @@ class PartitionEnv(EpisodeEnv):
     """Each action is the number of ways to split the waiting job (0 blocks it), on servers that the
     placer chooses.
 
-    Parts of an observation, with unused rows 0 (the columns are named in
+    An observation has these parts, in which unused rows are 0 (the columns are named in
     ``families/ramp/codecs.py``):
 
     - ``ops`` (most_ops, 5) and ``deps`` (most_deps, 2) of the job's graph, unsplit;
@@ -58,8 +59,8 @@ class PartitionEnv(EpisodeEnv):
     scenario's horizon ends it before that.
 
     ``info`` contains the mask, the time, the numbers of jobs that arrived and were blocked, and the
-    ``cause`` why the job in the last step was blocked (``None`` if it was admitted). At the end it
-    contains the ``blocking_rate``.
+    ``cause``, which is the reason why the job in the last step was blocked (``None`` if it was
+    admitted). At the end it contains the ``blocking_rate``.
 
     ``reset(options={"jobs": [...]})`` simulates these ``RampJob``s, in order of arrival.
 
@@ -174,7 +175,7 @@ class PartitionEnv(EpisodeEnv):
             "jobs_blocked": blocked,
         }
         if over:
-            cut_short = sum(outcome.started and outcome.completed_s is None for outcome in kernel.outcomes)
+            cut_short = whole_sum(outcome.started and outcome.completed_s is None for outcome in kernel.outcomes)
             info["blocking_rate"] = (blocked + cut_short) / max(len(kernel.outcomes), 1)
         return info
 

@@ -29,7 +29,7 @@ import numpy as np
 from dagsim.errors import ConfigError, TraceError
 from dagsim.families.pbs.pbs_nodes import pbs_memory_gb
 from dagsim.model import Demand
-from dagsim.model.arithmetic import numbered
+from dagsim.model.arithmetic import numbered, whole_sum
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import object_in
 from dagsim.traces.fields import Dirty, count, finite_number
@@ -246,7 +246,7 @@ def _gpus_submitted(fields: Mapping[str, str]) -> int:
     text = re.sub(r"<[^>]*>", " ", fields.get("submit_args") or fields.get("Submit_arguments") or "")
     for chunks in re.findall(r"\b(?:select|nodes)=([^\s,]+)", text):
         try:
-            asked = sum(chunk.pieces * chunk.gpus for chunk in map(_chunk, chunks.split("+")))
+            asked = whole_sum(chunk.pieces * chunk.gpus for chunk in map(_chunk, chunks.split("+")))
         except Dirty:
             continue
         if asked:
@@ -592,7 +592,7 @@ def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[_Ch
             continue
         demands.append(chunks)
         select, nodes, _, _, nodect, gpus, *_, hosts = texts
-        pieces = sum(chunk.pieces for chunk in chunks)
+        pieces = whole_sum(chunk.pieces for chunk in chunks)
         other = bool(select or nodes) and nodect.isdecimal() and int(nodect) != pieces
         disagree.append(not gpus and (other or len(_nodes(hosts)) > pieces))
     return asked, demands, disagree
@@ -623,7 +623,7 @@ def _chunks(
     total = count(ngpus or "0", "ngpus", 0)
     if select or nodes or (neednodes and not procs):
         parsed = [_chunk(part) for part in (select or nodes or neednodes).split("+")]
-        pieces = sum(chunk.pieces for chunk in parsed)
+        pieces = whole_sum(chunk.pieces for chunk in parsed)
     elif procs:
         parsed = [_Chunk(count(procs, "procs"), 0, 1.0)]
         pieces = parsed[0].pieces
@@ -632,7 +632,7 @@ def _chunks(
         parsed = [_Chunk(pieces, 0, count(ncpus or "0", "ncpus", 0) / pieces)]
     else:
         parsed = _held(hosts) or [_Chunk(count(nodect or "1", "nodect"), 0, 1.0)]
-        pieces = sum(chunk.pieces for chunk in parsed)
+        pieces = whole_sum(chunk.pieces for chunk in parsed)
     if total and not any(chunk.gpus for chunk in parsed):
         if total % pieces and total < pieces and pieces % total == 0 and len(parsed) == 1:
             # several cores share one GPU

@@ -54,10 +54,11 @@ class PartitionConfig:
 
     blocks: int = 0
     outlooks: bool = True
-    """Show the outcome of each row by the look-ahead and the blocks that become free, and leave out
-    rows that would be too slow. Without it, an agent has the information that PAC-ML's agent had:
-    the job, its graph, how many servers and jobs are busy, and the degrees that the rules offer
-    (under the rules of ``ddls``, it may be impossible to place them)."""
+    """Show the outcome of each row according to the look-ahead, and the blocks that become free,
+    and omit rows that would be too slow. With false, an agent has the information that PAC-ML's
+    agent had: the job, its graph, the numbers of busy servers and running jobs, and the degrees
+    that the rules allow (under the rules of ``ddls``, it may be impossible to place the job with
+    such a degree)."""
     kind: Literal["partition"] = "partition"
 
     version: ClassVar[int] = 1
@@ -224,7 +225,7 @@ def graph_arrays(graph: ComputationGraph) -> GraphArrays:
 
 
 def type_rows(fabric: Fabric, occupied: int) -> Floats:
-    """Return the ``TYPE_FEATURES`` of the fabric's GPU types, (types, 3)."""
+    """Return (types, 3): the ``TYPE_FEATURES`` of the fabric's GPU types."""
     servers, fastest = fabric.servers, max(gpu.tflops() for gpu in fabric.types)
     rows = []
     for place, gpu in enumerate(fabric.types):
@@ -377,7 +378,7 @@ class RampCodec:
         return [place for of_degree in shown.values() for place in of_degree]
 
     def _rows(self, view: RampView, room: Room | None, left: NDArray[np.int64] | None) -> Floats:
-        """Return the features of the ways, (ways, features).
+        """Return (ways, features): the features of each way.
 
         ``left``, (ways - 1, arrivals, sizes), is the number of blocks that remain free after each
         way except the first.

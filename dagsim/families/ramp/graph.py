@@ -98,7 +98,7 @@ class ComputationGraph:
         """Build a graph whose edges name operations by their ids.
 
         Raises:
-            GraphError: As for the class, or an edge names an unknown operation.
+            GraphError: The graph is invalid (see the class), or an edge names an unknown operation.
         """
         ops = tuple(ops)
         place = {op.id: number for number, op in enumerate(ops)}

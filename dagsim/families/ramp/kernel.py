@@ -345,8 +345,8 @@ class RampKernel:
         return self.planner.place(parts, self.occupied) is not None
 
     def _facts(self, job: RampJob) -> JobFacts:
-        """Return the facts about a job. Its ideal time is the critical path when it is split as finely
-        as allowed and transfers take no time.
+        """Return the facts about a job. The job's ideal time is its critical path if it is split as
+        finely as allowed and transfers take no time.
         """
         ideal_s = job.steps * self.planner.shortest_step_s(job.graph)
         deadline_s = job.arrival_s + job.acceptable_s

@@ -69,8 +69,8 @@ def look_ahead(
 
 
 class _Walk:
-    """The state of one look-ahead. Pieces are numbered consecutively; those of pass operation ``op``
-    begin at ``first[op]``.
+    """The state of one look-ahead. Pieces are numbered consecutively; the pieces of pass operation
+    ``op`` begin at ``first[op]``.
     """
 
     def __init__(
@@ -350,8 +350,8 @@ class Memo:
         self._steps[self._name(key)] = step
 
     def save(self, path: Path) -> None:
-        """Write all step times to ``path`` (JSON), together with those that another process has
-        written there in the meantime.
+        """Write all step times to ``path`` (JSON), together with the step times that another
+        process has written there in the meantime.
 
         Raises:
             RunFolderError: The existing file is not a memo of this version.

@@ -16,7 +16,7 @@ import numpy as np
 from dagsim.errors import ModelError, require
 from dagsim.families.ramp.decisions import Rules
 from dagsim.families.ramp.graph import ComputationGraph
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.registry import Entry, Registry
 
 Partitioner = Callable[[ComputationGraph, int, Rules], tuple[int, ...]]
@@ -72,13 +72,13 @@ class PartitionedGraph(NamedTuple):
     @property
     def ops(self) -> int:
         """The total number of pieces over all pass operations."""
-        return sum(self.pieces)
+        return whole_sum(self.pieces)
 
     @property
     def deps(self) -> int:
         """The number of dependencies between pieces, including weight exchanges."""
-        pairs = sum(self.pieces[edge.source] * self.pieces[edge.target] for edge in self.edges)
-        return pairs + sum(count * (count - 1) for count in self.splits)
+        pairs = whole_sum(self.pieces[edge.source] * self.pieces[edge.target] for edge in self.edges)
+        return pairs + whole_sum(count * (count - 1) for count in self.splits)
 
     @property
     def total_memory_bytes(self) -> float:
@@ -100,7 +100,7 @@ class SipMlPartition:
     """Splits each operation into one piece or an even number of pieces, each of which takes about one
     quantum in the forward pass.
 
-    The rule is that of Khani et al. 2021 (SiP-ML, SIGCOMM), as in ddls.
+    The rule comes from Khani et al. 2021 (SiP-ML, SIGCOMM), and ddls uses it as well.
     """
 
     def __call__(self, graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ RAMP_POLICIES: Registry[RampPolicy] = Registry(
         Entry("no", ".policies:NoParallelism", "every job on one GPU"),
         Entry("min", ".policies:MinParallelism", "every job split two ways if possible"),
         Entry("max", ".policies:MaxParallelism", "every job split as far as possible"),
-        Entry("random", ".policies:RandomDegree", "a degree drawn among those offered, never 0"),
+        Entry("random", ".policies:RandomDegree", "a random degree that may be chosen, never 0"),
         Entry("sip_ml", ".policies:SipMlDegree", "as far as possible, up to a number of ways"),
         Entry(
             "constant",
@@ -36,7 +36,7 @@ RAMP_POLICIES: Registry[RampPolicy] = Registry(
             ".policies:AcceptableJct",
             "the smallest degree that the deadline allows if splitting is free",
         ),
-        Entry("roomy", ".policies:Roomy", "in time, on the servers that leave the most room for others"),
+        Entry("roomy", ".policies:Roomy", "in time, on the servers that leave the most space for later jobs"),
         Entry("on_time", ".policies:OnTime", "the smallest degree that is in time"),
     ),
     group="dagsim.ramp_policies",
@@ -218,7 +218,7 @@ class Roomy:
         return (Partition(view.number, best.degree, servers=best.servers),)
 
     def _worth(self, free: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Reduce counts of free blocks, (..., arrivals, sizes), to a score, (...)."""
+        """Return (...): a score for each set of counts of free blocks, (..., arrivals, sizes)."""
         weights = self.weights
         worth: NDArray[np.float64] = (weights.blocks * free - weights.scarcity / (1 + free)).sum(axis=(-2, -1))
         return worth

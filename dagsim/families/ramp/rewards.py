@@ -235,13 +235,17 @@ RAMP_TERMS: Registry[RewardTerm] = Registry(
     "reward term",
     [
         Entry("job_acceptance", ".rewards:JobAcceptance", "1 for an accepted job, -1 for a blocked one"),
-        Entry("lookahead_job_completion_time", ".rewards:LookaheadJct", "minus the completion time by the look-ahead"),
+        Entry(
+            "lookahead_job_completion_time",
+            ".rewards:LookaheadJct",
+            "minus the completion time according to the look-ahead",
+        ),
         Entry("multi_objective_jct_blocking", ".rewards:MultiObjective", "minus relative completion time, or blocking"),
-        Entry("mean_compute_throughput", ".rewards:compute_throughput", "memory of the processed pieces, bytes/s"),
+        Entry("mean_compute_throughput", ".rewards:compute_throughput", "memory of the pieces processed, bytes/s"),
         Entry(
             "mean_cluster_throughput",
             ".rewards:cluster_throughput",
-            "memory of the processed pieces and traffic, bytes/s",
+            "memory of the pieces processed, and traffic, bytes/s",
         ),
         Entry(
             "mean_demand_total_throughput",

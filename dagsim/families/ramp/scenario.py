@@ -85,13 +85,13 @@ class RampScenario(Scenario):
     models: tuple[str, ...] = ()
     """Names of the graphs to draw from (files without ``.txt``); by default, all in the folder."""
     time_unit: Literal["s", "ms", "us"] | None = None
-    """Unit of the times in ``graphs``; by default that of the format (PipeDream: milliseconds;
+    """Unit of the times in ``graphs``; by default the unit of the format (PipeDream: milliseconds;
     ``ddls``: seconds)."""
     profiled_on: str | None = None
     """GPU type on which the graphs were profiled; times on other types are estimated from it. By
-    default times are the same on all types, except those that a graph states."""
+    default, times are the same on all types, except for types whose times a graph states."""
     jobs: int = 100
-    """Jobs per episode: every graph equally often, in random order."""
+    """Jobs per episode. They use every graph equally often, in random order."""
     gap_s: float = 1.0
     """Seconds between two arrivals."""
     poisson: bool = False
@@ -115,13 +115,13 @@ class RampScenario(Scenario):
     flow_schedule: str = "srpt"
     """Which flow a link sends first: ``srpt`` (the shortest remaining one) or ``fifo``."""
     ddls: bool = False
-    """Use the rules of ``ddls``, quirks included (docs/ramp.md)."""
+    """Use the rules of ``ddls``, including its peculiarities (docs/ramp.md)."""
     rules: Mapping[str, Any] = field(default_factory=dict)
     """Rules that differ from the chosen set, by name (``dagsim.families.ramp.decisions.Rules``)."""
     horizon_s: float | None = None
-    """Time at which everything stops; by default, when all jobs have left."""
+    """Time at which the simulation stops; by default, it stops when all jobs have left."""
     figures: bool = False
-    """Keep the figures that ``ddls`` reports for an episode with each run
+    """Store the figures that ``ddls`` reports for an episode with each run
     (``dagsim.families.ramp.kpis``)."""
     kind: Literal["ramp"] = "ramp"
     _made: Any = field(default_factory=_Made, init=False, repr=False, compare=False)

@@ -136,7 +136,7 @@ class BestFitBlocks(Packed):
 
     Each free block has a weight, which is its size divided by the number of all blocks of that
     size; sizes up to ``largest`` count. Fabrics with up to 64 servers are searched completely; on
-    larger ones the first free block is used.
+    larger fabrics the first free block is used.
     """
 
     def __init__(self, largest: int = 16) -> None:

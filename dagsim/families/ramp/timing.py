@@ -23,7 +23,8 @@ from dagsim.registry import Entry, Registry
 
 
 class Bundle(NamedTuple):
-    """Dependencies that take equally long, from the pieces of one pass operation to those of another."""
+    """Dependencies that take equally long, from the pieces of one pass operation to the pieces of
+    another."""
 
     target: int
     seconds: float

@@ -17,6 +17,7 @@ from typing import Protocol, TypeAlias, cast
 
 from dagsim.errors import ConfigError, require
 from dagsim.families.fabric.torus import Torus
+from dagsim.model.arithmetic import whole_sum
 from dagsim.registry import Entry, Registry
 
 Block: TypeAlias = tuple[int, ...]
@@ -164,8 +165,8 @@ class TorusBoxes:
     """A torus, such as ``TorusBoxes((4, 4, 2))``. A block is a box; a collective runs dimension by
     dimension, around the rows of the box.
 
-    Links and routes are those of ``fabric.torus.Torus``. Links work in both directions, so a row
-    that does not wrap around can also carry a ring.
+    Links and routes are the same as in ``fabric.torus.Torus``. Links work in both directions, so a
+    row that does not wrap around can also carry a ring.
 
     Raises:
         ConfigError: There are no dimensions, a length is below 1, the rate is not positive, or
@@ -188,7 +189,7 @@ class TorusBoxes:
         self._number = {place: number for number, place in enumerate(self.places)}
         self._blocks: dict[int, tuple[Block, ...]] = {}
         steps = [prod(self.shape[:axis]) for axis in range(len(self.shape))]
-        self._hosts = [sum(at * step for at, step in zip(place, steps, strict=True)) for place in self.places]
+        self._hosts = [whole_sum(at * step for at, step in zip(place, steps, strict=True)) for place in self.places]
         """The number of each server in the network, whose first dimension varies fastest."""
         self._routing = Torus(self.shape).routing(self.server_names)
 
@@ -204,7 +205,7 @@ class TorusBoxes:
 
     @cached_property
     def server_names(self) -> tuple[str, ...]:
-        """``x-y-...`` for each server."""
+        """The name of each server, in the form ``x-y-...``."""
         return tuple("-".join(map(str, place)) for place in self.places)
 
     def blocks(self, size: int) -> tuple[Block, ...]:
@@ -214,7 +215,7 @@ class TorusBoxes:
         blocks = self._blocks.get(size)
         if blocks is None:
             by_servers: dict[frozenset[int], Block] = {}
-            for shape in sorted(self._shapes(size), key=lambda lengths: (sum(lengths), lengths)):
+            for shape in sorted(self._shapes(size), key=lambda lengths: (whole_sum(lengths), lengths)):
                 for origin in self.places:
                     block = tuple(self._number[self._at(origin, step)] for step in product(*map(range, shape)))
                     by_servers.setdefault(frozenset(block), block)
@@ -326,7 +327,7 @@ class LeafSpine:
 
     @cached_property
     def server_names(self) -> tuple[str, ...]:
-        """``leaf-number`` for each server."""
+        """The name of each server, in the form ``leaf-number``."""
         return tuple(f"{leaf}-{number}" for leaf in range(self.leaves) for number in range(self.per_leaf))
 
     def blocks(self, size: int) -> tuple[Block, ...]:
@@ -451,12 +452,12 @@ class Ramp:
 
     @property
     def servers(self) -> int:
-        """C times R times S."""
+        """The product of C, R and S."""
         return len(self.places)
 
     @cached_property
     def server_names(self) -> tuple[str, ...]:
-        """``c-r-s`` for each server."""
+        """The name of each server, in the form ``c-r-s``."""
         return tuple("-".join(map(str, place)) for place in self.places)
 
     def blocks(self, size: int) -> tuple[Block, ...]:

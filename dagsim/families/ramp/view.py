@@ -162,7 +162,7 @@ class _Blocks:
         self._touched: dict[int, NDArray[np.uint64]] = {}
 
     def touched(self, servers: int) -> NDArray[np.uint64]:
-        """Return the bits of the blocks that contain at least one of these servers, (words,)."""
+        """Return (words,): the bits of the blocks that contain at least one of these servers."""
         words = self._touched.get(servers)
         if words is None:
             if len(self._touched) > _KEPT:

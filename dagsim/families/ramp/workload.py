@@ -118,7 +118,7 @@ class SkewedBeta:
 
     As in ddls, the stretch uses the smallest and the largest of 50,000 draws. These draws are the
     same for every seed of the jobs, so that all episodes share one distribution. ``shape`` is the
-    seed of the draws; with the default, the means are closest to those of the streams that ddls
+    seed of the draws; with the default, the means are closest to the means of the streams that ddls
     drew.
 
     Raises:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from dagsim.errors import ModelError, TraceError
 from dagsim.family import family_entries
 from dagsim.model import OnDemand, QueueTree
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type, mig_slice
 from dagsim.own_code import attribute
 from dagsim.traces.sites import folded, hosts, site_gpu
@@ -214,13 +215,13 @@ def grouped(
         )
     for (part, _), names in members.items():
         label = f"{(part.gpu or 'cpu').lower()}-x{part.gpus}" if part.gpu else "cpu"
-        alike = sum(group.name.startswith(label) for group in imported.groups)
+        alike = whole_sum(group.name.startswith(label) for group in imported.groups)
         imported.groups.append(HostGroup(f"{label}-{alike}" if alike else label, _hosts(names), len(names), *part))
     return imported
 
 
 def _parts(node: FoundNode, named: Mapping[str, str], imported: ImportedCluster) -> list[_Part]:
-    total = sum(size for _, size in node.gpus)
+    total = whole_sum(size for _, size in node.gpus)
     kinds: dict[str, int] = {}
     for name, size in node.gpus:
         kind = _kind(name, node, named, imported)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from dagsim.errors import TraceError
 from dagsim.model import UNLIMITED_S
+from dagsim.model.arithmetic import whole_sum
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
@@ -92,12 +93,12 @@ def _resources(text: str) -> Resources:
             types[kind] = _count(value)
         else:
             slices[share] = slices.get(share, 0) + _count(value)
-    named = sum(types.values()) + sum(slices.values())
+    named = whole_sum(types.values()) + whole_sum(slices.values())
     return Resources(
         _count(listed["gres/gpu"]) if "gres/gpu" in listed else named,
         tuple([sized for sized in types.items() if sized[1]]),
         tuple([sized for sized in slices.items() if sized[1]]),
-        sum(_count(value) for name, value in listed.items() if f"{name}:".startswith("gres/shard:")),
+        whole_sum(_count(value) for name, value in listed.items() if f"{name}:".startswith("gres/shard:")),
         _count(listed.get("cpu", "0")),
         memory_gb(listed.get("mem", "0")),
         tuple([(name[8:], _count(value)) for name, value in listed.items() if name.startswith("license/")]),

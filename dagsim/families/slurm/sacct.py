@@ -42,7 +42,7 @@ from dagsim.families.slurm.accounting import (
 )
 from dagsim.families.slurm.submission import Submission, begin_after_s, submission
 from dagsim.model import Attempt, Job, Request, Task, TaskGraph
-from dagsim.model.arithmetic import numbered, ordered_sum
+from dagsim.model.arithmetic import numbered, ordered_sum, whole_sum
 from dagsim.text import count_of
 from dagsim.traces.batch import NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
@@ -926,7 +926,7 @@ class _Reading:
             self._note(_MIXED, last.place)
             return [attempts]
         per_node = allocated.gpus // nodes
-        if sum(size for _, size in allocated.types) != allocated.gpus or any(
+        if whole_sum(size for _, size in allocated.types) != allocated.gpus or any(
             size % per_node for _, size in allocated.types
         ):
             self._note(_MIXED, last.place)
@@ -975,7 +975,7 @@ class _Reading:
                 raise Dirty("on MIG slices (--read mig=true keeps them)")
             if len(taken.slices) > 1:
                 self._note("on MIG slices of several sizes (each taken as the largest)", attempt.place)
-            return sum(count for _, count in taken.slices), max(share for share, _ in taken.slices)
+            return whole_sum(count for _, count in taken.slices), max(share for share, _ in taken.slices)
         if taken.gpus:
             if taken.gpus % nodes == 0:
                 return nodes, taken.gpus // nodes

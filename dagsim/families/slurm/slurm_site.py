@@ -48,6 +48,7 @@ from dagsim.model import (
     QueueNode,
     QueueTree,
 )
+from dagsim.model.arithmetic import whole_sum
 from dagsim.registry import nearest
 from dagsim.sections import Registered
 from dagsim.systems.cluster.network import NETWORKS
@@ -306,12 +307,12 @@ class SlurmSite(ImportedSite):
         lines = self.gres.get(name) or (self.gres.get("", []) if stated else [])
         if not lines:
             return stated
-        total, listed = sum(size for _, size in stated), dict[str, int]()
+        total, listed = whole_sum(size for _, size in stated), dict[str, int]()
         alone = len(lines) == 1 and lines[0][1] is None
         for kind, size in lines:
             listed[kind] = listed.get(kind, 0) + ((total or 1) if alone else 1 if size is None else size)
         found = tuple([pair for pair in listed.items() if pair[1]])
-        number = sum(listed.values())
+        number = whole_sum(listed.values())
         if not stated:
             says = f"gres.conf has {as_gres(found)} but slurm.conf no Gres=gpu, which Slurm needs; gres.conf is used"
         elif any(kind for kind, _ in stated):

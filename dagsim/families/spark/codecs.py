@@ -157,7 +157,7 @@ def observe(graph: StageGraph, action: Action = "executors") -> StageObservation
 
 
 def _stage_rows(graph: StageGraph, work: np.ndarray, path: np.ndarray, job_path: np.ndarray) -> np.ndarray:
-    """Return the features of each stage, (stages, len(STAGE)) float32.
+    """Return (stages, len(STAGE)) float32: the features of each stage.
 
     ``work`` is the number of seconds left in each stage, and ``path`` is the number of seconds left
     on the path from the stage to the sink.
@@ -181,7 +181,7 @@ def _stage_rows(graph: StageGraph, work: np.ndarray, path: np.ndarray, job_path:
 def _job_rows(
     graph: StageGraph, work: np.ndarray, path: np.ndarray, open_: np.ndarray, kept: np.ndarray, shares: np.ndarray
 ) -> np.ndarray:
-    """Return the features of each job, (jobs, len(JOB)) float32.
+    """Return (jobs, len(JOB)) float32: the features of each job.
 
     They are derived from the arguments, which contain for each job the remaining seconds (in total
     and on the longest path), the number of stages that can take executors, the executors that it
@@ -226,8 +226,8 @@ def _columns(*columns: np.ndarray) -> np.ndarray:
 def option_rows(
     added: np.ndarray, most: np.ndarray, has: np.ndarray, shares: np.ndarray, work_s: np.ndarray, cluster: np.ndarray
 ) -> np.ndarray:
-    """Return the features of committing ``added`` (K,) executors to a stage, (K, len(OPTION))
-    float32."""
+    """Return (K, len(OPTION)) float32: the features of committing ``added`` (K,) executors to a
+    stage."""
     after = np.maximum(has + added, 1)
     rows = np.empty((len(added), len(OPTION)), np.float32)
     for column, values in enumerate(
@@ -254,8 +254,8 @@ def _by_level(graph: StageGraph) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """Return the largest sum of work on a path from each stage to its sink, including the stage
-    itself, (N,).
+    """Return (N,): the largest sum of work on a path from each stage to its sink, including the
+    stage itself.
     """
     path = work.copy()
     if not len(level):
@@ -270,8 +270,8 @@ def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray
 
 
 def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndarray, job: np.ndarray) -> np.ndarray:
-    """Mark the stage with the longest path in each job, (N,) bool; stages that can run immediately
-    are preferred.
+    """Return (N,) bool: True for the stage with the longest path in each job. Stages that can run
+    immediately are preferred.
     """
     worth = np.where(can, path + np.where(ready, 1e12, 0.0), -1.0)
     best = np.maximum.reduceat(worth, starts)
@@ -280,8 +280,8 @@ def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndar
 
 
 def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
-    """Return the number of executors of each job when they are shared in proportion to the job's work
-    to the power 0, 0.25 and -0.75, (J, 3).
+    """Return (J, 3): the number of executors of each job if executors are shared in proportion to
+    the work of the jobs to the power 0, 0.25 and -0.75.
     """
     weights = np.maximum(work, 1e-3)[:, None] ** np.array([0.0, 0.25, -0.75])
     shares: np.ndarray = weights * (cluster / weights.sum(axis=0))
@@ -442,7 +442,7 @@ class PaddedStages:
         return (Commit(self._graph.stages[place], number),)
 
     def choice_of(self, decisions: Iterable[Commit]) -> np.ndarray:
-        """Return the action that represents the first decision, (2,) int64. O(stages)."""
+        """Return (2,) int64: the action that represents the first decision. O(stages)."""
         decision = next(iter(decisions), None)
         if decision is None:
             return np.array([self.most_stages, 0])
@@ -452,8 +452,8 @@ class PaddedStages:
 
 
 def _rows(graph: StageGraph, most: int) -> np.ndarray:
-    """Return the indices of the stages to show, in order, (n,) int64. If there are too many, stages
-    that cannot be chosen are dropped first.
+    """Return (n,) int64: the indices of the stages to show, in ascending order. If there are too
+    many, stages that cannot be chosen are dropped first.
     """
     count = len(graph.stages)
     if count <= most:
@@ -462,7 +462,7 @@ def _rows(graph: StageGraph, most: int) -> np.ndarray:
 
 
 def _edges(graph: StageGraph, rows: np.ndarray) -> np.ndarray:
-    """Return the edges between ``rows``, by index into ``rows``, (m, 2) int64."""
+    """Return (m, 2) int64: the edges between ``rows``, by index into ``rows``."""
     place = np.full(len(graph.stages), -1, np.int64)
     place[rows] = np.arange(len(rows))
     edges = place[graph.edges]

@@ -88,7 +88,7 @@ class SparkKernel:
         Raises:
             IllegalDecision: The policy chose a stage that cannot be chosen. The message names the
                 stage.
-            Stalled: The policy leaves everything idle although no further job will arrive.
+            Stalled: The policy leaves all executors idle although no further job will arrive.
         """
         Conversation(self, until_s).follow(policy)
         return self.episode

@@ -23,7 +23,7 @@ from dagsim.errors import ModelError, require
 from dagsim.families.spark.spark_job import SparkJob
 from dagsim.families.spark.state import SparkJobState, critical_stage, first_stage, total_work_ms, work_left_ms
 from dagsim.families.spark.view import Commit, SparkPolicy, SparkView
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.registry import Entry, Registry
 
 SPARK_POLICIES: Registry[SparkPolicy] = Registry(
@@ -43,7 +43,7 @@ SPARK_POLICIES: Registry[SparkPolicy] = Registry(
         ),
         Entry("sjf-cp", ".policies:smallest_job", "job with the least total work, its critical path first"),
         Entry("srpt-cp", ".policies:srpt_cp", "job with the least work left, with at most cap executors"),
-        Entry("tetris", ".policies:SparkTetris", "stage that fills most of the free executors, less the work left"),
+        Entry("tetris", ".policies:SparkTetris", "stage that fills the most free executors, minus the work left"),
         Entry("graphene", ".policies:Graphene", "weighted fair shares, ancestors of long stages first"),
         Entry("random", ".policies:RandomJob", "a uniform job, a uniform number of executors"),
     ],
@@ -89,7 +89,7 @@ class FairShare:
     def _share(self, view: SparkView) -> int:
         if not self.dynamic:
             return view.executors
-        jobs = len(view.jobs) if self.counts == "active" else sum(map(_wants, view.jobs))
+        jobs = len(view.jobs) if self.counts == "active" else whole_sum(map(_wants, view.jobs))
         return -(-view.executors // max(1, jobs))
 
 

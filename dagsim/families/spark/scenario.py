@@ -69,17 +69,18 @@ class SparkScenario(Scenario):
         "weighted-fair[alpha=0.25,order=shortest]",
     )
     executors: int | tuple[int, int] | tuple[ExecutorType, ...] = 50
-    """Number of executors or its range, or a list of types, each with name, count and speed."""
+    """Number of executors, a range for this number, or a list of types, each with name, count and
+    speed."""
     jobs: int = 200
     """Jobs per episode."""
     mean_gap_s: float | tuple[float, float] = 25.0
-    """Mean seconds between two arrivals, or its range."""
+    """Mean seconds between two arrivals, or a range for this mean."""
     batch: int = 1
-    """Number of jobs that arrive at once at the start."""
+    """Number of jobs that arrive simultaneously at the start."""
     moving_delay_s: float = 2.0
-    """Seconds for which an executor is away when it moves to another job."""
+    """Seconds for which an executor is unavailable when it moves to another job."""
     parity: bool = False
-    """The rules and random numbers of spark-sched-sim, bit for bit (needs ``profiles``)."""
+    """Use the rules and random numbers of spark-sched-sim, bit for bit (requires ``profiles``)."""
     profiles: str | None = None
     trace: str | None = None
     max_tasks: int | None = None
@@ -131,7 +132,7 @@ class SparkScenario(Scenario):
 
     @property
     def most_executors(self) -> int:
-        """The largest number of executors that a seed can have."""
+        """The largest number of executors that can be drawn for a seed."""
         limits = _range(self.executors)
         return int(limits[1]) if limits else len(self.cluster.nodes)
 

@@ -11,6 +11,7 @@ import numpy as np
 from dagsim.families.spark.spark_executors import ExecutorMove, ExecutorType, Launch
 from dagsim.families.spark.state import SparkJobState, StageState
 from dagsim.model import GPU_TYPES, Cluster, GpuType, JobFacts, Kind, Node
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.gpu import canonical
 from dagsim.model.log import Row, Schedule
 
@@ -33,7 +34,8 @@ class SparkEpisode:
 
     @property
     def jct_s(self) -> np.ndarray:
-        """Completion times of the completed jobs, in order of arrival, (completed jobs,) float64."""
+        """The completion times of the completed jobs, (completed jobs,) float64, in order of
+        arrival."""
         done = [(job.completed_ms - job.arrival_ms) / 1000 for job in self.jobs if job.completed_ms is not None]
         return np.array(done, float)
 
@@ -50,7 +52,7 @@ class SparkEpisode:
     @property
     def tasks(self) -> int:
         """The number of tasks launched."""
-        return sum(stage.tasks - stage.remaining for job in self.jobs for stage in job.stages)
+        return whole_sum(stage.tasks - stage.remaining for job in self.jobs for stage in job.stages)
 
 
 _BEFORE_STARTS = -1

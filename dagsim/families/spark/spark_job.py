@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from dagsim.errors import ModelError, require
 from dagsim.model import Edge, Job, Task, TaskGraph
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 
 LEVELS = (5, 10, 20, 40, 50, 60, 80, 100)
 """Numbers of executors at which a profile is sampled; a number between two of them uses either, by
@@ -81,8 +81,8 @@ class Waves:
 
 
 def _without(first: Samples, fresh: Samples) -> dict[int, list[int]]:
-    """Return the first wave without the fresh samples, each removed as often as it occurs. A wave that
-    is then empty inherits the samples for fewer executors.
+    """Return the first wave without the samples for fresh executors; each sample is removed as
+    often as it occurs there. A wave that is then empty inherits the samples for fewer executors.
     """
     clean: dict[int, list[int]] = {}
     for key, samples in first.items():
@@ -172,7 +172,7 @@ class SparkJob:
     @property
     def tasks(self) -> int:
         """The number of tasks in all stages."""
-        return sum(duration.tasks for duration in self.durations)
+        return whole_sum(duration.tasks for duration in self.durations)
 
     @property
     def work_ms(self) -> float:

@@ -18,9 +18,9 @@ class ExecutorPool:
     """Executors in one place, and their commitments in the order in which each target was first
     committed to.
 
-    The common pool has neither job nor stage. A job's pool holds its idle executors. A stage's pool
-    holds executors that run its tasks or have just finished one. A commitment to ``None`` leads to
-    the common pool.
+    The common pool has neither job nor stage. A job's pool contains the job's idle executors. A
+    stage's pool contains executors that run the stage's tasks or have just finished one. A
+    commitment to ``None`` leads to the common pool.
     """
 
     __slots__ = ("commitments", "committed", "executors", "job", "stage")
@@ -131,11 +131,11 @@ class StageState:
 
 
 class SparkJobState:
-    """A job in the system. ``stages`` contains all stages, and ``active`` the incomplete ones, in
-    order of index.
+    """A job in the system. ``stages`` contains all stages, and ``active`` contains the incomplete
+    stages, in order of index.
 
-    ``supply`` counts the job's executors: those at the job, moving to it, or committed to it from
-    elsewhere. ``local`` counts only those at the job.
+    ``supply`` is the number of the job's executors: executors at the job, moving to it, or
+    committed to it from elsewhere. ``local`` is the number of executors at the job.
     """
 
     __slots__ = ("active", "completed_ms", "job", "local", "number", "pool", "stages", "supply")
@@ -263,8 +263,7 @@ class PairedStreams:
 
 
 class SharedStream:
-    """All durations from one generator in launch order, equal to those of spark-sched-sim, bit for
-    bit.
+    """Draws all durations from one generator in launch order, bit for bit as in spark-sched-sim.
 
     The choice between two profiled numbers of executors is also made as in spark-sched-sim: the
     closer the actual number is to the upper one, the more likely the lower one is chosen. The

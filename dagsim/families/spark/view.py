@@ -46,8 +46,8 @@ class StageGraph(NamedTuple):
     stages: tuple[StageState, ...]  # the stages by index, as targets for commitments
 
     def kept(self) -> np.ndarray:
-        """Return the number of executors that each job keeps, not counting those to be committed now,
-        (J,) int64.
+        """Return (J,) int64: the number of executors that each job keeps, not counting those to be
+        committed now.
         """
         kept = self.supply.copy()
         if self.source >= 0:

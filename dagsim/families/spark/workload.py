@@ -305,7 +305,7 @@ def trace_jobs(
 
     A task in the trace becomes a stage; its instances become the stage's tasks, all with the
     recorded duration (at least a second, the resolution of most traces). Jobs with more than
-    ``most_tasks`` tasks are left out. ``sequence`` can draw from the list as a pool; if the list is
+    ``most_tasks`` tasks are omitted. ``sequence`` can draw from the list as a pool; if the list is
     simulated directly, the jobs arrive as recorded.
 
     Raises:

@@ -13,6 +13,7 @@ from math import inf
 from dagsim.errors import ConfigError, require
 from dagsim.families.gavel.events import WaitingTasks
 from dagsim.model import Decision, Preempt, Start, Wait
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.systems.cluster.api import ClusterView, TaskState
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
@@ -139,7 +140,7 @@ class TiresiasEvents:
         if any(0 < run.estimated_end_s(now) - now <= _SAME_S for run in runs):
             return  # the end is slightly late, but belongs to this event
         self._serve(arrived, ended, event_s)
-        chosen = self._chosen(sum(machine.gpus for machine in view.machines.list if machine.up), running)
+        chosen = self._chosen(whole_sum(machine.gpus for machine in view.machines.list if machine.up), running)
         for run in runs:
             if run.task.order not in chosen and run.started_s < now:
                 yield Preempt(run.id)
@@ -167,13 +168,13 @@ class TiresiasEvents:
             self._count(task, event_s)
 
     def _chosen(self, free: float, running: Iterable[int]) -> dict[int, None]:
-        """Return the tasks that run from now on, by order, on ``free`` GPUs in total. Without
-        preemption, running tasks stay.
+        """Return the tasks that will run from now on, as the keys ``TaskState.order``, on ``free``
+        GPUs in total. Without preemption, running tasks stay.
         """
         chosen: dict[int, None] = {}
         if self.schedule in ("fifo", "fjf"):
             chosen = dict.fromkeys(running)
-            free -= sum(task.gpus for task in self._tasks.values() if task.order in chosen)
+            free -= ordered_sum(task.gpus for task in self._tasks.values() if task.order in chosen)
         for task in self._ordered():
             if task.order in chosen:
                 continue
@@ -217,7 +218,8 @@ class TiresiasEvents:
         return task.counted_s * (task.gpus if self.schedule == "dlas-gpu" else 1)
 
     def _index(self, task: _Served) -> float:
-        """Return the Gittins index of a task, which is that of the first sample above its service."""
+        """Return the Gittins index of a task, which is the index of the first sample above its
+        service."""
         return [*self._indices, 0.0][bisect_right(self.samples, self._service(task))]
 
     def _move(self, task: _Served, queue: int) -> None:

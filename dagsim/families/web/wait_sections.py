@@ -20,7 +20,7 @@ from dagsim.metrics.standings import RunMetrics, mean
 from dagsim.metrics.utilization import Steps, gpus_held, gpus_up
 from dagsim.metrics.why import wait_reasons
 from dagsim.model import RejectReason
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.model.log import Schedule
 from dagsim.report.grid import Grid, interval, number, short
 from dagsim.systems.seam import Blocking
@@ -342,5 +342,5 @@ def _share_of_arrived(lines: Sequence[RunMetrics], name: str) -> float:
     """Return the number of jobs counted by the metric ``name`` divided by the number of arrived jobs,
     over all runs.
     """
-    arrived = sum(line.metrics.get("jobs_arrived") or 0 for line in lines)
-    return sum(line.metrics.get(name) or 0 for line in lines) / arrived if arrived else nan
+    arrived = whole_sum(line.metrics.get("jobs_arrived") or 0 for line in lines)
+    return whole_sum(line.metrics.get(name) or 0 for line in lines) / arrived if arrived else nan

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dagsim.model.arithmetic import whole_sum
 from dagsim.report.plots.style import (
     BLUE,
     COLOURS,
@@ -85,7 +86,7 @@ def _bars(axes: Axes, counts: Mapping[str, int]) -> None:
     if len(counts) > _MOST_BARS:
         kept = sorted(sorted(counts, key=lambda name: -counts[name])[: _MOST_BARS - 1], key=float)
         shown = {name: counts[name] for name in kept}
-        shown["others"] = sum(counts.values()) - sum(shown.values())
+        shown["others"] = whole_sum(counts.values()) - whole_sum(shown.values())
     axes.bar(list(shown), list(shown.values()), color=BLUE, width=0.6)
     axes.set_xlim(-0.6, max(len(shown), 4) - 0.4)
     if sum(map(len, shown)) > _MOST_SIGNS:

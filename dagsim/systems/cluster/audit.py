@@ -18,7 +18,7 @@ import numpy as np
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Demand, Job, Node, QueueTree, Request, TaskGraph
-from dagsim.model.arithmetic import bits
+from dagsim.model.arithmetic import bits, whole_sum
 from dagsim.model.gpu import canonical
 from dagsim.model.mig import named_types, parted_types
 from dagsim.systems.cluster import services
@@ -616,7 +616,9 @@ class Auditor:
         if alike:
             domains = [domain & part for domain in domains for part in alike]
         capacity = max(
-            sum((group.mask & domain).bit_count() * rooms[id(group)] for group in able if group.machine.type == type_)
+            whole_sum(
+                (group.mask & domain).bit_count() * rooms[id(group)] for group in able if group.machine.type == type_
+            )
             for domain in domains
             for type_ in kinds
         )

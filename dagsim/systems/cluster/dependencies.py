@@ -135,7 +135,9 @@ class Dependencies(Forked):
             return None
         conditions = [Condition.of(text) for text in request.after]
         needed, met = self._ask(number, conditions, now)
-        if request.after_one and (met or not needed):
+        # the log knows when a condition was met by a job that had left by the beginning
+        lacks_one = job.eligible_s is not None and any(condition.id not in self._numbers for condition in conditions)
+        if request.after_one and (met or not needed or lacks_one):
             needed = 0
         elif request.after_one:
             needed = 1

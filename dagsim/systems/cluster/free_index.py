@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 
-from dagsim.model.arithmetic import bits
+from dagsim.model.arithmetic import bits, whole_sum
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 
 ALL = -1
@@ -168,7 +168,7 @@ class EnoughIndex(Forked):
         place = bisect_left(self._amounts, amount)
         if len(self._amounts) < _AMOUNTS and self._amounts[place : place + 1] != [amount]:
             self._amounts.insert(place, amount)
-            self._sets.insert(place, sum(bit for bit, there in free if there >= amount))
+            self._sets.insert(place, whole_sum(bit for bit, there in free if there >= amount))
 
     def having(self, amount: int) -> int:
         """Return a bit set of the machines that have ``amount`` free. The set may also contain

@@ -14,6 +14,7 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job
+from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.job_sources import HeldJobs, StoredJobs, source_of
 from dagsim.systems.cluster.knowledge import Knowledge, has_limit
 from dagsim.systems.cluster.models.failures import Outages
@@ -333,11 +334,11 @@ class JobStream:
         strange = [lacking for names in strange if (lacking := [name for name in names if name not in there])]
         return {
             "begins_s": begins_s,
-            "running": sum(running),
-            "waiting": early - sum(running),
+            "running": whole_sum(running),
+            "waiting": early - whole_sum(running),
             "without_room": without_room,
             "elsewhere": len(strange),
-            "unplaced": sum(runs and not names for runs, names in zip(running, named, strict=True)),
+            "unplaced": whole_sum(runs and not names for runs, names in zip(running, named, strict=True)),
             "unknown_nodes": list(dict.fromkeys(name for names in strange for name in names))[:_NAMED],
         }
 

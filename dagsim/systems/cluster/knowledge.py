@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.model import Job
+from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.models.runtime import Estimates
 from dagsim.systems.seam import CountedJobs
 from dagsim.workload.arrays import JobArrays
@@ -101,7 +102,7 @@ class Knowledge:
         facts = [{name: value for name, value in of.items() if name != "text"} for of in several]
         if not facts:
             return None
-        counts = {name: sum(of[name] for of in facts) for name in ("jobs", "limited")}
+        counts = {name: whole_sum(of[name] for of in facts) for name in ("jobs", "limited")}
         return cls(**facts[0] | counts)
 
 

@@ -14,7 +14,7 @@ from operator import or_
 from typing import NamedTuple
 
 from dagsim.model import Cluster, Demand, GpuType, Job, Node, Placement, Share, Task
-from dagsim.model.arithmetic import bits
+from dagsim.model.arithmetic import bits, whole_sum
 from dagsim.model.log import RejectReason
 from dagsim.model.mig import MIG_TABLES, Layout, named_types, parted_types
 from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, Fork, Forked
@@ -190,7 +190,7 @@ class NodeState(Forked):
             count = self.idle // demand.whole
         elif share := demand.share:
             if self.mig is not None:
-                count = sum([self.room_on(gpu, demand) for gpu in range(self.gpus)])
+                count = whole_sum([self.room_on(gpu, demand) for gpu in range(self.gpus)])
             elif demand.sliced and self.node.gpu is not None and self.node.gpu.name in demand.sliced:
                 count = 0
             else:

@@ -71,10 +71,10 @@ class PastEvents:
     (``Frontier.build``).
 
     This object listens to the kernel until the kernel has processed the beginning, and then repeats
-    all events: which tasks became ready, which runs started and ended, and when. Listeners with an
-    attribute ``remembers`` also receive the events of the jobs that had ``left``. These jobs are
-    not part of the simulation, so their numbers and those of their runs are negative. ``jobs`` are
-    the jobs of the simulation that arrived before the beginning.
+    all events: which tasks became ready, which runs started, ended or were suspended, and when.
+    Listeners with an attribute ``remembers`` also receive the events of the jobs that had ``left``.
+    These jobs are not part of the simulation, so their numbers and those of their runs are
+    negative. ``jobs`` are the jobs of the simulation that arrived before the beginning.
     """
 
     def __init__(
@@ -105,6 +105,10 @@ class PastEvents:
         """Record the end of a run."""
         self._events.append((now, "ended", run))
 
+    def rated(self, run: Run, now: float) -> None:
+        """Record that a run was suspended, or resumed."""
+        self._events.append((now, "rated", run))
+
     def tell(self, index: object) -> None:
         """Call the methods of an index for all events of the past, but only once per index."""
         if any(index is other for other in self._told):
@@ -122,7 +126,7 @@ class PastEvents:
                 events = list(merge(self._of_left, events, key=lambda event: event[0]))
         else:  # the index would find no tasks in a job that ends at the beginning
             events = [event for event in events if event[2].job.number in there]
-        calls = {name: getattr(index, name) for name in ("push", "started", "ended") if hasattr(index, name)}
+        calls = {name: getattr(index, name) for name in ("push", "started", "ended", "rated") if hasattr(index, name)}
         for time_s, name, what in events:
             if name not in calls:
                 continue
@@ -187,6 +191,8 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     started: dict[tuple[int, InFlight], list[list[Run]]] = {}
     stopped: dict[tuple[int, int], TaskState] = {}
     """The piece that each stopped run left, by the number of the job and the row of its start."""
+    if kernel.suspensions is not None:
+        kernel.suspensions.recall()
     for time_s, number, event in past_of(past, begins_s):
         # At equal times, runs end before timers fire, and arrivals and starts come after these.
         _pass_time(kernel, time_s if isinstance(event, Ended) else nextafter(time_s, inf))
@@ -268,11 +274,13 @@ def is_done(job: Job) -> bool:
 
 
 def _pass_time(kernel: ClusterKernel, until_s: float) -> None:
-    """Let the jobs that become eligible before ``until_s`` enter the system."""
-    eligibility = kernel.eligibility
-    while eligibility is not None and eligibility.next_s < until_s:
-        kernel.now = eligibility.next_s
-        eligibility.pass_time()
+    """Let the jobs that become eligible before ``until_s`` enter the system, and suspend and resume
+    the jobs for which this happens before then.
+    """
+    parts = [part for part in (kernel.suspensions, kernel.eligibility) if part is not None]
+    while parts and (next_s := min(part.next_s for part in parts)) < until_s:
+        kernel.now = next_s
+        next(part for part in parts if part.next_s == next_s).pass_time()
 
 
 def _resume(

@@ -5,7 +5,7 @@ from the times in the log.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf, isnan, nan, nextafter
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Attempt, Cluster, InFlight, Job, Placement, Share
+from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.past import demand_words, may_mix_types
@@ -29,6 +30,7 @@ def jobs_at(
     *,
     stated: bool = False,
     exact: bool = False,
+    suspended: Collection[str] = (),
 ) -> JobArrays:
     """Return the jobs in a log that are in the system at ``begins_s``, with their instances in
     flight, and those that arrive later but before ``until_s``.
@@ -41,7 +43,8 @@ def jobs_at(
     largest such jobs come first. A job that fits nowhere waits. A job without a start keeps the runs
     in flight that it states itself, if any. Other jobs without a start wait if the jobs are
     ``stated`` to be a snapshot at a single time. In a log, the time at which they ran is unknown, so
-    they are left out.
+    they are left out. A run of a job that was suspended is moved later by that time, except for the
+    jobs in ``suspended`` (ids), which the simulation suspends itself.
 
     Raises:
         ModelError: With ``exact``, a node that the log names does not exist or is too full. The
@@ -57,7 +60,7 @@ def jobs_at(
         _take_all(machines, earlier, number, runs)
     started = np.flatnonzero((start_s < begins_s) & _may_run_at(earlier, begins_s, runtime, machines))
     started = started[~np.isin(started, list(own))]
-    flights = _flights(earlier.chosen(started), begins_s, machines, runtime, exact=exact)
+    flights = _flights(earlier.chosen(started), begins_s, machines, runtime, exact=exact, suspended=suspended)
     runs_of = own | {int(started[place]): runs for place, runs in flights.items()}
     waiting = ~(start_s < begins_s) if stated else start_s >= begins_s
     waiting[list(runs_of)] = True
@@ -236,7 +239,13 @@ def _may_run_at(jobs: JobArrays, begins_s: float, runtime: Runtime, machines: Cl
 
 
 def _flights(
-    jobs: JobArrays, begins_s: float, machines: ClusterState, runtime: Runtime, *, exact: bool
+    jobs: JobArrays,
+    begins_s: float,
+    machines: ClusterState,
+    runtime: Runtime,
+    *,
+    exact: bool,
+    suspended: Collection[str],
 ) -> dict[int, tuple[InFlight, ...]]:
     """Return the runs in flight of these single-task jobs, all of which have started, by number of
     the job. The entry is empty for a job that does not fit, and missing for a job that is done.
@@ -258,7 +267,8 @@ def _flights(
         type_ = machines.list[placement[0].node].type if placement else int(np.argmin(lasts_s))
         if ends_s[number] > begins_s:
             # a suspended job ends later than its work alone explains
-            since_s = max(since_s, min(ends_s[number] - lasts_s[type_], before_s))
+            if job.id not in suspended:
+                since_s = max(since_s, min(ends_s[number] - lasts_s[type_], before_s))
         elif ends_s[number] <= begins_s or since_s + lasts_s[type_] <= begins_s:
             continue
         if demand.rejected is not None:
@@ -288,7 +298,7 @@ def _by_best_fit(
                 return placement
             continue
         room = [(machine.index, machine.room(demand)) for machine in machines.with_room(demand, type_)]
-        if sum(count for _, count in room) >= instances:
+        if whole_sum(count for _, count in room) >= instances:
             shares: list[Share] = []
             for node, count in room:
                 shares.append(Share(node, min(count, instances - sum(share.instances for share in shares))))
@@ -329,7 +339,7 @@ def placement_on(
     for chosen in [tuple(types)] if mixes else [(type_,) for type_ in types]:
         room = [(node.index, node.room(demand)) for node in listed if node.type in chosen]
         room = [(node, instances) for node, instances in room if instances]
-        if sum(count for _, count in room) >= (waiting if demand.gang else 1):
+        if whole_sum(count for _, count in room) >= (waiting if demand.gang else 1):
             return _spread(room, waiting, 0 if job.request is None else 1)
     return None
 
@@ -360,7 +370,7 @@ def _spread(room: list[tuple[int, int]], waiting: int, least: int) -> Placement:
     counts = [per_node + (place < rest) for place in range(len(room))]
     if any(count > free for count, (_, free) in zip(counts, room, strict=True)):
         counts = [least if place < waiting else 0 for place in range(len(room))]
-        left = waiting - sum(counts)
+        left = waiting - whole_sum(counts)
         for place, (_, free) in enumerate(room):
             more = min(free - counts[place], left)
             counts[place] += more

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -10,7 +10,7 @@ from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, Literal
 
 from dagsim.errors import Stalled
-from dagsim.model import InFlight, Job, Kind, Record, RejectReason, Share
+from dagsim.model import Edge, InFlight, Job, Kind, Record, RejectReason, Share, TaskGraph
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.past import forgotten, parts_of
 from dagsim.systems.cluster.state import Past, Run
@@ -56,7 +56,7 @@ def rehearse(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel | 
     except (_OtherStart, Stalled):
         return None
     played = with_past(again.schedule, jobs, past.at_s, defaultdict(int))
-    if len(played) < count or any(map(_differ, played, past.jobs)):
+    if len(played) < count or any(map(_differ, played, past.jobs)) or _runs_of(again) != _runs_of(kernel):
         return None
     vars(policy).update(vars(twin))
     listeners = [key for key, index in again.frontier.indexes.items() if key is index]
@@ -66,6 +66,11 @@ def rehearse(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel | 
 
 class _OtherStart(Exception):
     """A start that is not in the past."""
+
+
+def _runs_of(kernel: ClusterKernel) -> dict[int, tuple[int, int, float]]:
+    """Return the job, task and start of each current run by its number, by which policies remember it."""
+    return {run.id: (run.job.number, run.task.index, run.started_s) for run in kernel.running.values()}
 
 
 def _differ(job: Job, other: Job) -> bool:
@@ -81,18 +86,57 @@ def _without_rows(run: InFlight) -> tuple[Any, ...]:
 def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapping[int, int]) -> list[Job]:
     """Return the jobs with their runs that started before ``at_s`` in a schedule, so that a
     simulation can begin at that time. ``jobs`` are the jobs in the schedule, in order of arrival.
-    Jobs that a policy ended before that time are left out.
+    Jobs that a policy killed before that time were done then, with the instances that ran; they are
+    left out if none ran.
 
     A log does not state which stopped run a run resumes. This is given by ``pieces``, which maps
     each run to the number of its piece (``TaskState.piece``): 0, or a number that counts the
     stopped runs in the log.
     """
+    runs, killed = _runs_before(schedule, jobs, at_s, pieces)
+    kept = [
+        _as_ended(job, runs.get(number, []), killed[number])
+        if number in killed
+        else replace(job, in_flight=tuple(runs.get(number, ())))
+        if job.arrival_s < at_s
+        else job
+        for number, job in enumerate(jobs)
+    ]
+    return [job for job in kept if job is not None]
+
+
+def _as_ended(job: Job, runs: Sequence[InFlight], killed_s: float) -> Job | None:
+    """Return a job that the policy killed as one that was done then, with the instances that ran; None
+    if no instance did.
+    """
+    runs = [run._replace(stopped="") if run.until_s == killed_s and run.stopped == "preempted" else run for run in runs]
+    counts = Counter[int]()
+    for run in runs:
+        counts[run.task] += 0 if run.stopped else sum(share.instances for share in run.placement)
+    place = {index: number for number, index in enumerate(sorted(+counts))}
+    if not place:
+        return None
+    graph = job.graph
+    tasks = [replace(graph.tasks[index], instances=counts[index]) for index in place]
+    edges = [
+        Edge(place[one], place[other], size) for one, other, size in graph.edges if one in place and other in place
+    ]
+    past = [run._replace(task=place[run.task]) for run in runs if run.task in place]
+    return replace(job, graph=TaskGraph(tuple(tasks), tuple(edges)), in_flight=tuple(past))
+
+
+def _runs_before(
+    schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapping[int, int]
+) -> tuple[dict[int, list[InFlight]], dict[int, float]]:
+    """Return the runs of each job that started before ``at_s``, and when the policy ended other jobs."""
     rows = list(schedule.log)
     ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}
     stopped = [row.run for row in rows if row.kind in (Kind.PREEMPTED, Kind.FAILED)]
     stopped = [-1, *dict.fromkeys(stopped)]
     ended_by_policy = {
-        row.job for row in rows if row.kind == Kind.REJECTED and row.time_s < at_s and row.value not in _IMPOSSIBLE
+        row.job: row.time_s
+        for row in rows
+        if row.kind == Kind.REJECTED and row.time_s < at_s and row.value not in _IMPOSSIBLE
     }
     shares: dict[int, list[Share]] = {}
     first: dict[int, tuple[int, Record]] = {}
@@ -115,11 +159,7 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapp
         marks = (place, last if over else -1)
         flight = InFlight(row.time_s, tuple(shares[number]), row.task, until_s, stop, marks, resumes)
         runs.setdefault(row.job, []).append(flight)
-    return [
-        replace(job, in_flight=tuple(runs.get(number, ()))) if job.arrival_s < at_s else job
-        for number, job in enumerate(jobs)
-        if number not in ended_by_policy
-    ]
+    return runs, ended_by_policy
 
 
 _IMPOSSIBLE = (RejectReason.TOO_LARGE, RejectReason.NO_SUCH_GPU)

@@ -469,7 +469,10 @@ class ClusterScenario(Models, ClusterWorld):
         jobs, stated_s = trace.unscaled(), trace.begins_s
         begins_s, until_s = file.period(trace.meta["origin_s"], stated_s)
         left = JobsLeft(jobs, begins_s, self.cluster, self.runtime) if stated_s is None else None
-        jobs = jobs_at(jobs, begins_s, until_s, self.cluster, self.runtime, stated=stated_s is not None)
+        suspended = () if self.queues is None else [one.job for one in self.queues.suspensions]
+        jobs = jobs_at(
+            jobs, begins_s, until_s, self.cluster, self.runtime, stated=stated_s is not None, suspended=suspended
+        )
         if not len(jobs):
             end = "the end of the log" if file.until is None else repr(file.until)
             raise TraceError(f"{file.path}: no job is running, waiting or arriving from {file.since!r} until {end}")

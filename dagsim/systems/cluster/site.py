@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, NodePartition, NodeReservation, QueueTree, RejectReason, Request
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.job import counts_of, satisfies, ways
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 
@@ -243,7 +244,7 @@ class SiteState(Forked):
         wanted = [nodes & self._named[name] for name in request.nodes if name in self._named]
         # other nodes are left out, because the task cannot use them
         if wanted and len(wanted) >= max(gang, 1):
-            nodes = sum(wanted)
+            nodes = whole_sum(wanted)
             wanted = wanted if gang > 1 else []
         if self.closed:
             reservation = self._numbers.get(request.reservation, -1)
@@ -252,7 +253,7 @@ class SiteState(Forked):
         domains = self._domains(job.id, request) if request.level and self.levels else ()
         if sets := self.alike(request):
             domains = tuple([domain & alike for domain in domains or (self.all_nodes,) for alike in sets])
-        counts, named = self.counts(request), sum(wanted)
+        counts, named = self.counts(request), whole_sum(wanted)
         if gang == 1 and counts:  # the single node has to meet all counts
             apart = len(counts) > 1 and any(count.apart for count in counts)
             for count in counts:
@@ -413,7 +414,7 @@ class SiteState(Forked):
             nodes = self.all_nodes
             if any(self._features):
                 bits = [1 << at for at, features in enumerate(self._features) if satisfies(constraint, features)]
-                nodes = sum(bits)
+                nodes = whole_sum(bits)
             self._chosen[constraint] = nodes
         return nodes
 

@@ -580,6 +580,7 @@ class Run(Due, Forked):
         """Return the fraction of the task's work that is left if the run stops now, after computing
         at rate 1.
         """
+        now = now if self.suspended_since_s is None else self.suspended_since_s
         passed_s = 0.0 if self.computing_s is None else now - self.computing_s
         return self.task.left * max(0.0, 1.0 - (passed_s / self._seconds if self._seconds else 0.0))
 

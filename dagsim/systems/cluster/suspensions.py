@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from simpy.events import Event
@@ -31,13 +32,15 @@ class Suspensions(Forked):
     A job that is not running when its suspension begins is not suspended.
     """
 
-    __slots__ = {"_kernel": COPIED, "_left_s": COPIED, "_lent": COPIED, "_times": AHEAD}
+    __slots__ = {"_before": COPIED, "_kernel": COPIED, "_left_s": COPIED, "_lent": COPIED, "_times": AHEAD}
 
     def __init__(self, kernel: ClusterKernel, origin_s: float) -> None:
         self._kernel = kernel
         suspensions = kernel.queues.suspensions if kernel.queues is not None else ()
         self._times = [(one.start_s - origin_s, one.end_s - origin_s, one.job) for one in suspensions]
         """When each suspension begins and ends, and the id of its job."""
+        self._before: list[tuple[float, float, str]] = []
+        """Of these, the ones that began before the beginning and are yet to be recalled, the latest first."""
         self._left_s: dict[int, tuple[float, float]] = {}
         """For each suspended run, the seconds that it still has to compute, and when it resumes."""
         self._lent: dict[int, dict[int, int]] = {}
@@ -80,12 +83,35 @@ class Suspensions(Forked):
         for number, (_, until_s) in self._left_s.items():
             kernel.call_at(until_s, partial(self._resume, number))
 
+    def recall(self) -> None:
+        """Prepare for the time before the beginning, when there are no timers (``pass_time``)."""
+        kernel = self._kernel
+        self._before = sorted([one for one in self._times if one[0] < kernel.now], reverse=True)
+        for start_s, end_s, job in self._times:
+            if start_s == kernel.now:
+                kernel.call_at(start_s, partial(self._suspend, job, end_s))
+
+    @property
+    def next_s(self) -> float:
+        """The next time before the beginning at which a job is suspended or resumes."""
+        begins_s = self._before[-1][0] if self._before else inf
+        return min([begins_s, *[until_s for _, until_s in self._left_s.values()]])
+
+    def pass_time(self) -> None:
+        """Suspend or resume the jobs for which it is time before the beginning."""
+        now = self._kernel.now
+        while self._before and self._before[-1][0] <= now:
+            _, end_s, job = self._before.pop()
+            self._suspend(job, end_s, None)
+        for number in [number for number, (_, until_s) in self._left_s.items() if until_s <= now]:
+            self._resume(number, None)
+
     def _runs(self, job: str) -> Iterator[Run]:
         for run in list(self._kernel.running.values()):
             if run.job.job.id == job and run.computing_s is not None and run.id not in self._left_s:
                 yield run
 
-    def _suspend(self, job: str, until_s: float, event: Event) -> None:
+    def _suspend(self, job: str, until_s: float, event: Event | None) -> None:
         kernel = self._kernel
         for run in self._runs(job):
             self._left_s[run.id] = run.phase_until(run.scheduled_end_s) - kernel.now, until_s
@@ -97,10 +123,11 @@ class Suspensions(Forked):
             for machine, count, *_ in run.held:
                 kernel.machines.lend_cpus(machine, cpus * count - lent.get(machine.index, 0))
                 lent[machine.index] = cpus * count
-            kernel.call_at(until_s, partial(self._resume, run.id))
+            if until_s >= kernel.clock.now:
+                kernel.call_at(until_s, partial(self._resume, run.id))
             self._tell(run)
 
-    def _resume(self, number: int, event: Event) -> None:
+    def _resume(self, number: int, event: Event | None) -> None:
         kernel, run = self._kernel, self._kernel.running.get(number)
         if run is None or number not in self._left_s:
             return

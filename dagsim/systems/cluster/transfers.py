@@ -12,6 +12,7 @@ from simpy import Interrupt
 from simpy.events import Event
 
 from dagsim.model import Cluster, Kind, Placement
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import packed_row
 from dagsim.systems.cluster.clock import DISTURBANCES, Timer
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
@@ -128,7 +129,7 @@ class Transfers(Forked):
         if state is not None:
             size = task.task.memory_gb * 1e9
             if state:
-                total = sum(count for _, count in state)
+                total = whole_sum(count for _, count in state)
                 sources = [(node, count / total) for node, count in state]
         return [
             Flow(source, node, size * count * part)

@@ -15,6 +15,7 @@ import numpy as np
 from dagsim.errors import InputError
 from dagsim.metrics.why import DOWN, TOO_FEW, Cause, CauseKind
 from dagsim.model import Job, Kind, QueueTree
+from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.dependencies import Dependencies
 from dagsim.systems.cluster.network.base import Network
@@ -254,7 +255,7 @@ class RoomTally:
     ) -> bool:
         sums = self._sums
         totals = [
-            sum(sums[place, type_, domain][at] for place in places if (place, type_, domain) in sums)
+            whole_sum(sums[place, type_, domain][at] for place in places if (place, type_, domain) in sums)
             for type_ in self.task.demand.types
             for domain in domains
         ]
@@ -277,7 +278,7 @@ class RoomTally:
             rooms.append(twin.room(demand))
         if self._distinct:
             rooms = [min(room, 1) for room in rooms]
-        return [*rooms, now.idle, now.idle * MICRO + sum(now.shares.values())]
+        return [*rooms, now.idle, now.idle * MICRO + whole_sum(now.shares.values())]
 
     def _add(self, key: tuple[NodeStanding, int], bit: int, rooms: list[int], *, sign: int) -> None:
         for domain in (_EVERYWHERE, *[number for number, nodes in enumerate(self._domains) if nodes & bit]):

@@ -54,6 +54,10 @@ def test_a_job_whose_last_run_is_stopped_waits_by_all_that_it_has_had() -> None:
     assert check(1, 11, "--kinds", "las", NUMBA_DISABLE_JIT="1")["kinds"]["las"]["equal"] == 1
 
 
+def test_runs_that_end_at_the_beginning_count_as_service() -> None:
+    assert check(1, 68, "--kinds", "middle", NUMBA_DISABLE_JIT="1")["kinds"]["middle"]["equal"] == 1
+
+
 @pytest.mark.timeout(600)  # the first run on a machine compiles
 @pytest.mark.skipif(not jit.installed(), reason="numba is not installed")
 def test_compiled_it_writes_the_kernels_log_byte_for_byte() -> None:

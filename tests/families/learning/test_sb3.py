@@ -163,7 +163,7 @@ def wrong_files(folder: Path) -> Iterator[tuple[Path, str]]:
     yield text, "not a zip file"
     yield written(folder / "list.zip", [1, 2]), "not a model of Stable-Baselines3"
     yield written(folder / "infinite.zip", infinite), "'action_net.bias' is not a tensor of finite numbers"
-    yield written(folder / "chopped.zip", chopped), "no layers to choose an action"
+    yield written(folder / "chopped.zip", chopped), "no layers that choose an action"
     yield written(folder / "crossed.zip", crossed), "the shapes of its layers are not compatible"
     yield (
         written(folder / "cnn.zip", state() | {"features_extractor.cnn.0.weight": torch.zeros(2)}),

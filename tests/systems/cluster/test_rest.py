@@ -132,6 +132,15 @@ def test_service_before_the_beginning_counts_for_las() -> None:
     assert begun["served"] == [0.0, 190.0]
 
 
+def test_a_job_that_runs_and_waits_at_the_beginning_is_ranked_by_its_service_until_then() -> None:
+    two = TaskGraph((Task("one", 100.0), Task("two", 100.0)))
+    jobs = [
+        Job("served", two, 0.0, in_flight=(InFlight(10.0, (Share(0),)),)),
+        Job.single("new", Task("t", 100.0), 5.0),
+    ]
+    assert starts(play(jobs, "2d-las[quantum_s=1000]", 20.0)) == {"served": [10.0, 110.0], "new": [20.0]}
+
+
 def test_jobs_become_ready_when_they_did() -> None:
     # Slurm's age counts from the time at which a job became eligible, not from its arrival or the beginning.
     jobs = [
@@ -142,6 +151,17 @@ def test_jobs_become_ready_when_they_did() -> None:
     scenario = ClusterScenario(Cluster((Node("a", T4, 1),)), jobs, begins_s=50.0)
     kernel = scenario.kernel(0)
     assert [(task.job.job.id, task.ready_s) for task in kernel.frontier.ready] == [("early", 10.0), ("late", 40.0)]
+
+
+def test_one_of_several_conditions_may_have_been_met_by_a_job_that_has_left() -> None:
+    either = Request(after=("waits", "start:gone"), after_one=True)
+    jobs = [
+        limited("runs", 0.0, 100.0, 100.0, in_flight=(InFlight(0.0, (Share(0),)),)),
+        limited("waits", 1.0, 50.0, 50.0),
+        limited("free", 2.0, 10.0, 10.0, eligible_s=40.0, request=either),
+    ]
+    kernel = ClusterScenario(Cluster((Node("a", T4, 1),)), jobs, begins_s=50.0).kernel(0)
+    assert [(task.job.job.id, task.ready_s) for task in kernel.frontier.ready] == [("waits", 1.0), ("free", 40.0)]
 
 
 def test_an_array_lets_no_more_tasks_in_than_before() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import pytest
 
 from dagsim.errors import ModelError
@@ -21,6 +23,7 @@ from dagsim.model import (
 from dagsim.systems.cluster import ClusterKernel, Preemption
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.rehearsal import with_past
 
 Times = dict[str, tuple[float, float]]
 
@@ -30,14 +33,24 @@ def job(id: str, arrival_s: float, work_s: float, cpus: float, limit_s: float | 
     return Job(id, TaskGraph((task,)), arrival_s)
 
 
-def played(jobs: list[Job], *suspensions: JobSuspension, policy: str = "fifo-fit", fork_at_s: float = 0.0) -> Times:
-    """Start and end of each job on one node with 8 CPUs."""
+def played(
+    jobs: list[Job],
+    *suspensions: JobSuspension,
+    policy: str = "fifo-fit",
+    fork_at_s: float = 0.0,
+    begin_at_s: float = 0.0,
+) -> Times:
+    """Start and end of each job on one node with 8 CPUs, played from the state at ``begin_at_s`` if that is set."""
     cluster = Cluster((Node("n", None, 0, cpus=8, memory_gb=64),))
     queues = QueueTree(partitions=(NodePartition("work", ("n",)),), suspensions=suspensions)
     kernel = ClusterKernel(cluster, jobs, Models(queues=queues))
     if fork_at_s:
         kernel.run(POLICIES.create(policy), fork_at_s)
         kernel = kernel.fork()
+    if begin_at_s:
+        whole = kernel.run(POLICIES.create(policy))
+        past = with_past(whole, jobs, begin_at_s, defaultdict(int))
+        kernel = ClusterKernel(cluster, past, Models(queues=queues), begins_s=begin_at_s, left=())
     log = kernel.run(POLICIES.create(policy)).log
     at = {(int(row.kind), row.job): row.time_s for row in log}
     names = {number: one.id for number, one in enumerate(jobs)}
@@ -61,6 +74,15 @@ def test_a_job_that_resumes_shares_cores_that_others_have_taken_until_one_of_bot
     jobs = [job("a", 0, 100, 8), job("c", 25, 100, 8), job("d", 26, 5, 8), job("e", 27, 5, 8)]
     times = played(jobs, JobSuspension("a", 20, 60))
     assert times == {"a": (0, 140), "c": (25, 125), "d": (125, 130), "e": (130, 135)}
+
+
+@pytest.mark.parametrize("policy", ["fifo-fit", "slurm-multifactor"])
+@pytest.mark.parametrize("begin_at_s", [10.0, 20.0, 24.0, 40.0, 60.0, 61.0, 124.0, 125.0, 139.0])
+def test_a_state_knows_which_jobs_are_suspended_and_which_have_been(policy: str, begin_at_s: float) -> None:
+    jobs = [job("a", 0, 100, 8, 300), job("c", 25, 100, 8, 300), job("d", 26, 5, 8, 300), job("e", 27, 5, 8, 300)]
+    times = played(jobs, JobSuspension("a", 20, 60), policy=policy, begin_at_s=begin_at_s)
+    assert times == played(jobs, JobSuspension("a", 20, 60), policy=policy)
+    assert times["a"] == (0, 140)
 
 
 def test_a_job_that_resumes_on_free_cores_holds_them_again() -> None:

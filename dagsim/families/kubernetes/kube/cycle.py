@@ -15,6 +15,7 @@ from dagsim.families.kubernetes.kube.node_columns import BoundPod, NodeColumns, 
 from dagsim.families.kubernetes.kube.objects import Pod
 from dagsim.families.kubernetes.kube.plugins import Filters, total_scores
 from dagsim.families.kubernetes.kube.profile import Profile
+from dagsim.model.arithmetic import ordered_sum
 
 
 class WaitingPod(NamedTuple):
@@ -174,7 +175,7 @@ def _harm(victims: Victims) -> tuple[float, ...]:
     return (
         victims.violations,
         highest,
-        sum(bound.priority + _BEYOND for bound in pods),
+        ordered_sum(bound.priority + _BEYOND for bound in pods),
         len(pods),
         -earliest,
         victims.node,

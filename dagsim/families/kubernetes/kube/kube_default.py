@@ -20,6 +20,7 @@ from dagsim.families.kubernetes.kube.objects import GPUS, Pod, node_of, plain_po
 from dagsim.families.kubernetes.kube.profile import Profile, fit_arguments, read_profile
 from dagsim.families.kubernetes.terms import WHOLE_GPUS
 from dagsim.model import Decision, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
+from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import (
     ALL,
     ClusterView,
@@ -355,7 +356,7 @@ class _State:
             for node in taken:
                 for key in [key for key in self.snapshot.pods[node] if key[0] == "gang"]:
                     self.snapshot.remove(node, key)
-            if sum(taken.values()) == wanted:
+            if whole_sum(taken.values()) == wanted:
                 return tuple([Share(*pair) for pair in sorted(taken.items())])
         return None
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from dagsim.families.kubernetes.kube.objects import HostPort, NodeObject, Pod, Term
 from dagsim.families.kubernetes.terms import Selector
+from dagsim.model.arithmetic import whole_sum
 
 PodKey: TypeAlias = Any
 """Identifies a pod."""
@@ -83,7 +84,7 @@ class NodeColumns:
                 self.allocatable = np.concatenate([self.allocatable, blank])
                 self.requested = np.concatenate([self.requested, blank])
                 for at, bound_pods in enumerate(self.pods):
-                    self.requested[-1, at] = sum(bound.pod.requests.get(name, 0) for bound in bound_pods.values())
+                    self.requested[-1, at] = whole_sum(bound.pod.requests.get(name, 0) for bound in bound_pods.values())
                 self.by_priority.clear()
                 self._needs.clear()
                 for at, bound_pods in enumerate(self.pods):

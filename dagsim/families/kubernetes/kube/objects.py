@@ -31,6 +31,7 @@ from dagsim.families.kubernetes.terms import (
     tolerations_of,
 )
 from dagsim.model import Demand, Node
+from dagsim.model.arithmetic import whole_sum
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
 
@@ -301,7 +302,7 @@ class NodeObject:
     def untolerated(self, tolerations: Collection[Toleration], effects: Collection[str]) -> int:
         """Return how many of the node's taints with one of the given effects are not covered by the
         tolerations."""
-        return sum(
+        return whole_sum(
             taint.effect in effects and not any(toleration.tolerates(taint) for toleration in tolerations)
             for taint in self.taints
         )

@@ -19,6 +19,7 @@ from dagsim.families.kubernetes.kube.node_columns import CPU, MEMORY, NodeColumn
 from dagsim.families.kubernetes.kube.objects import UNSCHEDULABLE, Pod, Spread
 from dagsim.families.kubernetes.kube.profile import BalancedArguments, FitArguments, Profile
 from dagsim.families.kubernetes.terms import HOSTNAME, Selector
+from dagsim.model.arithmetic import whole_sum
 
 _FITS, _FOR_NOW, _FOR_GOOD = 0, 1, 2
 """Verdicts: a node passes; it fails, but preemption might help; it fails, and preemption cannot
@@ -329,7 +330,8 @@ def _node_affinity(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.
 
     def compute() -> np.ndarray:
         return np.array(
-            [sum(weight for weight, term in preferred if node.selected((term,))) for node in snapshot.nodes], np.int64
+            [whole_sum(weight for weight, term in preferred if node.selected((term,))) for node in snapshot.nodes],
+            np.int64,
         )
 
     return _normalized(snapshot.about_nodes(("preferred", preferred), compute)[nodes])

@@ -27,6 +27,7 @@ from dagsim.families.kubernetes.kueue.workloads import (
     pods_of,
 )
 from dagsim.families.kubernetes.kueue_objects import KueueObjects, PodSetAssignment, Workload
+from dagsim.model.arithmetic import whole_sum
 
 _SUSPICIOUS = 20
 """Number of cycles with preemptions at one time after which their states are compared."""
@@ -367,7 +368,7 @@ class Admission:
         Kueue, this assumes that a smaller number fits whenever a larger one does."""
         pod_sets = workload.spec.pod_sets
         spare = [0 if one.min_count is None else one.count - one.min_count for one in pod_sets]
-        total = sum(spare)
+        total = whole_sum(spare)
         low, high, best = 0, total + 1, None
         while low < high and total:
             middle = (low + high) // 2

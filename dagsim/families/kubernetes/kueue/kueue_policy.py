@@ -16,6 +16,7 @@ from dagsim.families.kubernetes.kueue.offers import Carried, Site
 from dagsim.families.kubernetes.kueue.quota_waits import KueueWaits, Rehearsal
 from dagsim.families.kubernetes.kueue_objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.model import Decision, Job, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
+from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import ClusterView, NextStep, Run, Standing, TaskState
 
 _Place: TypeAlias = tuple[int, int, int]
@@ -504,7 +505,7 @@ class Kueue:
             assignments = tuple([one for one in assignments if one.name == carried.pod_set]) or assignments
         domains = [domain for one in assignments for domain in one.domains or ()]
         nodes = [self._site.node_number(address) for address, _ in domains]
-        if domains and None not in nodes and sum(count for _, count in domains) == _pods(task):
+        if domains and None not in nodes and whole_sum(count for _, count in domains) == _pods(task):
             shares = [Share(node, count) for node, (_, count) in zip(nodes, domains, strict=True) if node is not None]
             there = all(view.machines.list[share.node].room(task.demand) >= share.instances for share in shares)
             return tuple(sorted(shares)) if there else None

@@ -13,6 +13,7 @@ from dagsim.families.kubernetes.kueue.offers import Site
 from dagsim.families.kubernetes.kueue.quota import Amounts, QuotaForest, QuotaNode
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 from dagsim.families.kubernetes.kueue_objects import ClusterQueue, Workload
+from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import ClusterView, NextStep, ReachedLimit, TaskState
 
 
@@ -144,7 +145,7 @@ class KueueWaits:
         """Return the nodes of the types that have quota left or, if none has, the nodes of all
         types that the task may use.
         """
-        return sum(self._of_type[type_] for type_ in self._with_quota(task) or task.demand.types)
+        return whole_sum(self._of_type[type_] for type_ in self._with_quota(task) or task.demand.types)
 
     def alone(self, task: TaskState) -> bool:
         """Return False, because pods of different jobs may share a node."""

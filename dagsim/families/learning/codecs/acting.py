@@ -42,15 +42,15 @@ class _Move(NamedTuple):
 
 
 class Acting(Relative):
-    """The choices of ``relative``, followed by those of ``RelativeConfig.actions``.
+    """The choices of ``relative``, followed by the choices for the actions in
+    ``RelativeConfig.actions``.
 
     - ``preempt``: for the shortest task that does not fit, and for the task whose job has the least
-        work left, one choice per type: stop the runs with the most time left, provided that each
-            has
-        more time left than the task needs there, and start the task.
+      work left, one choice per type: stop the runs with the most time left, provided that each of
+      them has more time left than the task needs there, and start the task.
     - ``migrate``: migrate the run that would gain the most from idle GPUs of another type.
     - ``admit``: as long as jobs wait for admission, the only choices are to admit or to reject the
-        first of them.
+      first of them.
 
     A run that has just started is neither stopped nor moved, so that only finitely many decisions
     are possible at any one time. The additional cost per observation is O(running x types).

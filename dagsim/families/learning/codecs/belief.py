@@ -1,4 +1,5 @@
-"""Beliefs about run times: from estimates, from the service so far, and from tasks that have ended."""
+"""Beliefs about run times, based on estimates, on the service so far, and on tasks that have
+ended."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ class Belief(ExpectedFree):
         """Ignore a change of rate, because all ends are computed for each observation."""
 
     def push(self, task: TaskState) -> None:
-        """Add the service time of a stopped run to that of its task, which is ready again."""
+        """Add the service time of a stopped run to the service time of its task, which is ready
+        again."""
         stopped = [served_s for run, served_s in self._ended if run.task.order == task.order]
         if task.piece and stopped:
             self._had[task.order] = self._had.get(task.order, 0.0) + max(stopped)

@@ -17,6 +17,7 @@ import numpy as np
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
 from dagsim.families.learning.codecs.pool import QUEUE, STATIC, UNITS, WIDTHS, Group, Pool, ReadyTask
 from dagsim.model import Decision, Start
+from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import NEVER_S, ClusterState, ClusterView, DemandClass, ExpectedFree, TaskState
 from dagsim.systems.cluster.policies.placement import placing
 
@@ -290,7 +291,7 @@ class Candidates:
         """Return the state of the queue and of the cluster, followed by the means over the types,
         which are summed in float32.
         """
-        work = log1p(sum(pool.area) / UNITS / pool.gpus / 600)
+        work = log1p(whole_sum(pool.area) / UNITS / pool.gpus / 600)
         present = _PRESENT_ROW.pack(log1p(len(pool.tasks)), log1p(len(view.running)), log1p(len(view.jobs)), work)
         sums, pack, unpack = seen[0], _GPU_ROW.pack, _GPU_ROW.unpack
         for row in seen[1:]:

@@ -67,7 +67,7 @@ class CandidatesConfig:
     - ``heads``: the first tasks in each group of similar tasks;
     - ``oldest``: the ``window`` tasks that have been ready for the longest time;
     - ``mixed``: half of the window is for the oldest tasks, so that every task is offered at some
-        point, and half is for the shortest tasks.
+      point, and half is for the shortest tasks.
 
     ``look_ahead`` selects how the expected ends of runs are represented; the columns are always the
     same:
@@ -135,12 +135,12 @@ class RelativeConfig:
     placement: str = "best-fit"
     """The placement of tasks within a type: one of ``dagsim list placements``."""
     actions: tuple[Action, ...] = ()
-    """Actions beside starting and waiting: ``preempt``, ``migrate``, ``admit`` (the last only in
-    scenarios with admission). The reward should include their cost: ``lost_gpu_seconds``,
-    ``rejections``."""
+    """Actions in addition to starting and waiting: ``preempt``, ``migrate`` and ``admit``
+    (``admit`` only in scenarios with admission). The reward should include their cost:
+    ``lost_gpu_seconds`` and ``rejections``."""
     beliefs: bool = False
-    """Expect run times from the service so far and from ended tasks of the same tenant, model and width
-    where durations are hidden, and show both in further columns (``codecs.belief``)."""
+    """Where durations are hidden, estimate run times from the service so far and from ended tasks
+    with the same tenant, model and width, and add columns with both (``codecs.belief``)."""
     kind: Literal["relative"] = "relative"
 
     version: ClassVar[int] = 1

@@ -13,7 +13,7 @@ from dagsim.families.learning.codecs.candidates import Candidates, Offer, eta_of
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Floats32, Observation, RelativeConfig
 from dagsim.families.learning.codecs.pool import UNITS, Pool
 from dagsim.model import Decision, Start
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.systems.cluster.api import ClusterState, ClusterView, ExpectedFree, TaskState
 from dagsim.systems.cluster.policies import POLICIES
 
@@ -174,7 +174,7 @@ class Relative(Candidates):
             log1p(8 * len(pool.tasks) / pool.gpus),
             len(view.running) / pool.gpus,
             log1p(8 * len(view.jobs) / pool.gpus),
-            log_scale(sum(pool.area) / UNITS / pool.gpus, unit_s),
+            log_scale(whole_sum(pool.area) / UNITS / pool.gpus, unit_s),
         )
         return types, np.array([*queue, *mean], np.float32), np.array([mean], np.float32)
 

@@ -31,7 +31,7 @@ class RowNetSettings:
     """Settings shared by all networks over rows, including their critics."""
 
     hidden: int = 64
-    """Units of each hidden layer."""
+    """Number of units in each hidden layer."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

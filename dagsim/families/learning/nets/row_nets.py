@@ -179,7 +179,7 @@ class Graph(ScoreNet):
 
 
 class Critic(nn.Module):
-    """Estimates the value of an observation, (B,)."""
+    """Estimates the value of each observation, as (B,)."""
 
     def __init__(self, sizes: Sizes, hidden: int) -> None:
         super().__init__()

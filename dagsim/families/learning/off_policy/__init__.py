@@ -33,7 +33,8 @@ class _OffPolicy(Algorithm):
     n_step: int = 8
     """Number of steps whose rewards are summed before the value is bootstrapped."""
     target_rate: float = 0.02
-    """Fraction of the distance to the network by which each update moves the target network."""
+    """Fraction of the distance to the online network by which each update moves the target
+    network."""
     discount_jcts: tuple[float, float] = (0.5, 0.5)
     """Time constant of the discount, in mean completion times of the reference, at the start and at
     the end of training."""
@@ -53,7 +54,8 @@ class D3qnConfig(_OffPolicy):
 
     kind: Literal["d3qn"] = "d3qn"
     exploration: tuple[float, float] = (0.5, 0.02)
-    """Fraction of random choices: at the start of training, and from the middle on."""
+    """Fraction of random choices: at the start of training, and from the middle of training
+    onwards."""
     priority: float = 0.6
     """Exponent of the priorities by which transitions are sampled. With 0, sampling is uniform."""
     importance: float = 0.4

@@ -27,8 +27,8 @@ QT = TypeVar("QT", bound=nn.Module)
 
 
 def follow(target: nn.Module, net: nn.Module, rate: float) -> None:
-    """Move the target network's weights towards those of the online network by the fraction ``rate``
-    (Polyak averaging).
+    """Move the target network's weights towards the online network's weights by the fraction
+    ``rate`` (Polyak averaging).
     """
     with torch.no_grad():
         for old, new in zip(target.parameters(), net.parameters(), strict=True):

@@ -37,8 +37,8 @@ def actor_loss(scores: Tensor, batch: ObservationBatch, q: Tensor, temperature: 
 
 def temperature_loss(log_temperature: Tensor, policy_entropy: Tensor, wanted: Tensor) -> Tensor:
     """Return the loss for the temperature, which raises the temperature if the policy's entropy
-    (B,) is below the target entropy (B,). The entropy is that of the whole policy, with every
-    choice weighted by its probability (equation 11).
+    (B,) is below the target entropy (B,). The entropy covers the whole policy: every choice is
+    weighted by its probability (equation 11).
     """
     return (torch.exp(log_temperature) * (policy_entropy - wanted).detach()).mean()
 

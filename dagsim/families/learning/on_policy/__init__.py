@@ -26,7 +26,7 @@ class PpoConfig(Algorithm):
     - ``replicas``: compares each episode with the others on the same job sequence at the same time
       (input-dependent baseline, Mao et al., ICLR 2019; no critic);
     - ``critic``: learns a value function and uses generalised advantage estimation (Schulman et
-        al. 2016);
+      al. 2016);
     - ``fluid``: the same as ``replicas``, minus the part that is explained by the backlog; for
       Spark.
     """

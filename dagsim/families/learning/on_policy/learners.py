@@ -85,8 +85,8 @@ def _means(updates: Sequence[Update]) -> dict[str, float]:
 
 
 def policy_gradient_loss(log_p: Tensor, entropy: Tensor, advantages: Tensor, entropy_weight: float) -> Tensor:
-    """Return the policy-gradient loss with an entropy bonus, summed over the batch. Its gradient is
-    that of -E[log p(choice) x advantage] - ``entropy_weight`` x entropy. All tensors have shape
+    """Return the policy-gradient loss with an entropy bonus, summed over the batch. It has the same
+    gradient as -E[log p(choice) x advantage] - ``entropy_weight`` x entropy. All tensors have shape
     (B,).
     """
     return -(log_p * advantages).sum() - entropy_weight * entropy.sum()

@@ -133,6 +133,8 @@ class SlurmMultifactor:
         """True if some pending job may fit on the nodes, or None if that has to be computed."""
         self._more = True
         """Whether a task had been added since the last backfill, at the last decision."""
+        self._lists = False
+        """Whether any job was listed after the last decision."""
         self.forgets = _CYCLE if self._set.backfill else ""
         self.latest = "main"
         """The part that made the latest start: ``main`` (the main loop) or ``backfill``."""
@@ -221,7 +223,9 @@ class SlurmMultifactor:
         self._running.ended(run, self._sharing(run, None))
         self._preemption.ended(run)
         job = run.job
-        if job.tasks_left <= 1 and (not job.tasks or job.tasks[run.task.index].unfinished <= run.instances):
+        ends = job.tasks_left <= 1 and (not job.tasks or job.tasks[run.task.index].unfinished <= run.instances)
+        # a job that is told of later is known as it is at the beginning
+        if ends and not (self._recalls and job.tasks_left and job.number >= 0):
             self._running.latest_s.pop(job.number, None)
             rules.forget(job.number)
         self._some_fit = None
@@ -270,8 +274,8 @@ class SlurmMultifactor:
             if self._any_fits(view, pending) or self._preemption.possible:
                 self.latest = "backfill"
                 yield from BackfillCycle(self._parts, view, pending).decisions()
-        self._more = pending.changed
-        if not pending.listed:
+        self._more, self._lists = pending.changed, bool(pending.listed)
+        if not self._lists:
             times.idle(now)
         wake_s = self._wake_s(view, pending)
         running.changed = running.changed or view.machines.released != released
@@ -294,7 +298,7 @@ class SlurmMultifactor:
         self._priorities.calculate(now)
         self._times.advance(now)
         site = view.machines.site
-        if not (pending.listed and site and any(one.end_s > now for one in site.closed)):
+        if not (self._lists and site and any(one.end_s > now for one in site.closed)):
             self._times.rested = True
         return pending
 

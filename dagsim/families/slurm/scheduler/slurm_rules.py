@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dagsim.families.slurm.scheduler.holdings import SLACK, Amounts, Holder, Holdings, PastUse, of_nodes
 from dagsim.families.slurm.scheduler.slurm_times import NodeLayout
 from dagsim.model import Caps, Demand, Job, JobCaps, NodePartition, Qos, QueueTree
-from dagsim.model.arithmetic import bits, ordered_sum
+from dagsim.model.arithmetic import bits, ordered_sum, whole_sum
 from dagsim.systems.cluster.api import (
     ClusterState,
     ClusterView,
@@ -329,7 +329,7 @@ class SlurmRules:
             for group in self.groups(task):
                 listed = [view.machines.list[node] for node in bits(nodes & group.nodes)]
                 rooms = [machine.emptied().room(empty) for machine in listed]
-                room = sum([min(count, 1) for count in rooms] if distinct else rooms)
+                room = whole_sum([min(count, 1) for count in rooms] if distinct else rooms)
                 able = sum([machine.bit for machine, count in zip(listed, rooms, strict=True) if count])
                 shared = all((able & share).bit_count() >= count for share, count in ((able, fewest), *shares))
                 self._possible[key] = self._possible[key] or (shared and room >= (demand.gang or 1))
@@ -345,7 +345,7 @@ class SlurmRules:
         groups = self._groups.get((demand.types, mixes))
         if groups is None:
             by_type = [NodesOfTypes(self.of_type[type_], (type_,)) for type_ in demand.types]
-            joined = (NodesOfTypes(sum(self.of_type[type_] for type_ in demand.types), demand.types),)
+            joined = (NodesOfTypes(whole_sum(self.of_type[type_] for type_ in demand.types), demand.types),)
             groups = self._groups[demand.types, mixes] = joined if mixes else tuple(by_type)
         # all nodes must be in one domain, or in one alternative of the constraint
         if demand.bound and demand.terms is not None:

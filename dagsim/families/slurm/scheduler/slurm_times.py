@@ -15,7 +15,7 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from dagsim.model import Cluster, Placement, Share
-from dagsim.model.arithmetic import bits
+from dagsim.model.arithmetic import bits, whole_sum
 
 MANY = 1099511627776.0
 """Number of instances that fit on a node if they need none of its resources."""
@@ -369,7 +369,7 @@ class NodeChoice:
         kept = reduce(or_, [share for share, _ in layout.shares], 0)
         for cpus in sorted({free[node] for node in bits(nodes)}):
             nodes = sum([1 << node for node in bits(nodes) if free[node] > cpus or kept >> node & 1])
-            if sum(room[node] for node in bits(nodes)) < wanted:
+            if whole_sum(room[node] for node in bits(nodes)) < wanted:
                 break
             if counts := self._counts(nodes, room, free, wanted, layout):
                 break
@@ -460,8 +460,8 @@ def _best_block(
     """Return the block with the fewest free CPUs among those that suffice; if none does, return the
     block with the most free CPUs.
     """
-    held = [sum(1 if spread else room[node] for node in block) for block in blocks]
-    cpus = [sum(free[node] for node in block) for block in blocks]
+    held = [whole_sum(1 if spread else room[node] for node in block) for block in blocks]
+    cpus = [whole_sum(free[node] for node in block) for block in blocks]
     enough = [place for place, count in enumerate(held) if count >= wanted and len(blocks[place]) >= fewest]
     if enough:
         return blocks[min(enough, key=lambda place: (cpus[place], place))]

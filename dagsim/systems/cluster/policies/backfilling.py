@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from dagsim.model import Decision, Placement, Start
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.systems.cluster.api import (
     ALL,
     MICRO,
@@ -413,8 +413,8 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
     up = [m for m in machines.list if m.type == type_ and m.up and nodes >> m.index & 1]
     idle = machines.idle_gpus(type_) if nodes == ALL else sum(machine.idle for machine in up)
     gpus = demand.demand.gpus * count - idle if demand.demand.gpus else -inf
-    cpus = demand.cpus * count - sum(machine.cpus for machine in up) if demand.cpus else -PLENTY
-    memory = demand.memory * count - sum(machine.memory for machine in up) if demand.memory else -PLENTY
+    cpus = demand.cpus * count - whole_sum(machine.cpus for machine in up) if demand.cpus else -PLENTY
+    memory = demand.memory * count - whole_sum(machine.memory for machine in up) if demand.memory else -PLENTY
     lacking = {name: wanted - machines.site.licences[name] for name, wanted in licences if machines.site is not None}
     ends = merge(*map(expected.ends, range(len(machines.types)))) if lacking else expected.ends(type_)
     lacks = gpus > 0 or cpus > 0 or memory > 0 or any(short > 0 for short in lacking.values())
@@ -431,7 +431,7 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
         if run.type == type_:
             of, instances, freed = run.task.demand, run.instances, held_gpus
             if nodes != ALL:
-                instances = sum(on_node for machine, on_node, *_ in run.held if nodes >> machine.index & 1)
+                instances = whole_sum(on_node for machine, on_node, *_ in run.held if nodes >> machine.index & 1)
                 freed = of.demand.gpus * instances
             gpus -= freed
             cpus -= of.cpus * instances if demand.cpus else 0

@@ -9,6 +9,7 @@ from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
 from dagsim.model import Decision, Placement, Start
+from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import ALL, MICRO, ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.formulas import AHEAD
 from dagsim.systems.cluster.policies.orders import width
@@ -53,7 +54,7 @@ def held(run: Run, nodes: int = ALL) -> float:
     demand = run.task.demand
     if nodes == ALL:
         return run.gpus or demand.cpus / MICRO * run.instances
-    count = sum(instances for machine, instances, *_ in run.held if nodes >> machine.index & 1)
+    count = whole_sum(instances for machine, instances, *_ in run.held if nodes >> machine.index & 1)
     return (demand.demand.gpus or demand.cpus / MICRO) * count
 
 
@@ -61,9 +62,13 @@ def free(view: ClusterView, task: TaskState, nodes: int = ALL) -> float:
     """Return the number of free GPUs (or cores), on some nodes, of the types that may run the task."""
     machines, types = view.machines, set(task.demand.types)
     if task.demand.demand.gpus and nodes == ALL:
-        return float(sum(machines.idle_gpus(type_) for type_ in types))
+        return float(whole_sum(machines.idle_gpus(type_) for type_ in types))
     there = [one for one in machines.list if one.type in types and one.up and nodes >> one.index & 1]
-    return float(sum(one.idle for one in there)) if task.demand.demand.gpus else sum(one.cpus for one in there) / MICRO
+    return (
+        float(sum(one.idle for one in there))
+        if task.demand.demand.gpus
+        else whole_sum(one.cpus for one in there) / MICRO
+    )
 
 
 Rule: TypeAlias = Literal["min-min", "max-min", "sufferage"]

@@ -7,7 +7,7 @@ from math import ceil, floor, inf
 from typing import NamedTuple, TypeAlias
 
 from dagsim.model import Decision, Start
-from dagsim.model.arithmetic import bits, ordered_sum
+from dagsim.model.arithmetic import bits, ordered_sum, whole_sum
 from dagsim.systems.cluster.api import ALL, MICRO, ClusterView, DemandClass, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies.backfilling import PLENTY, instances_on
 from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready
@@ -93,7 +93,7 @@ class Conservative:
             task, (_, type_, shares) = waiting.tasks[key], self._starts[key]
             placement = None
             if shares:
-                with view.machines.within(task.demand, sum(part.nodes for part, share in shares if any(share))):
+                with view.machines.within(task.demand, whole_sum(part.nodes for part, share in shares if any(share))):
                     placement = self._place(view, task, type_)
             if placement is None:
                 placement = self._place(view, task, type_)
@@ -158,7 +158,7 @@ class Conservative:
         for (type_, _), nodes in sorted(members.items(), key=_least_wanted):
             whole = sum(machine.bit for machine in nodes) if self._divided_by else ALL
             idle = view.machines.idle_gpus(type_) if whole == ALL else sum(machine.idle for machine in nodes)
-            free = (idle, sum(machine.cpus for machine in nodes), sum(machine.memory for machine in nodes))
+            free = (idle, whole_sum(machine.cpus for machine in nodes), whole_sum(machine.memory for machine in nodes))
             sizes = [(one.node.gpus, one.node.cpus * MICRO, one.node.memory_gb * MICRO) for one in nodes]
             most = tuple([ordered_sum(amounts) for amounts in zip(*sizes, strict=True)]) or (0, 0, 0)
             parts.append(_Part(type_, whole, most, tuple([StepProfile(view.now, amount) for amount in free])))

@@ -8,7 +8,7 @@ from math import inf, log
 from typing import Protocol, TypeAlias
 
 from dagsim.model import Demand, Placement, Share, Start
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, NodeState, Run, TaskState
 
@@ -85,6 +85,7 @@ class ComparativeAdvantage:
     """
 
     forgets = "which tasks had been ready"
+    rehearses = False  # an index stores the losses of these tasks
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         if type_ is not None:
@@ -226,7 +227,7 @@ def alignment(machine: NodeState, gpus: float, cpus: int, memory: int) -> float:
     """
     node, total = machine.node, 0.0
     if node.gpus:
-        free = machine.idle + sum(machine.shares.values()) / MICRO
+        free = machine.idle + whole_sum(machine.shares.values()) / MICRO
         total += gpus / node.gpus * (free / node.gpus)
     if node.cpus:
         total += cpus * machine.cpus / (node.cpus * MICRO) ** 2
@@ -310,7 +311,7 @@ class SpreadGang:
         for candidate in by_speed(task, type_):
             emptiest = sorted(with_room(view, demand, candidate), key=lambda machine: (-machine.idle, machine.index))
             room = {machine.index: machine.room(demand) for machine in emptiest}
-            if room and (not demand.gang or sum(room.values()) >= needed):
+            if room and (not demand.gang or whole_sum(room.values()) >= needed):
                 return _deal(room, needed)
         return None
 
@@ -449,13 +450,13 @@ def fragmentation(machine: NodeState, typical: _Typical) -> float:
             expected += probability * free
         else:
             least = demand.share or MICRO
-            expected += probability * sum([share for share in shares if share < least])
+            expected += probability * whole_sum([share for share in shares if share < least])
     return expected / MICRO
 
 
 def _free(machine: NodeState) -> int:
     """Return the sum of the free amounts on all GPUs of a machine, in millionths."""
-    return machine.idle * MICRO + sum(machine.shares.values())
+    return machine.idle * MICRO + whole_sum(machine.shares.values())
 
 
 def _ways(machine: NodeState, demand: DemandClass) -> list[tuple[int | None, NodeState]]:

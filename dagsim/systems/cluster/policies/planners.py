@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 
 _SAME = 1e-9
 
@@ -421,7 +421,7 @@ class Calendar:
             if start >= last or start > until:
                 break
             free = sum(tail <= start for tail in tails)
-            if free + sum(begin <= start < end and start + seconds <= end for begin, end in fitting) >= width:
+            if free + whole_sum(begin <= start < end and start + seconds <= end for begin, end in fitting) >= width:
                 return start if self._is_near(lanes, ready_s, start) else last
         return last
 

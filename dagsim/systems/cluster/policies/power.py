@@ -12,7 +12,7 @@ from dagsim.errors import require
 from dagsim.metrics.tariff import NIGHTS, Tariff, read_tariff
 from dagsim.metrics.utilization import DEFAULT_POWER
 from dagsim.model import Decision, Start, Wait
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, Queue, TaskState
 from dagsim.systems.cluster.policies.history import DueTasks
 from dagsim.systems.cluster.policies.orders import by_seconds, width
@@ -180,7 +180,7 @@ class _Bookings(DueTasks):
         if not last_s > first_s or not run_s > 0:
             return first_s
         demand = task.demand
-        able = sum(self._machines.capacity(demand, type_) for type_ in demand.types) * demand.demand.gpus + 1e-9
+        able = whole_sum(self._machines.capacity(demand, type_) for type_ in demand.types) * demand.demand.gpus + 1e-9
         booked = [span for span in self._booked if gpus and span[1] > first_s and not types.isdisjoint(span[3].types)]
         # The cost is piecewise linear in the start time, so there is a minimum at which the run
         # starts or ends at a price change or next to another booking.

@@ -98,7 +98,10 @@ class Rounds:
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self._service)
-        now, decided_s = view.now, self._service.now
+        now = view.now
+        if not self._has_begun:  # jobs that both run and wait at the beginning are ranked by their service until now
+            self._service.now = now
+        decided_s = self._service.now
         queue = view.index(self, lambda: JobQueue(self._key, by_arrival))
         if not self._has_begun and queue.waiting() & self._service.running():
             self.forgets = "at its last round, the ranks of jobs that both ran and waited"

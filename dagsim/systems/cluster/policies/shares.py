@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from dagsim.errors import require
 from dagsim.model import Decision
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
@@ -160,7 +160,7 @@ class _Turns:
 
 def _capacity(view: ClusterView) -> _Amounts:
     nodes = view.cluster.nodes
-    return sum(n.gpus for n in nodes), ordered_sum(n.cpus for n in nodes), ordered_sum(n.memory_gb for n in nodes)
+    return whole_sum(n.gpus for n in nodes), ordered_sum(n.cpus for n in nodes), ordered_sum(n.memory_gb for n in nodes)
 
 
 def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
