@@ -77,10 +77,10 @@ class GavelTrace(Reader):
         if tables:
             work = f"steps / the V100's steps per second in {tables[0].name}, other types by the same table"
         else:
-            work = "Shockwave's duration, else one step per second (no *throughputs.json next to the trace)"
+            work = "Shockwave's duration, else one step per second (no *throughputs.json beside the trace)"
         answers = {"work": work, "gang": "the GPUs of a job start together, on any nodes"}
         if len(source.head(1)[0].split("\t")) == max(_LAYOUTS):
-            answers["batch"] = "the first one throughout, whatever the mode states (Shockwave's jobs may change it)"
+            answers["batch"] = "the first one throughout, whatever the mode says (Shockwave's jobs may change it)"
         return answers
 
 

@@ -38,7 +38,7 @@ class GridEngine(BatchReader):
 
     name = "gridengine"
     summary = "Grid Engine's accounting (SGE, Univa): $SGE_ROOT/CELL/common/accounting"
-    demand = "a core per slot, on one node if the name of its parallel environment implies it (smp, thread, shm, omp); "
+    demand = "a core per slot, on one node if the name of its parallel environment says so (smp, thread, shm, omp); "
     demand += "GPUs of its category (-l gpu=N) in all"
 
     def recognises(self, source: Source) -> bool:
@@ -87,7 +87,7 @@ class GridEngine(BatchReader):
             fault="" if submit_s else "without a submission time",
             remark=OnlyInText("whose GPUs are stated only in text, the category")
             if gpus
-            else OnlyInText("whose category requests GPUs without a number (none counted)")
+            else OnlyInText("whose category asks for a GPU without a number (none counted)")
             if any(number.upper() in ("", "TRUE", "1.0") for number in stated)
             else "",
         )

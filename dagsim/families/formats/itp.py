@@ -47,7 +47,7 @@ class Itp(Reader):
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {
-            "work": "duration, on whichever GPU type ran it (the trace does not name it)",
+            "work": "duration, on whichever GPU type ran it (the trace does not say)",
             "gang": "the GPUs of a job start together, on any nodes",
         }
 

@@ -68,7 +68,7 @@ class Openb2023(Reader):
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         answers = {
-            "work": "deletion - scheduled (or creation), on whichever GPU type ran the pod (not in the trace)",
+            "work": "deletion - scheduled (or creation), on whichever GPU type the pod ran (the trace does not say)",
             "gpu types": "G1, G2 and G3 are undisclosed: they get the rates, memory and power of a V100-16",
             "priority": "2 for qos LS, 1 for Guaranteed and Burstable, 0 for BE",
         }

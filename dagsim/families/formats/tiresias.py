@@ -64,7 +64,7 @@ class Tiresias(Reader):
             else:
                 answers["work"] = f"seconds of the requested configuration, alone on 4-GPU nodes, according to {folder}"
         else:
-            answers["work"] = "duration, on whichever GPU type ran it (the list does not name it)"
+            answers["work"] = "duration, on whichever GPU type ran it (the list does not say)"
             answers["unit"] = "milliseconds (Muri: it has iteration_time)" if _is_muri(source) else "seconds"
         return answers
 
