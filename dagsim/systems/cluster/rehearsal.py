@@ -107,14 +107,15 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapp
 
 def _as_ended(job: Job, runs: Sequence[InFlight], killed_s: float) -> Job | None:
     """Return a job that the policy killed as one that was done then, with the instances that ran; None
-    if no instance did.
+    if no instance did, or if stopped instances still waited.
     """
     runs = [run._replace(stopped="") if run.until_s == killed_s and run.stopped == "preempted" else run for run in runs]
     counts = Counter[int]()
     for run in runs:
         counts[run.task] += 0 if run.stopped else sum(share.instances for share in run.placement)
     place = {index: number for number, index in enumerate(sorted(+counts))}
-    if not place:
+    resumed = {run.resumes for run in runs}
+    if not place or any(run.stopped and run.rows[0] not in resumed for run in runs):
         return None
     graph = job.graph
     tasks = [replace(graph.tasks[index], instances=counts[index]) for index in place]

@@ -79,3 +79,10 @@ def test_a_placement_whose_memory_is_an_index_says_what_it_forgets() -> None:
     rests = check_rest.differing(check_rest.drawn(seed), policy, seed)
     assert not rests.different
     assert rests.forgets == "which tasks had been ready"
+
+
+def test_policies_in_rounds_say_that_they_forget_lost_work() -> None:
+    seed, policy = 870000011, "tiresias[placement=consolidate]"
+    rests = check_rest.differing(check_rest.drawn(seed), policy, seed)
+    assert not rests.different
+    assert "lost their work" in rests.forgets

@@ -21,6 +21,9 @@ from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 from dagsim.systems.cluster.policies.preemption import make_room
 
+_RANKS = "at its last round, the ranks of jobs that both ran and waited"
+_LOST = "how long the runs that lost their work had lasted"
+
 
 class Rank(Protocol):
     """A rule that ranks a job by the service that it has received."""
@@ -103,8 +106,10 @@ class Rounds:
             self._service.now = now
         decided_s = self._service.now
         queue = view.index(self, lambda: JobQueue(self._key, by_arrival))
-        if not self._has_begun and queue.waiting() & self._service.running():
-            self.forgets = "at its last round, the ranks of jobs that both ran and waited"
+        if not self._has_begun:
+            lost = view.preemption.on_resume == "restart" and self._service.had_ended(view.jobs)
+            both = queue.waiting() & self._service.running()
+            self.forgets = " and ".join([words for words, holds in ((_LOST, lost), (_RANKS, both)) if holds])
         self._has_begun = True
         if self._full == (now, view.machines.released, queue.pushed):
             return
@@ -536,6 +541,10 @@ class Service:
             gpu_s[rows], seconds[rows] = self.of(several)
             gpus[rows], runs[rows] = gpus[rows].sum(), len(rows)
         return ServiceColumns(run, order, job, gpu_s, seconds, gpus, runs, had_gpu_s, had_s, started_s)
+
+    def had_ended(self, jobs: Iterable[int]) -> bool:
+        """Return True if a run of one of the jobs has ended."""
+        return any(job in self._had for job in jobs)
 
     def running(self) -> Set[int]:
         """Return the numbers of the running jobs."""
