@@ -140,9 +140,9 @@ class SlurmMultifactor:
         """The part that made the latest start: ``main`` (the main loop) or ``backfill``."""
 
     def beginning(self, usage: UsageBefore | None, coarse_after_s: float) -> SlurmMultifactor:
-        """Return the policy for a simulation before which ``usage`` occurred. From ``coarse_after_s``
-        on, backfill runs less and less often: at intervals of at least 10% of the time since then.
-        Forecasts can afford that, because their errors are relative.
+        """Return the policy for a simulation before which ``usage`` occurred. From
+        ``coarse_after_s`` on, backfill runs less and less often, at intervals of at least 10% of
+        the time since then. This is acceptable for forecasts, because their errors are relative.
         """
         return type(self)(usage, coarse_after_s, **self._given)
 
@@ -177,7 +177,7 @@ class SlurmMultifactor:
     def push(self, task: TaskState) -> None:
         """Record the user of a task that became ready before the simulation began, because the user's
         association exists from then on. Users of later tasks are recorded when their jobs are
-        listed, since a job that can never run adds no association.
+        listed, because a job that can never run adds no association.
         """
         if self._recalls and task.ready_s < self._now:
             self._priorities.book.user(account_of(task.job), user_of(task.job), task.ready_s)
@@ -283,7 +283,7 @@ class SlurmMultifactor:
             yield Wait(wake_s)
 
     def _informed(self, view: ClusterView) -> PendingJobs:
-        """Take note of the present, and return the pending jobs."""
+        """Record the current time and state, and return the pending jobs."""
         now, before_s = view.now, self._now
         if now < before_s:
             before_s = -inf
@@ -314,8 +314,8 @@ class SlurmMultifactor:
                 yield Kill(task.job.number, RejectReason.CANCELLED)
 
     def _of_site(self, view: ClusterView) -> SlurmSettings:
-        """Return the site's parameters if the policy was created without parameters, else the policy's
-        own.
+        """Return the site's parameters if the policy was created without parameters, or else the
+        policy's own.
         """
         has_own = not self._given and view.queues is not None and view.queues.scheduler
         return settings_of(view.queues) if has_own and view.queues is not None else self._set
