@@ -74,6 +74,27 @@ def test_old_spellings_are_accepted(old: str, tmp_path: Path) -> None:
     said("eval", f"{old}=sjf" if len(old) > 2 else f"{old}sjf", "--seeds", "1", "-q", "-o", str(tmp_path), code=0)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("eta", "--backtest", "--trace", "a.csv"),
+            "follows it (if it is the value, write --backtest=--trace)",
+        ),
+        (("eval", "--policy", "--seeds", "2"), "--policy needs a value, but --seeds follows it"),
+        (("replay", "--trace", "--policy=sjf"), "--trace needs a value, but --policy=sjf follows it"),
+    ],
+)
+def test_an_option_does_not_take_the_next_option_for_its_value(arguments: tuple[str, ...], message: str) -> None:
+    assert message in " ".join(said(*arguments).split())
+
+
+def test_a_value_may_begin_with_a_dash_if_it_is_no_option() -> None:
+    assert "-2" in said("eval", "--seeds", "-2")
+    assert "write --set=--odd=3" in said("eval", "--set", "--odd=3")
+    assert "needs a value" not in said("eval", "--set=--odd=3")
+
+
 def test_processes_and_an_executor_exclude_each_other() -> None:
     assert "leave out --executor" in said("eval", "--workers", "2", "--on", "ray")
     assert "must be a number of processes, 1 or more, got '0'" in said("eval", "--workers", "0")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from inspect import cleandoc
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -107,9 +108,25 @@ class Command(typer.core.TyperCommand):
         names = {name for param in self.params for name in (*param.opts, *getattr(param, "secondary_opts", ()))}
         end = args.index("--") if "--" in args else len(args)
         args = [*_in_new_spelling(args[:end], names), *args[end:]]
+        self._judge_missing_values(ctx, args, names)
         self._judge_repeated(ctx, args)
         rest: list[str] = super().parse_args(ctx, args)
         return rest
+
+    def _judge_missing_values(self, ctx: Any, args: list[str], names: Collection[str]) -> None:
+        """Reject an option that is followed by what looks like another option instead of its value."""
+        valued = {
+            name
+            for param in self.params
+            if param.param_type_name == "option" and not (getattr(param, "is_flag", 0) or getattr(param, "count", 0))
+            for name in param.opts
+        }
+        for option, value in pairwise(args):
+            if option == "--":
+                return
+            if option in valued and re.match("--[a-z]", value):
+                hint = "" if value.partition("=")[0] in names else f" (if it is the value, write {option}={value})"
+                raise _UsageError(f"{option} needs a value, but {value} follows it{hint}", ctx)
 
     def _judge_repeated(self, ctx: Any, args: list[str]) -> None:
         """Reject several schedulers for a command that runs one. Warn about every other option that
