@@ -1,4 +1,4 @@
-"""Slow tests: a run of the whole suite draws a quarter of them, so that it ends within minutes; ``--all`` runs all.
+"""Slow tests: a run of the whole suite draws a sixth of them, so that it ends within minutes; ``--all`` runs all.
 
 ``slow.txt`` lists them with their seconds. ``pytest --all --record-slow`` measures it again, on a machine that does
 nothing else. Whoever names files or tests on the command line gets all of theirs.
@@ -16,7 +16,7 @@ import pytest
 
 LISTED = Path(__file__).with_suffix(".txt")
 SLOW_S = 3.0
-SHARE = 4
+SHARE = 6
 """One slow test in so many is drawn."""
 
 _seconds: Counter[str] = Counter()

@@ -25,8 +25,8 @@ def drawn(seed: int) -> set[str]:
     return {item.nodeid for item in items}
 
 
-def test_a_seed_draws_about_a_quarter_and_all_seeds_together_everything() -> None:
-    parts = [drawn(seed) for seed in range(60)]
+def test_a_seed_draws_its_share_and_all_seeds_together_everything() -> None:
+    parts = [drawn(seed) for seed in range(100)]
     assert all("tests/test_quick.py::test_it" in part for part in parts)
     assert drawn(7) == parts[7]
     mean = sum(len(part) - 1 for part in parts) / len(parts) / len(slow.listed())

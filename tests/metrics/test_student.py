@@ -43,5 +43,5 @@ def test_a_quantile_leaves_out_what_it_should(level: float, df: int) -> None:
 
 @pytest.mark.parametrize(("level", "df"), [(0.0, 3), (1.0, 3), (95, 3), (0.95, 0)])
 def test_an_impossible_level_is_refused(level: float, df: int) -> None:
-    with pytest.raises(InputError, match="level must lie between 0 and 1"):
+    with pytest.raises(InputError, match="level must be between 0 and 1"):
         t_quantile(level, df)

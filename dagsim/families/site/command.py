@@ -42,7 +42,7 @@ def site_import(
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Keep nodes that are down, drained or in maintenance.")] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Overwrite an existing file even if it differs.")
+        bool, typer.Option("--overwrite", help="Replace an existing file even if it differs.")
     ] = False,
     strict: Strict = False,
     quiet: Quiet = False,

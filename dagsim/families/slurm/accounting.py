@@ -692,7 +692,7 @@ def _check_header(names: Sequence[str], where: str) -> None:
     ]
     if missing:
         raise TraceError(
-            f"{where}: the header lacks {', '.join(missing)}; it contains {clipped(', '.join(names))}; this "
+            f"{where}: the header lacks {clipped(', '.join(missing))}; it contains {clipped(', '.join(names))}; this "
             f"command prints all columns: {COMMAND}"
         )
 
