@@ -52,9 +52,6 @@ def evaluate(
 ) -> None:
     """Run one scheduler on several seeds, print a table and write a run folder.
 
-    The options --price and --carbon, which are not listed below, add the cost and the emissions of
-    the energy (docs/costs.md).
-
     Example: dagsim eval --policy sjf --workload steady --set workload.load=0.7
     """
     if output.resume is not None:
@@ -100,9 +97,6 @@ def baseline(
     windows: Windows = None,
 ) -> None:
     """Run every heuristic on the same seeds, and print one table sorted from best to worst.
-
-    The options --price and --carbon, which are not listed below, add the cost and the emissions of
-    the energy (docs/costs.md).
 
     Example: dagsim baseline --workload heterogeneous-dag --seeds 10
     """
@@ -165,9 +159,6 @@ def replay_trace(
 
     A single trace is only one sample, so it has no interval and no verdict unless it is cut into
     windows (--windows) or blocks (--blocks).
-
-    The options --price and --carbon, which are not listed below, add the cost and the emissions of
-    the energy (docs/costs.md).
 
     Example: dagsim replay --trace batch_task.csv.gz --policy sjf --max-jobs 1000
     """

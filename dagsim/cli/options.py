@@ -292,7 +292,7 @@ _CARBON = (
     "CSV file with the grams of CO2 per kWh for each hour (columns time,value), which adds the kg of CO2 to the table."
 )
 Carbon = Annotated[Path | None, typer.Option(metavar="CSV", help=_CARBON)]
-# not in the list of commands that have many options already: their help describes it below their example
+# hidden from the option lists of commands that already have many options; their help describes it below the example
 UnlistedCarbon = Annotated[Path | None, typer.Option("--carbon", metavar="CSV", help=_CARBON, hidden=True)]
 
 

@@ -271,8 +271,8 @@ class Summary:
     deadline_hit_rate: Annotated[
         float,
         "",
-        "jobs completed by their deadline / jobs with a deadline, without unfinished jobs whose deadline is still "
-        "ahead",
+        "jobs completed by their deadline / jobs with a deadline, excluding unfinished jobs whose deadline has "
+        "not passed",
     ]
     decision_time_us: Annotated[float, "microseconds", "CPU time of the policy for each decision that was carried out"]
     by_priority: Annotated[dict[str, JobGroup], "", "per priority"]

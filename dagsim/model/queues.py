@@ -352,7 +352,7 @@ class NodeOutage:
 @dataclass(frozen=True, slots=True)
 class JobSuspension:
     """A period for which an operator suspended a job, on the same clock as reservations. In the
-    meantime, its runs do not compute, and other jobs may use its CPUs. Like an outage, it is not
+    meantime, its runs make no progress, and other jobs may use its CPUs. Like an outage, it is not
     known in advance. ``job`` is the id of the job.
 
     Raises:

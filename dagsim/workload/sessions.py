@@ -366,7 +366,7 @@ def _stretch(workload: Sessions, cluster: Cluster, runtime: WorkRuntime) -> floa
 
 
 def _demands(kind: SessionKind, rng: np.random.Generator, count: int) -> tuple[np.ndarray, ...]:
-    """Draw the GPUs, cores and GB per instance, and the number of instances, for ``count``
+    """Draw the GPUs, cores and memory (GB) per instance, and the number of instances, for ``count``
     sessions."""
     demands = [distribution.draw(rng, count) for distribution in (kind.gpus, kind.cpus, kind.memory_gb)]
     return *demands, counts(kind.instances.draw(rng, count))

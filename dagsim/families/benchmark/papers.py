@@ -77,7 +77,7 @@ class Paper:
         paths = {name: path for name, places in places_of.items() for path in places[:1] if path.exists()}
         missing = [name for name in self.files if name not in paths]
         if missing and (self.whole or not paths):
-            raise InputError(f"{folder}: there is no {missing[0]} below this folder; {self.source}")
+            raise InputError(f"{folder}: does not contain {missing[0]}; where to get it: {self.source}")
         return paths
 
 

@@ -343,8 +343,8 @@ def _possible(
     alike = _alike(problem)
     for task, job in enumerate(problem.job.tolist()):
         release = problem.arrival_s[job] + heads[task]
-        # Identical types can be numbered by the first task on each, so task k needs only the first
-        # k + 1 of them.
+        # Identical types are interchangeable, so number them in the order of the first task on each.
+        # Task k then needs only the first k + 1 of them.
         for type_ in np.flatnonzero(np.isfinite(problem.seconds[task]) & (alike <= task)).tolist():
             length = problem.seconds[task, type_]
             starts = np.arange(int(release), int(np.floor(latest[job] - tails[task] - length)) + 1, dtype=float)

@@ -256,8 +256,6 @@ def plan_capacity(
 ) -> None:
     """Find the smallest cluster, or cheapest mix, that meets a target on a log.
 
-    The option --carbon, which is not listed below, adds the emissions of the energy (docs/costs.md).
-
     Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
     """
     from dagsim.experiment.store import Store

@@ -695,7 +695,7 @@ def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config, demand
             series = replace(series, labels=demand.labels, goes_on=not demand.is_snapshot, load=load.offered)
         except (OSError, ValueError, KeyError) as error:
             raise RunFolderError(
-                f"{path}: cannot be read as a table of values per job ({error}); delete the folder"
+                f"{path}: not a readable table of values per job ({error}); delete {store.path} and repeat the command"
             ) from None
         measure = config.trace().measure
         series = series if measure is None else series.between(*measure)

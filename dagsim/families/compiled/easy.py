@@ -376,7 +376,7 @@ _PLENTY = int64(1 << 62)
 
 @inner
 def _exceeds(s: State, e: Ends, kind: int, count: int, extra: Surplus) -> bool:
-    """Return True if ``count`` instances of a class take more than what is left over."""
+    """Return True if ``count`` instances of a class need more than what is left over."""
     if e.gpus[kind] * count > extra.gpus:
         return True
     return s.classes[kind].cpus * count > extra.cpus or s.classes[kind].memory * count > extra.memory

@@ -125,7 +125,8 @@ def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) 
             on_best_s, first_s, second_s = _ends_s(e, kind, task)
             eta_best = _log_time(on_best_s - e.facts[task].best_s)
         here_s = s.seconds[task, type_]
-        # the task would start on this type immediately
+        # The task would start on this type immediately, so ``here_s`` is also when it would end. If that is the
+        # earliest end, the next best type is elsewhere.
         elsewhere_s = second_s if here_s == first_s else first_s
         row, shown, fixed = tokens[first + choice], e.shown[type_], e.fixed[task, type_]
         for column in range(FIXED):

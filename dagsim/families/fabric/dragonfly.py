@@ -45,7 +45,7 @@ class Dragonfly:
     green: int = 1
     """Parallel cables between routers in the same chassis."""
     bandwidth_gb_s: float = 24.0
-    """Bandwidth of each cable and direction; 200 Gb/s links reach the default."""
+    """Bandwidth of each cable in each direction. The default is what a 200 Gb/s link achieves."""
     latency_s: float = 0.0
     """Latency of each link in seconds."""
     kind: Literal["dragonfly"] = "dragonfly"

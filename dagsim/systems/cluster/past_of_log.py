@@ -98,8 +98,8 @@ class JobsLeft:
                 instances = job.graph.tasks[0].instances
                 nodes, (each, more) = nodes[:instances], divmod(instances, min(len(nodes), instances))
                 placement = tuple([Share(node, each + (place < more)) for place, node in enumerate(nodes)])
-                # a job that was suspended lasted longer than its work, so its run is shortened to
-                # the work
+                # a job that was suspended lasted longer than its work, so its run is shortened to the
+                # time in which it worked
                 since_s = attempt.start_s if len(job.observed_attempts) > 1 else max(attempt.start_s, end_s - work_s)
                 runs.append(InFlight(since_s, placement, 0, max(end_s, since_s), "preempted"))
             if runs:

@@ -361,8 +361,8 @@ class ClusterScenario(Models, ClusterWorld):
         return unknown_past(kernel, policy) if isinstance(kernel, ClusterKernel) else []
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """Return, by number of the job, the reason why each job that is still in ``kernel`` at its
-        end has not completed.
+        """Map the number of each job that is still in ``kernel`` when the simulation ends to the
+        reason why it did not complete.
         """
         return why_unfinished(kernel) if isinstance(kernel, ClusterKernel) else {}
 
@@ -454,8 +454,8 @@ class ClusterScenario(Models, ClusterWorld):
         )
 
     def _broken_rules(self) -> Callable[[Job], str]:
-        """Set up the empty site, and return a function that describes the rules of the site that
-        keep a job from ever starting.
+        """Set up the empty site. Return a function that names the site's rules, if any, under which
+        a given job could never start.
         """
         # imported here because that module imports this one
         from dagsim.systems.cluster.present_waits import Obstacles

@@ -254,8 +254,8 @@ class ClusterView:
     def fit(self, task: TaskState, type_: int | None = None) -> Placement | None:
         """Return a placement of the task's waiting instances by best fit, or ``None`` if they do
         not fit. The placement uses ``type_`` or, if that is None, the fastest type on which the
-        task fits. Among equally fast types, it uses the one with the fuller machine. Independent
-        instances go to a single machine, as many as fit there.
+        task fits. If several types are equally fast, it uses the one with the fuller
+        node. As many independent instances as fit go to a single node.
         """
         demand, machines = task.demand, self._machines
         types = demand.types
@@ -351,7 +351,7 @@ class ExpectedFree:
         self._of: dict[int, End] = {}
         """The entry of each run."""
         self._moving: dict[int, Run] = {}
-        """Runs that do not compute yet: their expected ends may change as time passes."""
+        """Runs that make no progress yet. Their expected ends may change as time passes."""
 
     def started(self, run: Run, now: float) -> None:
         """Add a run."""

@@ -30,10 +30,10 @@ def test_a_figure_holds_within_its_published_digits() -> None:
 
 
 def test_a_missing_file_is_an_error_that_says_where_to_get_it(tmp_path: Path) -> None:
-    assert "there is no lublin_256.swf.gz below this folder; HPC2N: dagsim trace fetch hpc2n" in run(
+    assert "does not contain lublin_256.swf.gz; where to get it: HPC2N: dagsim trace fetch hpc2n" in run(
         "rlscheduler", "--data", str(tmp_path), code=2
     )
-    assert "there is no golden/elastic/gavel below this folder; results of https://github.com" in run(
+    assert "does not contain golden/elastic/gavel; where to get it: results of https://github.com" in run(
         "gavel", "--data", str(tmp_path), code=2
     )
     assert "no such folder" in run("stg", "--data", str(tmp_path / "none"), code=2)

@@ -41,7 +41,7 @@ _OVERLAP = "Workload has overlapping preemption targets with another workload"
 
 
 class EndlessPreemption(Exception):
-    """Workloads preempt each other endlessly in a circle. ``pairs`` lists the workloads and their
+    """Workloads preempt each other endlessly in a cycle. ``pairs`` lists the workloads and their
     preemptors by name.
     """
 
@@ -253,7 +253,7 @@ class Admission:
         """Run cycles until another cycle would not change anything.
 
         Raises:
-            EndlessPreemption: Workloads preempt each other in an endless circle, as they do in
+            EndlessPreemption: Workloads preempt each other in an endless cycle, as they do in
             Kueue.
         """
         if drained := self.drain(now):

@@ -449,7 +449,7 @@ class Kueue:
                     yield from self._stopped(view, gone.workload.name)
         except EndlessPreemption as circle:
             self._note(
-                f"workloads preempt each other in a circle, as they do in Kueue ({circle}); dagsim broke the circle"
+                f"workloads preempt each other in a cycle, as they do in Kueue ({circle}); dagsim broke the cycle"
             )
 
     def _submit_next(self, task: TaskState) -> None:

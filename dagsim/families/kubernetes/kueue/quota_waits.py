@@ -283,7 +283,7 @@ class Rehearsal:
         if name not in self._circles:
             return ""
         victims = ", ".join(self._circles[name])
-        return f"; it preempts {victims} in an endless circle, as it would in Kueue; dagsim broke the circle"
+        return f"; it preempts {victims} in an endless cycle, as it would in Kueue; dagsim broke the cycle"
 
     def _admitted(self, workload: WorkloadState, where: str) -> NextStep:
         number, targets = self._cycle_of[workload.name], self._targets.get(workload.name, {})

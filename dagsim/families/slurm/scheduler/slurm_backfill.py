@@ -106,7 +106,7 @@ class RunTable:
             self.runs[node] = len(ids)
 
     def freed(self, nodes: Iterable[int]) -> None:
-        """Note that the free resources of nodes have changed although no run has started or ended there."""
+        """Record that the free resources of nodes have changed although no run has started or ended there."""
         self._stale.update(dict.fromkeys(nodes))
 
     def move(self, run: Run, limit_ends_s: float) -> None:

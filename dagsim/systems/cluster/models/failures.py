@@ -119,7 +119,7 @@ class SpotCapacity:
     """Nodes that their owner takes back and returns. The times in between are exponentially
     distributed, and each node is independent of the others.
 
-    ``notice_s`` seconds before a node is taken, its runs stop and write a checkpoint, and nothing
+    ``notice_s`` seconds before a node is reclaimed, its runs stop and write a checkpoint, and nothing
     else starts there. If the notice is at least as long as ``Preemption.checkpoint_write_s``, the
     runs keep all work done until then. Otherwise, they lose as much work as in a failure. If
     checkpoints are sent over a network to a storage, they must arrive within the notice. ``nodes``
@@ -389,8 +389,8 @@ class Setup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MovingDelay:
-    """A delay of ``delay_s`` whenever a GPU changes jobs, for loading images, weights and data. If
-    ``first`` is False, the first job on a GPU has no delay.
+    """A delay of ``delay_s`` whenever a GPU changes jobs, for loading images, weights and data. ``first``
+    tells whether the first job on a GPU is delayed as well.
 
     Spark executors that move between jobs need about 2 s (Mao et al., SIGCOMM 2019).
     """

@@ -121,7 +121,7 @@ class _ByType(ABC):
         return rates if rates is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
 
     def _adopt(self, gpus: Gpus) -> tuple[Gpus, dict[Hashable, _Rates]]:
-        if len(self._known) >= 64:  # in this case, the caller creates a new tuple for every call
+        if len(self._known) >= 64:  # so many mean that the caller creates a new tuple for every call
             self._known.clear()
         rates = next((rates for types, rates in self._known.values() if types == gpus), {})
         held = self._known[id(gpus)] = (gpus, rates)  # keeping the tuple alive prevents its id from being reused

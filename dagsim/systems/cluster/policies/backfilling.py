@@ -230,8 +230,8 @@ start."""
 
 
 class Shadow(NamedTuple):
-    """The reservation for the oldest task: its time and type, and the resources of that type that
-    are left over at that time on the nodes that are open to it.
+    """The reservation for the oldest task: its start time, its GPU type, and what it leaves free on
+    the nodes that it may use.
     """
 
     time_s: float

@@ -293,8 +293,7 @@ class _DynamicLevels:
         """Return the task and the site at which a walk over all pairs ends. The walk moves to
         another pair whenever that pair's level is higher by more than rounding errors.
 
-        The walk can move only to a task whose highest level is above the levels of all tasks before
-        it.
+        The walk only ever moves to a task whose highest level exceeds those of all earlier tasks.
         """
         highest = self._highest
         rises = np.flatnonzero(highest[1:] > np.maximum.accumulate(highest)[:-1]) + 1
