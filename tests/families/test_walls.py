@@ -74,6 +74,7 @@ def modules_of(name: str) -> list[Path]:
     return [path for path in trees() if path.relative_to(PACKAGE).parts[:2] == ("families", name)]
 
 
+@pytest.mark.whole
 def test_a_family_declares_whose_services_it_calls_and_whose_groups_it_extends() -> None:
     offering = {entry.name: name for name, one in families().items() for entry in one.adds.get("services", ())}
     reading = {group: name for name in families() for path in modules_of(name) for group in read_groups(path)}
@@ -91,6 +92,7 @@ def test_a_family_declares_whose_services_it_calls_and_whose_groups_it_extends()
         assert {*one.uses} <= known | named, name
 
 
+@pytest.mark.whole
 def test_the_architecture_page_shows_all_edges() -> None:
     page = (PACKAGE / "ARCHITECTURE.md").read_text(encoding="utf-8")
     head, *rows = page.partition("compares them with the code:\n\n```\n")[2].partition("```")[0].splitlines()
