@@ -313,7 +313,7 @@ def off_watts(cluster: Cluster) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class OnDemandUse:
-    """How nodes that are powered on demand were used."""
+    """The use of nodes that are powered on demand."""
 
     node_hours: Annotated[float, "h", "hours in which nodes that are powered on demand were not off, summed over nodes"]
     boots: Annotated[int, "boots", "boots of such nodes that began"]

@@ -188,8 +188,8 @@ def _of_runs(
     ]
 
 
-_MOST_LINES = 5
-"""So many sentences stand below the main result; the rest is folded."""
+_MOST_LINES = 9
+"""The number of sentences shown below the main result. The others are folded, except for warnings."""
 
 
 def answered(title: str, sentences: Sequence[str], parts: Sequence[str], data: str, *, live: Sequence[str] = ()) -> str:
@@ -197,11 +197,13 @@ def answered(title: str, sentences: Sequence[str], parts: Sequence[str], data: s
     the result and the sections.
     """
     first, *rest = sentences
-    lines = [element("p", line) for line in rest]
-    shown, folded = "".join(lines[:_MOST_LINES]), "".join(lines[_MOST_LINES:])
+    warnings = [line for line in rest[_MOST_LINES:] if line.startswith("warning")]
+    folded = [line for line in rest[_MOST_LINES:] if not line.startswith("warning")]
+    answer = element("p", first, class_="verdict")
+    answer += "".join(element("p", line) for line in (*rest[:_MOST_LINES], *warnings))
     if folded:
-        shown += f"<details>{element('summary', f'and {len(lines) - _MOST_LINES} more')}{folded}</details>"
-    answer = element("p", first, class_="verdict") + shown
+        more = element("summary", f"and {len(folded)} more") + "".join(element("p", line) for line in folded)
+        answer += f"<details>{more}</details>"
     header = f'<header>{element("h1", title)}<div data-part="answer">{answer}</div></header>'
     footer = f"<footer>{element('p', f'Made by dagsim {dagsim.__version__}. Curves: uPlot (MIT).')}</footer>"
     return document(title, f"{header}<main>{''.join(parts)}</main>{footer}", data, live=live)

@@ -49,7 +49,7 @@ def known(estimates: Estimates, jobs: Iterable[Job] | JobArrays) -> Estimates:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What policies know about the run times of a number of jobs. Every result contains the text of
+    """The information that policies have about the run times of a number of jobs. Every result contains the text of
     this object as a line.
     """
 

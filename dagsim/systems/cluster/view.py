@@ -189,7 +189,7 @@ class ClusterView:
 
     @property
     def preemption(self) -> Preemption:
-        """How much of its work a stopped run keeps, and the cost of resuming it."""
+        """The part of its work that a stopped run keeps, and the cost of resuming it."""
         return self._simulation.preemption
 
     @property

@@ -86,7 +86,7 @@ class ReachedLimit(NamedTuple):
 
 
 class NextStep(NamedTuple):
-    """What a scheduler currently does with a waiting task, in the scheduler's own words."""
+    """The step that a scheduler takes next for a waiting task, in the scheduler's own words."""
 
     reason: str
     """Its name for the cause; ``None`` if the task starts."""
@@ -187,7 +187,7 @@ _WHOLE, _PARTS = len(_SETS) + 1, len(_SETS) + 2
 
 
 class NodeStanding(IntEnum):
-    """Whether a node is available to a task, and if not, why."""
+    """The availability of a node to a task, with the reason if it is not available."""
 
     OPEN = 0
     CLOSED = 1

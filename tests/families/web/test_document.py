@@ -208,9 +208,15 @@ def test_every_canvas_and_picture_of_a_page_has_a_name() -> None:
         assert "aria-label" in tag or 'aria-hidden="true"' in tag, tag
 
 
-@pytest.mark.parametrize(("lines", "folded"), [(1, 0), (6, 0), (7, 1), (69, 63)])
+@pytest.mark.parametrize(("lines", "folded"), [(1, 0), (10, 0), (11, 1), (69, 59)])
 def test_only_the_first_sentences_of_an_answer_stand_above_the_rest(lines: int, folded: int) -> None:
     text = answered("t", [f"sentence {number}." for number in range(lines)], [], "")
     assert text.count("sentence ") == lines
     assert text.partition("<details>")[2].count("sentence ") == folded
     assert (f"<summary>and {folded} more</summary>" in text) == (folded > 0)
+
+
+def test_a_warning_is_never_folded() -> None:
+    text = answered("t", [*(f"sentence {number}." for number in range(12)), "warning: look at this."], [], "")
+    assert "warning: look at this." in text.partition("<details>")[0]
+    assert text.count("warning: look at this.") == 1

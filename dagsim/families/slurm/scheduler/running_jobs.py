@@ -29,7 +29,7 @@ class RunFacts(NamedTuple):
 
 
 class NodeSharing(NamedTuple):
-    """How a run shares its nodes."""
+    """The way in which a run shares its nodes."""
 
     user: str
     alone: bool

@@ -304,7 +304,7 @@ def earliest(
 
 
 class NodeLayout(NamedTuple):
-    """How the instances of a start must lie on nodes."""
+    """The rules for placing the instances of a start on nodes."""
 
     spread: bool
     """True if each instance takes a node of its own."""

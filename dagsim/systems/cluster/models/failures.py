@@ -414,7 +414,7 @@ class MovingDelay:
 
 
 class KeptWork(Enum):
-    """How much of its work a run keeps when it is stopped."""
+    """The part of its work that a run keeps when it is stopped."""
 
     NOTHING = 0
     CHECKPOINT = 1
