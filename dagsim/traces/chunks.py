@@ -642,7 +642,7 @@ def _blocks(file: Source) -> Iterator[tuple[int, bytes]]:
         if rest:
             yield line, _clean(rest, start)
     except (TraceError, UnicodeDecodeError):
-        for _ in file.lines():  # raises an error that names the line
+        for _ in file.lines():  # reading line by line raises an error that names the line
             pass
         raise
 

@@ -88,7 +88,7 @@ class Contradictory(str):
     """One of ``OF_ROWS``."""
 
     def __str__(self) -> Self:
-        return self  # str's own method would return a plain text, for example from Dirty(reason)
+        return self  # str.__str__ would return a plain str, for example when Dirty(reason) is printed
 
 
 class Disagreement(Contradictory):

@@ -168,7 +168,7 @@ class Findings:
             else:
                 report.note(text, table.where(row), count)
             reported += 1
-        rest = order[reported:]  # the remaining findings are only counted
+        rest = order[reported:]  # only count the remaining findings
         totals = np.bincount(which[rest], counts[rest], len(self._listed)).astype(np.int64)
         kinds: dict[str, list[int]] = {}
         for place in dict.fromkeys(which[order].tolist()):

@@ -229,7 +229,7 @@ class Source:
             raise TraceError(f"{self}: the archive has no such member; it contains {', '.join(sorted(names)[:8])} ...")
         members = tuple([Source(self.path, name) for name in inside])
         for member in members:
-            # this is known to be a file, so the archive does not have to be searched for it
+            # A member is known to be a file, so the archive need not be searched for it again.
             member.files = (member,)
         return members
 

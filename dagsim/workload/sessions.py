@@ -305,7 +305,7 @@ class Sessions:
         the quantile ``own`` of their session, and other jobs are anywhere.
         """
         near = np.abs(own + _NEAR * (2 * rng("sessions/near").random(len(own)) - 1))
-        near = np.where(near >= 1, 2 - near, near)  # values are reflected at both ends
+        near = np.where(near >= 1, 2 - near, near)  # reflect values outside 0 to 1
         fresh = rng("sessions/fresh").random(len(own))
         places = np.where(rng("sessions/alike").random(len(own)) < self.alike, near, fresh)
         return np.minimum(places, np.nextafter(1, 0))

@@ -119,8 +119,8 @@ def scenario_bound(
     if measured is not None:
         weight[:] = 0.0
         weight[slice(*measured)] = 1.0
-    # Jobs that are already in the system at the beginning may have run earlier, under the rules of
-    # their log.
+    # Leave out jobs that are already in the system at the beginning, because they may have run
+    # before it, under the rules of their log.
     later = np.flatnonzero(jobs.arrival_s >= stream.begins_s)
     earlier = int(weight.sum() - weight[later].sum())
     jobs, weight = jobs.chosen(later), weight[later]
