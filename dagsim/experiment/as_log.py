@@ -90,7 +90,7 @@ def _as_it_ran(job: Job, run: _Run, scenario: ClusterScenario) -> Job:
     cluster: Cluster = scenario.cluster
     nodes = [cluster.nodes[number] for number in run.nodes]
     if len(job.tasks) > 1:
-        return job  # the format will reject this job
+        return job  # the format will reject a job with several tasks
     task, each = job.tasks[0], set(run.nodes.values())
     ran_s = run.end_s - run.start_s
     together = each.pop() if len(each) == 1 else 1

@@ -78,7 +78,8 @@ class CellWork:
         except Exception as error:
             lost = CellRun(cell.name, cell.seed) if log is None else log()
             if self.raises or not isinstance(error, SimulationError | PluginError):
-                error.__dict__["log"] = replace(lost, id=cell.id)  # lets the code that catches the error keep the log
+                # so that the code that catches the error can save the log
+                error.__dict__["log"] = replace(lost, id=cell.id)
                 raise
             run = replace(lost, error=f"{type(error).__name__}: {error}")
         return replace(run, at=cell.at, id=cell.id) if self.named else run
@@ -218,7 +219,8 @@ def in_order(
     try:
         while index < len(items):
             left = len(items) - index
-            # CPU time, because wall-clock time would lead to more workers when the cores are busy
+            # Use CPU time. Wall-clock time is longer when the cores are busy, so it would start
+            # workers too early.
             spent_s = max(process_time() - began - _WARM_UP_S, 0.0)
             if pool is None and min(workers, left) > 1 and spent_s * left > _WORTH_S * max(index, 1):
                 pool = _Pool(work, min(workers, left), telling=on_progress is not None)
@@ -233,8 +235,8 @@ def in_order(
                     pool.end()
                     if (kills := kills + 1) == _KILLS:
                         raise error from None
-                    # Do not run items in this process meanwhile, because an item that exhausts the
-                    # memory would kill it as well.
+                    # Meanwhile, do not run items in this process, because an item that exhausts the
+                    # memory would kill this process as well.
                     pool = _Pool(work, min(workers, left), telling=on_progress is not None)
                     pool.wait()
                     continue
@@ -258,7 +260,7 @@ class _Pool(Generic[Item, Result]):
             self._executor = ProcessPoolExecutor(
                 count, context, _begin, (pickle.dumps(work), self._counts if telling else None)
             )
-            # each submission starts one process
+            # The executor starts one process per submission, so submit once for each worker.
             self._first = [self._executor.submit(_nothing) for _ in range(count)]
         leave_to_workers(self._executor)
         self._processes = set(active_children()) - others
@@ -320,7 +322,7 @@ class _Pool(Generic[Item, Result]):
 
     def end(self) -> None:
         """Kill every worker. Nothing is lost, because all finished results are in this process."""
-        for process in self._processes:  # even those that the executor has already given up
+        for process in self._processes:  # including processes that the executor no longer manages
             process.kill()
         kill_workers(self._executor)
 

@@ -276,8 +276,8 @@ def packed_schedule(schedule: Schedule) -> bytes:
             file = io.BytesIO()
             np.lib.format.write_array(file, np.ascontiguousarray(column), allow_pickle=False)
             info = zipfile.ZipInfo(f"{name}.npy", _WHEN)
-            # The level passed to ZipFile only applies to names, so each ZipInfo needs the level as
-            # well.
+            # ZipFile does not apply its own compression level to a ZipInfo, so pass the level here
+            # as well.
             archive.writestr(info, file.getbuffer(), zipfile.ZIP_DEFLATED, _LEVEL)
     return buffer.getvalue()
 
@@ -401,7 +401,7 @@ def rename_free(folder: Path, wanted: Path, *, numbered: bool) -> Path | None:
             if not path.exists() or not numbered:
                 folder.rename(path)
                 return path
-        except OSError as error:  # another process has created it in the meantime
+        except OSError as error:  # another process has created ``path`` in the meantime
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
             if not numbered:
@@ -481,7 +481,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
             value = parsed_json(line)
             if not isinstance(value, dict):
                 raise ValueError(f"expected an object, got {value!r:.60}")
-        except ValueError as error:  # also catches UnicodeDecodeError, which is a ValueError
+        except ValueError as error:  # this includes UnicodeDecodeError, a subclass of ValueError
             raise RunFolderError(
                 f"{path}:{number}: damaged: this line is not valid JSON ({error}); restore the file, or run the "
                 "command in command.txt again"

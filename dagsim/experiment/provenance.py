@@ -240,7 +240,8 @@ def manifest(
         "git_commit": _commit(Path(__file__).parents[2]),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        # the distribution has a different name, so its metadata cannot be used here
+        # The distribution is not called dagsim, so take its version from the package, not from
+        # metadata.
         "versions": {"dagsim": dagsim.__version__} | {name: number for name in _PACKAGES if (number := _version(name))},
     }
 

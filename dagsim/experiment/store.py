@@ -175,14 +175,14 @@ class Store(ABC):
         unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
         store = cls(unfinished, config, facts)
         try:
-            if unfinished.exists():  # left by a killed process that had the same process number
+            if unfinished.exists():  # left by a killed process that had the same process ID
                 rmtree(unfinished)
             (unfinished / cls._holds).mkdir(parents=True)
             store.claim()
             store._describe(argv, **files)
             store.mark("running")
             renamed = rename_free(unfinished, path, numbered=numbered)
-        # Signals are caught here as well, because nothing else would remove the folder.
+        # Also catch exceptions that a signal raises, because nothing else would remove the folder.
         except BaseException:
             with suppress(OSError):
                 rmtree(unfinished)
@@ -218,7 +218,7 @@ class Store(ABC):
             CodeNotAllowed: The folder names code that this process may not import.
         """
         store = Store.read(path, own=own)
-        with suppress(OSError, RunFolderError):  # leave a damaged or read-only folder as it is
+        with suppress(OSError, RunFolderError):  # leave the folder as it is if it is damaged or read-only
             if store.state == "running" and store._lock.claim():
                 pid = read_json_file(path / "status.json").get("pid")
                 store._mend()
@@ -254,7 +254,7 @@ class Store(ABC):
         if own and names is not None:
             names.trust_recorded(path, _recorded_code(facts))
         file = path / "config.yaml"
-        # The hash is compared before any name in the file is looked up.
+        # Compare the hash before looking up any name in the file.
         if file.is_file() and file_hash(file) != facts.get("config_sha256"):
             raise RunFolderError(f"{file}: was changed after the run (its hash differs from the manifest's)")
         try:
@@ -339,7 +339,7 @@ class Store(ABC):
         try:
             self.claim()
             self._mend()
-            (self.path / FAILURES).unlink(missing_ok=True)  # every policy may be tried again
+            (self.path / FAILURES).unlink(missing_ok=True)  # a policy that failed before is tried again
             self.mark("running")
         except OSError as error:
             raise unwritable(self.path, error) from None
@@ -612,7 +612,7 @@ class Store(ABC):
                 value_in(run, "workload", RUNS),
                 value_in(run, "metrics", RUNS) | {CLOCKED: value_in(time, CLOCKED, TIMING)},
             )
-            # the time of the last run may be missing
+            # not strict, because the time of the last run may be missing
             for run, time in zip(runs, timing, strict=False)
         ]
 

@@ -171,7 +171,7 @@ def restarts(source: Source) -> int:
     stopped = runs.stopped
     order = np.flatnonzero(stopped)[np.argsort(runs.end_s[stopped], kind="stable")]
     stopped_task, first = np.unique(task[order], return_index=True)
-    stop = order[first]  # the first stopped run of each task with a stopped run
+    stop = order[first]  # the first stopped run of each task that was ever stopped
     place = np.searchsorted(stopped_task, task)
     was_stopped = place < len(stopped_task)
     was_stopped[was_stopped] = stopped_task[place[was_stopped]] == task[was_stopped]

@@ -260,7 +260,7 @@ def _ready(arrival_s: Floats, end_s: Floats, edges: Ints) -> tuple[Floats, Ints]
     """Return the end of each entry's last parent, and the entry of that parent."""
     ready_s, blocker = arrival_s.copy(), np.full(len(arrival_s), -1, np.int64)
     parent, child = edges.T
-    # NaN, which stands for a parent that never ran, sorts last
+    # A parent that never ran ends at NaN, which sorts last.
     order = np.lexsort((-parent, end_s[parent], child))
     parent, child = parent[order], child[order]
     last = np.append(child[1:] != child[:-1], True)[: len(child)]

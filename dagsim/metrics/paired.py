@@ -180,7 +180,7 @@ def log_ratios(
         )
     for column, name in ((a, names[0]), (b, names[1])):
         _check_positive(column, name, seeds)
-    # This is not the log of the quotient, because swapping the two must negate the result exactly.
+    # Do not take the log of the quotient: swapping a and b must exactly negate the result.
     logs: Floats = np.log(a) - np.log(b)
     return logs
 
@@ -348,7 +348,7 @@ def _sentence(answer: Verdict, pair: Paired, unit: str) -> str:
             return f"{pair.ratio:.4g} times in every {unit}"
         case Verdict.NOT_TOLD_APART:
             could = f"{100 * (pair.low - 1):+.1f}% to {100 * (pair.high - 1):+.1f}%"
-            # not significant by Holm's method, although the row's own interval excludes 1
+            # significant on its own, but not after Holm's correction for the whole table
             alone = pair.p < 1 - pair.level
             return f"not told apart in this table (alone: {could})" if alone else f"not told apart (could be {could})"
         case _:

@@ -285,8 +285,8 @@ class JobSeries:
         if match["part"] != "mean":
             mine = _of_quantile(mine, _ORDERS[match["part"]])
         centre = mine.mean()
-        # Scale the influences up where jobs are missing, so that the variance of the mean over all
-        # jobs matches that over the counted jobs.
+        # Jobs without a value keep the influence ``centre``. Scale up the other influences, so that
+        # the mean over all jobs has the same variance as the mean over the counted jobs.
         influences = np.full(len(values), centre)
         influences[counted] = centre + (mine - centre) * (len(values) / len(mine))
         return influences

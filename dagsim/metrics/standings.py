@@ -297,8 +297,8 @@ def _rows(
 def _ordered(values: Mapping[str, Floats], *, lower: bool) -> list[str]:
     finite = {policy: mine for policy, mine in values.items() if np.all(np.isfinite(mine))}
     positive = all(np.all(mine > 0) for mine in finite.values())
-    # Scores are rounded, so that policies with equal scores keep their order on any processor.
-    # Rounding a logarithm is a relative rounding.
+    # Round the scores, so that nearly equal scores do not change the order from one processor to
+    # another. Nine digits of the logarithm are a relative precision of 1e-9.
     score = {
         policy: round(float(np.log(mine).mean()), 9) if positive else rounded(float(mine.mean()))
         for policy, mine in finite.items()

@@ -245,7 +245,8 @@ def gpu_node_fragmentation_ratio(source: Source) -> float:
     change = np.concatenate((runs.held[chosen], -runs.held[chosen]))
     order = np.lexsort((time_s, node))
     node, time_s = node[order], time_s[order]
-    # Each node ends without held GPUs, so a single running sum works for all nodes.
+    # At the end, no GPU of a node is in use, so one running sum over all nodes starts at 0 for each
+    # node.
     held = np.round(np.cumsum(change[order]), _DECIMALS)
     partly = (held[:-1] > 0) & (held[:-1] < size[node[:-1]])
     with_gpus = size > 0
@@ -470,7 +471,7 @@ def watts(source: Source, power: PowerModel = DEFAULT_POWER) -> Steps:
     """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
-    # The last entry is for machines without GPUs.
+    # The last entry is for machines without GPUs (type -1).
     idle_w, busy_w = (np.append(column, 0.0) for column in _table(types, power))
     runs, outages = cols.runs, cols.outages
     idle = idle_w[type_of] * np.array([node.gpus for node in cols.cluster.nodes], float)

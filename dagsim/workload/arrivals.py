@@ -67,7 +67,7 @@ class Bursty:
         floor = rng.random(count)
         burst = centres[rng.integers(self.bursts, size=count)] + self.width * rng.standard_normal(count)
         place = np.where(rng.random(count) < self.share, burst, floor)
-        place = np.clip(1 - np.abs(1 - np.abs(place)), 0, 1)  # values are reflected at both ends
+        place = np.clip(1 - np.abs(1 - np.abs(place)), 0, 1)  # reflect values outside 0 to 1 at the nearer end
         return np.sort(place) * span_s
 
 

@@ -222,7 +222,8 @@ class Sessions:
         meter.add_arrays(drawn, seconds_of(drawn, runtime, cluster.gpu_types))
         if not last_s or not meter.busy_s > 0:
             raise WorkloadError(
-                f"workload: {cluster} cannot run any of this work, or all of it arrives at once, so no load can be set"
+                f"workload: {cluster} cannot run any of this work, or all jobs arrive at the same time, so no "
+                "load can be set"
             )
         return meter.busy_s / last_s
 
@@ -314,7 +315,7 @@ class Sessions:
         the quantile ``own`` of their session, and other jobs are anywhere.
         """
         near = np.abs(own + _NEAR * (2 * rng("sessions/near").random(len(own)) - 1))
-        near = np.where(near >= 1, 2 - near, near)  # values are reflected at both ends
+        near = np.where(near >= 1, 2 - near, near)  # reflect values outside 0 to 1
         fresh = rng("sessions/fresh").random(len(own))
         places = np.where(rng("sessions/alike").random(len(own)) < self.alike, near, fresh)
         return np.minimum(places, np.nextafter(1, 0))

@@ -148,7 +148,7 @@ def _levels(tasks: np.ndarray, depth: np.ndarray, picks: np.ndarray) -> np.ndarr
     level = ranges(np.zeros(len(tasks), np.int64), tasks)
     depth = np.repeat(depth, tasks)
     free = level >= depth
-    # NumPy's power function differs between machines
+    # Use Python's power, because NumPy's results differ between machines.
     power = np.array([pick**_CROWDED for pick in picks[free].tolist()])
     level[free] = (power * depth[free]).astype(np.int64)
     owner = np.repeat(np.arange(len(tasks)), tasks)
@@ -318,7 +318,7 @@ def _in_layers(layers: np.ndarray, widths: np.ndarray) -> DagArrays:
     above = np.concatenate([np.zeros(1, np.int64), widths[:-1]])
     above[firsts] = 0
     tasks = np.add.reduceat(widths, firsts)
-    # start of the layer above, within the job
+    # for each layer, the first task of the layer above, as its number in the job
     start = bounds(widths)[:-1] - np.repeat(bounds(tasks)[:-1], layers) - above
     waits = np.repeat(above, widths)
     return DagArrays(tasks, waits, ranges(np.repeat(start, widths), waits))

@@ -180,7 +180,7 @@ Sizes: TypeAlias = Annotated[Independent | Correlated, TaggedUnion("independent"
 
 
 def _sizes(name: str, distribution: Distribution, rng: Draws, count: int) -> np.ndarray:
-    # creating a generator takes longer than drawing the values for 100 jobs
+    # Do not create a generator for a constant: this takes longer than drawing values for 100 jobs.
     if isinstance(distribution, Constant):
         drawn = np.full(count, float(distribution.value))
     else:

@@ -142,7 +142,7 @@ class ElasticTasks:
         types, sizes = _types(cluster)
         times_s = {gpu.name: taken for gpu, taken in zip(types, seconds(task, types), strict=True) if taken < inf}
         if not times_s or asked > max(sizes[gpu].all for gpu in times_s):
-            return task  # the kernel rejects the job under any policy
+            return task  # too large for this cluster, so the kernel rejects the job
         name = self._application(task, asked, min(times_s.values()))
         if name is None:
             return task

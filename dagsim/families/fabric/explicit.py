@@ -174,7 +174,7 @@ class Tree:
                 switch = switches[name]
                 below = [bandwidth(child) for child in (*switch.nodes, *switch.switches)]
                 own = switch.bandwidth_gb_s
-                # summed in a fixed order
+                # in a fixed order, so that the sum is the same on every machine
                 bandwidths[name] = ordered_sum(below) / self.oversubscription if own is None else own
             return bandwidths[name]
 

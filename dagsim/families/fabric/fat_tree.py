@@ -84,8 +84,8 @@ class FatTree:
 
         def paths(source: int, destination: int) -> tuple[Path, ...]:
             # On the way up, the port at each level is a digit of the destination, written in the
-            # base of the number of ports. The way down is unique; only the choice between parallel
-            # links is left to the source.
+            # base of the number of ports. The way down is unique, except that the source chooses
+            # between parallel links.
             ascent, descent = [], []
             at, under, level, rest = source, destination, 0, destination
             while at != under:

@@ -295,7 +295,7 @@ class MixtureScenario(ClusterWorld):
         load = float(rng.uniform(*self.load))
         plain = runtime if not isinstance(runtime, Throughput) else Throughput(missing="flops")
         file = replace(trace, options=replace(trace.options, load=load))
-        # the window is rescaled to this cluster and load
+        # ``window_of`` rescales the trace to this cluster and this load
         arrays = file.window_of(seed, cluster, plain, overlap=True)
         if models:
             arrays = _with_models(arrays, models, rng)

@@ -25,11 +25,11 @@ from dagsim.traces.source import Row, Source
 from dagsim.traces.times import NO_DURATION, duration_s, is_unset
 from dagsim.workload.records import clipped, clipped_repr
 
-_SHORT = 500  # in characters; longer texts are not cached
-_INFINITE = "4294967295"  # INFINITE is stored as the largest 32-bit number
+_SHORT = 500  # maximum length of a cached text, in characters
+_INFINITE = "4294967295"  # Slurm's INFINITE, the largest 32-bit number
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
-_MOST_TASKS = 4_000_001  # Slurm's own upper limit for MaxArraySize
-# compute slices per GPU: seven on every type except the A30
+_MOST_TASKS = 4_000_001  # the largest MaxArraySize that Slurm accepts.
+# Compute slices into which MIG can divide a GPU: four on the A30, seven on all other types.
 _SLICES, _A30_SLICES, _A30_SLICE_GB = 7, 4, 6
 
 
@@ -81,7 +81,7 @@ def _resources(text: str) -> Resources:
     only once.
     """
     listed = _pairs(text)
-    if listed and all(name.isdecimal() for name in listed):  # tres_alloc of slurmdbd's tables
+    if listed and all(name.isdecimal() for name in listed):  # taken from the column tres_alloc of slurmdbd's tables
         raise Dirty("whose resources are numbered as in the database instead of named (print them with sacct)")
     types: dict[str, int] = {}
     slices: dict[float, int] = {}
@@ -232,7 +232,7 @@ def array_tasks(job: str) -> int | None:
     ended = not listed.endswith("...")
     parts = listed.removesuffix("...").split(",")
     tasks = 0
-    for part in parts if ended else parts[:-1]:  # if the list was cut off, its last number may be incomplete
+    for part in parts if ended else parts[:-1]:  # the last number of a list that was cut off may be incomplete
         first, _, rest = part.partition("-")
         last, _, step = rest.partition(":")
         if not all(
@@ -370,7 +370,7 @@ _FORMS = {
 }
 """What the values of these columns look like, to put split rows together again."""
 _DELIMITERS = "|,;\t^~"
-_NO_VALUE = 4294967294  # Slurm's NO_VAL and INFINITE are the two largest 32-bit numbers
+_NO_VALUE = 4294967294  # Slurm's NO_VAL, the second largest 32-bit number; the largest is INFINITE
 _MOST_BITS = 4_000_001
 
 
@@ -438,7 +438,7 @@ def _form(
         if not any(len(line) == len(names) for line in lines) and any(
             len(line) == len(names) + 1 and not line[-1] for line in lines
         ):
-            names.append("")  # sacct -p ends each row with a separator
+            names.append("")  # sacct -p prints a separator at the end of each row, too
         if whole:
             _check_header(names, where)
         if columns and not any(len(line) == len(names) for line in lines):
@@ -449,7 +449,7 @@ def _form(
         for name in sorted({name for name in names if name in _READ and names.count(name) > 1}):
             report.note(Disagreement(f"column twice ({name}; the first counts)"), where)
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
-        if "alloctres" not in names:  # only the requested resources are known
+        if "alloctres" not in names:  # the log lacks the allocated resources, so use the requested ones
             places[COLUMNS.index("AllocTRES")] = places[COLUMNS.index("ReqTRES")]
         return FileLayout(places, len(names), header)
 
@@ -486,7 +486,7 @@ def _is_quoted(source: Source, mark: str) -> bool:
     rows = []
     try:
         rows += [row for row in csv.reader(lines, delimiter=mark, strict=True) if row]
-    except csv.Error:  # sacct does not escape quotes in a command line
+    except csv.Error:  # sacct does not escape quotes in command lines, so this text is not valid CSV
         return False
     width = len(rows[0])
     plain = all(len(line.split(mark)) == width for line in lines if line)
@@ -504,7 +504,7 @@ def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
                 return False
             known |= bool(field.strip())
         elif name in _FREE_TEXT and len(fields) > len(names):
-            break  # the fields after this one may be shifted
+            break  # separators in this free text may have shifted all fields after it
     return known
 
 
@@ -514,7 +514,7 @@ def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) ->
     """
     last = next((name for name in reversed(names) if name), "")
     if len(row) < len(names) and names[0] in _FREE_TEXT and not _begins(row, names):
-        return True  # this line continues the first text of the row
+        return True  # ``row`` ends within its first text, which continues on this line
     if not names or len(row) + len(line) - 1 > len(names) + _MOST_MARKS or _begins(line, names):
         return False
     if len(row) >= len(names) <= len(line):
@@ -553,7 +553,7 @@ def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] |
             )
             if line is None or len(ways.get(key, row)[line]) <= len(
                 row[line]
-            ):  # a field of free text may be long, because any text can contain the separator
+            ):  # keep the way with the longest command line, because this text may contain the separator
                 ways[key] = row
     return next(iter(ways.values())) if len(ways) == 1 else None
 
@@ -590,7 +590,7 @@ def folder_parts(source: Source) -> FolderParts | None:
     for file in source.files:
         try:
             header = file.head(1)[0]
-        except TraceError:  # the file is empty or is not text, so it is some other file of the site
+        except TraceError:  # the file is empty or not text, so it cannot be accounting
             continue
         headers.add(header)
         mark = next((mark for mark in _DELIMITERS if _names(header, mark) & {"jobid", "jobidraw"}), "")
@@ -712,7 +712,7 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
         "State": _state(state.get("current")),
         "TimelimitRaw": unescaped_text(json_number(time.get("limit"))),
         "NNodes": unescaped_text(json_number(job.get("allocation_nodes"))),
-        # if a job holds no resources, only its request is known
+        # a job without allocated resources has only its request
         "NCPUS": "" if allocated else unescaped_text(json_number(object_in(job.get("required")).get("CPUs"))),
         "ReqTRES": _tres(tres.get("requested")),
         "AllocTRES": allocated,
@@ -744,7 +744,7 @@ def json_number(value: Any) -> int | float | str | None:
 
 def unescaped_text(value: int | float | str | None) -> str:
     if isinstance(value, int) and abs(value) >= 1 << 63:
-        return "inf"  # a number with thousands of digits is the result of damage to the file
+        return "inf"  # the file must be damaged, because no real value needs 64 bits
     return "" if value is None else str(value)
 
 

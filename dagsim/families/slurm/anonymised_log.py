@@ -32,17 +32,18 @@ def sacct_lines(source: Source, names: Names) -> Iterator[str]:
             names.new("partition", partition) for partition in fields["Partition"].split(",")
         )
         fields["NodeList"] = names.nodes(fields["NodeList"])
-        for column in ("ReqTRES", "AllocTRES"):  # names of licences could identify the site
+        for column in ("ReqTRES", "AllocTRES"):  # drop licences, because their names could identify the site
             fields[column] = ",".join(part for part in fields[column].split(",") if part.startswith(_RESOURCES))
         asked = licences_or_none(fields["ReqTRES"])
         terms = submission(fields["SubmitLine"], fields["Constraints"], fields["Reservation"], partition, asked)
         fields["Constraints"] = names.constraint(terms.request.constraint) if terms.request else ""
         fields["Reservation"] = names.new("reservation", terms.request.reservation) if terms.request else ""
-        # the original may contain names and paths
+        # write a new command line, because the original may contain names and paths
         fields["SubmitLine"] = _submit_line(terms, names)
-        # the number in ``CANCELLED by 1007`` would identify a user
+        # drop the user's number in ``CANCELLED by 1007``
         fields["State"] = (fields["State"].split() or [""])[0]
-        # Bars may remain in the text of these columns, because the reader can join the parts again.
+        # Vertical bars may remain in these columns: they split the field, but the reader joins the
+        # parts again.
         free = ("Constraints", "SubmitLine")
         cells = [text if name in free else text.replace("|", " ") for name, text in fields.items()]
         yield "|".join(text.replace("\n", " ") for text in cells) + "\n"

@@ -76,7 +76,7 @@ def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
         amounts = [nodes * amount for amount in (task.cpus, task.gpus, 1024 * task.memory_gb)]
         cpus, gpus, memory = map(
             round, amounts
-        )  # the memory per instance may be a fraction, although the total is whole
+        )  # round the total, because the memory per instance may be a fraction of a MB
         if any(abs(amount - round(amount)) > 1e-6 for amount in amounts):
             raise refused(job, "sacct", "the total number of CPUs, GPUs or MB of memory is not a whole number")
         limit = (

@@ -102,7 +102,7 @@ _OTHER_LENGTH = Disagreement("whose list of nodes and NNodes disagree")
 _OTHER_COUNT = Disagreement("whose NNodes and AllocTRES (node) disagree; taken as NNodes")
 _NODES_OF_TRES = re.compile(r"(?:^|,)node=(\d{1,8})(?:,|$)")
 _DAY_S, _REQUEUE_S = 86400.0, 300.0
-_SHORT_TIME = 8  # in characters; a shorter text is a number of seconds, not a date
+_SHORT_TIME = 8  # in characters; up to this length, a time is a number of seconds, not a date
 _MIXED = Disagreement("that mix GPU types on a node, which all run on one type here")
 _CLOCK_S = 1.0
 """Slurm's clock counts whole seconds, and each column is rounded separately."""
@@ -222,7 +222,7 @@ def _column_names(source: Source) -> set[str]:
     for file in source.files:
         try:
             names.update(re.split(r"[|,;\t]", file.head(1)[0].lower()))
-        except TraceError:  # the folder also contains this file, which is not accounting
+        except TraceError:  # skip this file of the folder, because it is not accounting
             continue
     return {name.strip() for name in names}
 
@@ -263,10 +263,11 @@ class _Attempt:
 class _Times(NamedTuple):
     """The times of n rows."""
 
-    moments: Mapping[str, np.ndarray]  # (n,) float64 by column: seconds since 1970, NaN if not set, -inf if not a time
-    ran_s: np.ndarray  # (n,) float64: run time in seconds, without suspensions
-    fault: np.ndarray  # (n,) int64: index in _FAULTS
-    note: np.ndarray  # (n,) int64: index in _NOTES
+    # For each column (n,) float64: seconds since 1970, NaN if not set, -inf if invalid.
+    moments: Mapping[str, np.ndarray]
+    ran_s: np.ndarray  # (n,) float64: seconds for which the job ran, without suspensions
+    fault: np.ndarray  # (n,) int64: index in _FAULTS of what is wrong with the row
+    note: np.ndarray  # (n,) int64: index in _NOTES of what the report says about the row
 
     @classmethod
     def of(cls, table: Table, *moments: np.ndarray) -> _Times:
@@ -368,7 +369,8 @@ class _Reuse:
     ) -> None:
         """Number the jobs in rows that are sorted by id and submission."""
         assert self._numbers is not None
-        jobs: list[dict[int, int]] = []  # for each job with this id, its last row by full id
+        # One entry per job with this id: a map from full ids to the last row with that full id.
+        jobs: list[dict[int, int]] = []
 
         def continues(row: int, last: dict[int, int]) -> bool:
             before = last.get(full[row], next(iter(last.values())))
@@ -443,7 +445,8 @@ class _Reading:
         """Yield the rows of jobs with an id and a submission time, and skip steps."""
         for table in self.tables(source, report, self.options):
             ids = _ids(table).tolist()
-            # an array list that was cut off also contains dots
+            # a step's id contains a dot, but so does an array's list that was cut off
+            # (``[3-90,...``)
             steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)
             if steps.any():
                 report.skip("of steps", int(steps.sum()))
@@ -498,7 +501,7 @@ class _Reading:
         priority, request = self._submitted_terms(table, groups.ids, first, words["Partition"], words["User"])
         words["Partition"] = words["Partition"].mapped(lambda text: text.partition(",")[0])
         hosts, end = words["NodeList"].mapped(readable_hosts), times.moments["End"][first]
-        with np.errstate(invalid="ignore"):  # rows with impossible times are dropped later
+        with np.errstate(invalid="ignore"):  # impossible times give NaN here, and their rows are dropped later
             suspended = (end - start[first] - times.ran_s[first] > _CLOCK_S) & np.isfinite(end)
         attempts: list[tuple[Attempt, ...]] = [()] * len(first)
         for job in np.flatnonzero(suspended).tolist():
@@ -545,7 +548,7 @@ class _Reading:
         id. ``whole`` is True if the table contains all rows.
         """
         bases = [_job_id(id) for id in _ids(table).tolist()]
-        if whole and len(set(bases)) == len(bases):  # most logs have one row per job
+        if whole and len(set(bases)) == len(bases):  # a shortcut: in most logs, each job has a single row
             return
         owners = map(hash, zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
         ids = [map(hash, column) for column in (bases, _ids(table).tolist())]
@@ -566,7 +569,7 @@ class _Reading:
                 job = reading._made(attempt.submit_s, [replace(attempt, allocated=attempt.asked)])
                 if reading.times.moment("Eligible", row) is not None:
                     yield Unstarted(job, inf if attempt.end_s is None else attempt.end_s)
-            except (Dirty, ModelError):  # already reported when the log was read for its jobs
+            except (Dirty, ModelError):  # this fault was already reported when the same log was read for its jobs
                 continue
 
     def note_nodes(self, table: Table, rows: np.ndarray) -> None:
@@ -679,8 +682,8 @@ class _Reading:
             task = scratch._task(parts[0], "job") if len(parts) == 1 else None
         except (Dirty, ModelError):
             return None
-        # the components of a heterogeneous job share the submit line, but each has its own part of
-        # it
+        # Leave out components of heterogeneous jobs: they share a submit line, but each uses its
+        # own part of it.
         if task is None or scratch.findings or ran[0].terms.several:
             return None
         return task, self._measured_on(parts[0][-1])
@@ -710,7 +713,7 @@ class _Reading:
         start_s, end_s, submit_s = (self.times.moment(name, place) for name in ("Start", "End", "Submit"))
         nowhere = row["NodeList"].lower() == "none assigned"
         ran = word != "PENDING" and start_s is not None and not nowhere
-        if row["ReqTRES"] or row["AllocTRES"]:  # both are empty if the file lacks these columns
+        if row["ReqTRES"] or row["AllocTRES"]:  # if the file lacks these columns, both are empty
             ran = ran and allocated.is_stated
         if ran and allocated.cpus and row["NCPUS"].isdecimal() and int(row["NCPUS"]) != allocated.cpus:
             self._note(_OTHER_CPUS, place)
@@ -742,7 +745,8 @@ class _Reading:
             if ran:
                 self._note(_IN_LINE, place)
             asked, allocated = asked.with_gpus_of(lines), allocated.with_gpus_of(lines)
-        # the number of requested GPUs is unknown, which is not the same as zero
+        # The log does not state how many GPUs were requested, so use the number of allocated GPUs,
+        # of any type.
         elif asked.is_stated and not row["ReqTRES"] and is_unset(row["ReqGRES"]):
             asked = asked.with_gpus_of(allocated)._replace(types=())
         if asked.gpus and nodes > 1 and not is_unset(row["ReqGRES"]) and not has_total:
@@ -857,8 +861,8 @@ class _Reading:
         Raises:
             Dirty, ModelError: Its demand is unclear or invalid.
         """
-        # waits are those of the first attempt, because the simulation itself preempts and fails
-        # runs
+        # Use the wait of the first attempt, because later attempts follow from preemptions and
+        # failures, which the simulation produces itself.
         first = attempts[0]
         pieces = self._by_type(attempts)
         names = [f"part-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
@@ -871,7 +875,7 @@ class _Reading:
             tenant=self._tenant(*first.submitted[:3]),
             user=first.submitted[0],
             account=first.submitted[1],
-            # if the job requested several partitions, this is the one in which it ran
+            # a job that requested several partitions gets the one in which it ran
             partition=first.submitted[2],
             qos=first.submitted[3],
             priority=-first.terms.nice or 0.0,
@@ -943,7 +947,7 @@ class _Reading:
         last = attempts[-1]
         if self.options.protocol == "all-attempts":
             seconds = ordered_sum(attempt.ran_s for attempt in attempts)
-        else:  # the last attempt may still be running
+        else:  # the last attempt may still be running, so an earlier one may have run for longer
             begun = attempts[-1:] if last.is_over else attempts
             seconds = max(attempt.ran_s for attempt in begun)
         alone = last.terms.request is not None and last.terms.request.exclusive and last.asked.is_stated

@@ -27,7 +27,7 @@ _SINFO = ("NODELIST", "PARTITION", "STATE", "CPUS", "MEMORY", "GRES", "AVAIL_FEA
 
 
 def is_scontrol(source: Source) -> bool:
-    head = source.head()  # gres.conf starts in the same way, but has no State
+    head = source.head()  # gres.conf also starts with NodeName, but has no State
     return any(line.lstrip().startswith("NodeName=") for line in head[:4]) and any("State=" in line for line in head)
 
 
@@ -107,7 +107,7 @@ def _pairs(line: str) -> dict[str, str]:
     stated = _FREE_TEXT.split(f" {line.strip()}", maxsplit=1)[0]
     before, system, after = stated.partition(" OS=")
     if system:
-        # this is only present if the whole node is written on one line
+        # In one-line output, fields follow the free text of OS. Keep them from RealMemory on.
         after = "".join(after.partition(" RealMemory=")[1:])
     return dict(_PAIR.findall(before) + _PAIR.findall(after))
 

@@ -112,7 +112,8 @@ def _scontrol_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int,
         parts = _KEY.split(line)
         for key, value in zip(parts[1::2], parts[2::2], strict=True):
             text = "" if value.strip() in _NOTHING else value.strip()
-            # the field occurs once per set of nodes, with the same number in all of them
+            # The field occurs once for each set of nodes, and states how many GPUs the job holds on
+            # each node of the set.
             if key in ("GRES", "GRES_IDX") and text:
                 text = _INDICES.sub(lambda found: f"{found[1]}:{len(readable_hosts(f'x[{found[2]}]')) or 1}", text)
                 nodes = fields.get("Nodes", "")
@@ -121,7 +122,7 @@ def _scontrol_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int,
             elif key == "Nodes":
                 fields[key] = text
             elif key == "Reason":
-                fields.setdefault(key, text.replace("_", " "))  # scontrol prints blanks as underscores
+                fields.setdefault(key, text.replace("_", " "))  # scontrol prints underscores instead of spaces
             else:
                 fields.setdefault(key, text)
     if fields:
@@ -194,7 +195,7 @@ def _fields(line: str, header: str, names: list[str], mark: str) -> list[str] | 
     starts = [match.start() for match in re.finditer(r"\S+", header)]
     widths = {after - before for before, after in pairwise(starts)}
     if len(widths) == 1 or not (parts := _merged(re.findall(r"\(.*\)$|\S+", line.strip()), names, " ") or []):
-        # Columns printed by squeue --Format have fixed widths and may be empty.
+        # Columns of squeue --Format have fixed widths, and a column may be empty.
         ends = [*starts[1:], len(line)]
         parts = [line[begin:end].strip() for begin, end in zip(starts, ends, strict=True)]
     return parts
@@ -275,7 +276,7 @@ def _as_json(fields: Mapping[str, str], zone: ZoneInfo | None) -> dict[str, Any]
         "tres_alloc_str": fields.get("AllocTRES") or fields.get("TRES", ""),
         "gres_detail": [fields["GRES"]] if fields.get("GRES") else [],
         **{f"tres_per_{unit}": fields.get(f"TresPer{unit.title()}", "") for unit in _UNITS},
-        # Slurm before 18.08 has a list of gres per node
+        # before Slurm 18.08, the field Gres lists the gres per node
         **({"tres_per_node": fields["Gres"]} if fields.get("Gres") else {}),
         "memory": f"{per_node}n" if per_node else "",
         "features": fields.get("Features", ""),
@@ -384,7 +385,8 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
                 dependent.append((ids, conditions, rows))
             else:
                 yield from rows
-    # Suspended jobs started before all waiting jobs, and will resume before them.
+    # Suspended jobs resume before any waiting job starts, so give them an earlier time than all
+    # other jobs.
     for number, fields in suspended:
         started = unescaped_text(min(first_s, now_s) - 1)
         times = dict.fromkeys(map(COLUMNS.index, ("Submit", "Eligible", "Start")), started)
@@ -394,7 +396,8 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
         needed = re.findall(r"(?<=:)\d+(?:_\d+)?", conditions)
         missing = [id for id in needed if id.partition("_")[0] not in listed]
         if unlisted.intersection(needed) or (missing and not ("?" in conditions and len(missing) < len(needed))):
-            # these jobs depend on a held job, or on a job that is missing from the file
+            # These jobs depend on a held job or on a job that is missing from the file, so they
+            # cannot start.
             unlisted.update(ids)
             report.skip(_NOT_QUEUED["Dependency"], len(ids))
         else:
@@ -439,9 +442,9 @@ def _gpus_of(job: Mapping[str, Any]) -> tuple[str, str]:
         details = [text for text in list_in(job.get("gres_detail")) if isinstance(text, str)]
         detailed = gres_tres({"job": ",".join(details)}, 1)
     except Dirty:
-        return f"{asked},gres/gpu=?", f"{held},gres/gpu=?"  # makes the reader drop this row
+        return f"{asked},gres/gpu=?", f"{held},gres/gpu=?"  # an invalid number, which makes the reader drop this row
     known = _TRACKED.search(asked) is not None
-    if "gres/gpu:" not in asked:  # GPU types restrict where the job may run
+    if "gres/gpu:" not in asked:  # add the GPU types of the other fields, because types restrict where the job may run
         parts = listed.split(",") if listed else []
         asked = ",".join(filter(None, [asked, *[part for part in parts if not known or part.startswith("gres/gpu:")]]))
     if held and _TRACKED.search(held) is None:
@@ -467,17 +470,17 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
     asked, held = _gpus_of(job)
     submit, eligible, start = (json_number(job.get(f"{name}_time")) or None for name in ("submit", "eligible", "start"))
     if eligible is None and _squeue_state(job) == ("PENDING", "BeginTime"):
-        eligible = start  # slurmctld lists the begin time as the start of a job that it has not planned yet
+        eligible = start  # for a job without a planned start, slurmctld lists the begin time as the start
     limit = json_number(job.get("time_limit"))
     lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else UNLIMITED_S
     lasts_s += _suspended_s(job)
-    if (ran := _suspended_after_s(job)) is not None:  # a suspended job resumes with the rest of its limit
+    if (ran := _suspended_after_s(job)) is not None:  # a suspended job has the rest of its limit left
         lasts_s = max(lasts_s - ran, _OVERDUE_S)
         limit = lasts_s / 60 if isinstance(limit, int | float) else limit
     if not runs:
         moments = [moment for moment in (submit, eligible) if isinstance(moment, int | float)]
         start = max(moments, default=None)
-    # Text output may lack a column of start times.
+    # Text output may lack a column of start times, so compute the start from the run time.
     elif start is None and isinstance(job.get("run_time"), int | float):
         start = int(now_s - job["run_time"])
     if runs and isinstance(start, int | float):
@@ -496,7 +499,7 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
         "TimelimitRaw": unescaped_text(limit if isinstance(limit, int | float) else None),
         "NNodes": unescaped_text(json_number(job.get("node_count"))),
         "NCPUS": unescaped_text(json_number(job.get("cpus"))),
-        # an exclusive job holds its nodes in full
+        # an exclusive job requests all that it holds, because it gets whole nodes
         "ReqTRES": (held if (runs or ran is not None) and _exclusive(job) == ["--exclusive"] else "") or asked,
         "AllocTRES": (held if runs or ran is not None else "") or asked,
         "ReqMem": text_in(job.get("memory")),
@@ -558,13 +561,13 @@ def _suspended_s(job: Mapping[str, Any]) -> float:
 
 
 _STATES = {
-    # a completing job is about to free its nodes
+    # A completing job is about to free its nodes, so treat it as completed.
     "COMPLETING": "COMPLETED", "STAGE_OUT": "COMPLETED",
-    # another cluster in the federation runs such a job
+    # Another cluster in the federation runs these jobs.
     "REVOKED": "REVOKED", "REQUEUE_FED": "REVOKED",
     "REQUEUE_HOLD": "HELD", "SPECIAL_EXIT": "HELD", "RESV_DEL_HOLD": "HELD", "LAUNCH_FAILED": "HELD",
     "SUSPENDED": "SUSPENDED",
-    # A job holds its nodes while they boot, while it changes size, and while it is being signalled
+    # These jobs hold nodes: the nodes are booting, or the job is changing size, is being signalled,
     # or has been stopped (SIGSTOP).
     "CONFIGURING": "RUNNING", "POWER_UP_NODE": "RUNNING", "RESIZING": "RUNNING", "SIGNALING": "RUNNING",
     "STOPPED": "RUNNING", "RUNNING": "RUNNING",

@@ -211,7 +211,8 @@ class SlurmSite(ImportedSite):
             return None
         parts: dict[str, list[str]] = {}
         for name in names:
-            # A node with several GPU types is modelled as several nodes.
+            # A node with several GPU types becomes several nodes in the model, called
+            # ``name:type``.
             parts.setdefault(name.partition(":")[0], []).append(name)
         strangers = sorted({node for switch in self.switches.values() for node in switch.nodes if node not in parts})
         if strangers:
@@ -465,7 +466,7 @@ def _kind_of(file: Path) -> str:
     if re.search(r"^\s*(?:NodeName=\S+\s+)?Name\s*=\s*\w+", text, re.MULTILINE) and "PartitionName" not in text:
         return "gres.conf"
     if "CPUAlloc=" in text:
-        return ""  # the states of the nodes are missing, so the file has been cut off
+        return ""  # a node description without State= is incomplete, so the file was cut off
     if re.search(r"^\s*(SlurmctldHost|ControlMachine|ClusterName|PartitionName|NodeName)\s*=", text, re.MULTILINE):
         return "slurm.conf"
     return ""
@@ -649,7 +650,7 @@ def _read_reservations(site: SlurmSite, file: Path) -> None:
     for block in _blocks(file, "ReservationName"):
         name = block["reservationname"]
         first = site.reservations.setdefault(name, block)
-        # a recurring reservation is listed once per repetition, and the first one counts
+        # The file lists each repetition of a recurring reservation. Keep the earliest.
         if (_start_s(site, block) or inf) < (_start_s(site, first) or inf):
             site.reservations[name] = block
 
@@ -731,7 +732,7 @@ def _read_qos(site: SlurmSite, file: Path) -> None:
 
 
 _DUMPED = re.compile(r"^(Cluster|Parent|Account|User) - '([^']*)'(.*)$")
-# a value may itself contain ``=`` or ``:``, as in gres/gpu:a100=1
+# Values may contain ``=`` and ``:``, such as gres/gpu:a100=1.
 _OPTION = re.compile(r":([A-Z]\w+)=('[^']*'|.*?)(?=:(?:[A-Z][a-z]|QOS)\w*=|$)")
 
 

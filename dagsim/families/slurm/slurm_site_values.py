@@ -438,7 +438,7 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
     settings["calc_period_s"] = (
         60.0 * finite_number(period, "prioritycalcperiod") if period.isdecimal() else _long_s(period)
     )
-    # slurmctld first calculates priorities when it starts
+    # slurmctld calculates priorities when it starts, and then once per period
     boot_s = moment_s(boot, "boot_time", site.zone) if not is_unset(boot := conf.get("boot_time", "")) else None
     if (calculated_s := site.log.calculated_s or boot_s) is not None:
         settings["calc_phase_s"] = calculated_s
@@ -488,7 +488,8 @@ def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
     for name, (ours, default, unit) in seconds.items():
         settings[ours] = finite_number(str(stated.pop(name, default)), name) * unit
     if settings["sched_min_interval_s"] < 0.001:
-        settings["sched_min_interval_s"] = 0.0  # Slurm's default of 2 microseconds is negligible
+        # Treat negligible intervals, such as Slurm's default of 2 microseconds, as 0.
+        settings["sched_min_interval_s"] = 0.0
     for name, (ours, least) in counts.items():
         settings[ours] = count(str(stated.pop(name, least)), name, 0, _MOST)
     for name, value in stated.items():

@@ -201,7 +201,8 @@ def _shape(options: dict[str, str]) -> tuple[bool | None, int | None, tuple[int 
     tasks = options.get("ntasks", "1")
     if not tasks.isdecimal() or not 1 < int(tasks) < 1 << 20:
         return True, None, free
-    # Slurm packs the tasks onto the first of these nodes, and leaves one for each further node.
+    # Slurm packs as many tasks as possible onto the first nodes, but leaves one task for each
+    # further node.
     several = re.fullmatch(r"([1-9]\d{0,5})(?:-([1-9]\d{0,5}))?", options.get("nodes", ""))
     if several and _is_packed(options) and 1 < int(several[1]) < int(tasks):
         return False, int(tasks), (int(several[1]), int(several[2] or several[1]))
@@ -308,7 +309,7 @@ def options_of(line: str) -> dict[str, str]:
             name = _LONG.get(name, name)
         else:
             options.setdefault("job-name", word.rpartition("/")[2])
-            break  # the script follows, so the options end here
+            break  # this word is the script, so no options follow
         if not equals and name not in _BARE and at < len(words):
             value, at = words[at], at + 1
         if name == "wrap":

@@ -179,8 +179,8 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None, number: int) -
     begin_s = submit_s + (later_s or 0.0)
     parents = tuple(re.findall(r"(?<=:)\d+", line.get("dependency", "")))
     eligible_s = begin_s
-    # The recorded time is used only for jobs whose submission states a dependency or is unknown;
-    # for other jobs, it may be due to a dependency that was added later.
+    # Use the recorded time only if the submission states a dependency or is unknown. For other
+    # jobs, that time may result from a dependency that was added after the submission.
     if parents or line.get("dependency") == "singleton" or not line:
         known_s = times["Eligible"]
         eligible_s = nan if known_s is None else max(submit_s, known_s)

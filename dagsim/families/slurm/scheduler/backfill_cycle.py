@@ -148,7 +148,8 @@ class BackfillCycle:
             if (self._tested.most and self._tested.is_over(job)) or not licensed(machines, job.task):
                 self._at += 1
                 continue
-            if job.task in self._together.get(together(job.task), ()):  # the job has nodes in another partition
+            # The job already has nodes in another of its partitions.
+            if job.task in self._together.get(together(job.task), ()):
                 self._at += 1
                 continue
             placement = yield from self._placement(job, room)
@@ -179,7 +180,8 @@ class BackfillCycle:
     def _start(self, job: PendingJob, placement: Placement) -> Iterator[Decision]:
         """Start a job, unless its partition or its limits refuse it, or it has to start with others."""
         task, parts = job.task, self._parts
-        # select_nodes tests the account only after backfill has chosen nodes, which stay reserved
+        # Slurm's select_nodes tests the account only after backfill has chosen nodes, so the nodes
+        # of a refused job remain reserved.
         if job.refused:
             self._keep(job, placement)
             self._at += 1
@@ -207,7 +209,9 @@ class BackfillCycle:
         """
         preemption, outlook = self._parts.preemption, self._outlook
         self._at += 1
-        if self._preempting:  # a job further back may preempt runs, but not on reserved nodes
+        # Jobs further back may preempt runs only on nodes without a reservation, so this job must
+        # reserve its nodes.
+        if self._preempting:
             key = self._parts.rules.quality(job.task.job).name, job.part.name
             if key not in self._stoppable:
                 self._stoppable[key] = preemption.stoppable(self._view, job)
@@ -347,7 +351,7 @@ class BackfillCycle:
                 continue
             for job, placement in components.values():
                 nodes = sum([1 << share.node for share in placement])
-                # two components had chosen the same node
+                # this placement fails if an earlier component has taken one of its nodes
                 if self._parts.placing.on(self._view.machines, job, nodes, inf) is None:
                     break
                 self._parts.running.starting = job.task, job.part

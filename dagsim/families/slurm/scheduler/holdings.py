@@ -219,7 +219,8 @@ class Holdings:
             budget = self.budgets.get(holder)
             if budget is not None and (starts := budget.room(start, safe=self._safe)) < room:
                 room, tightest = starts, holder
-        # a reference to the holders ensures that no other object gets the same id
+        # ``key`` contains the id of ``holders``. A reference to ``holders`` keeps Python from
+        # reusing the id.
         self._rooms[key] = holders, (room, tightest)
         return room, tightest
 
@@ -324,7 +325,7 @@ class Holdings:
             held = self._held[holder]
             for place, amount in enumerate(amounts[:4]):
                 held[place] -= amount
-            if held[3] < 0.5:  # when the last run has ended, clear the rounding errors
+            if held[3] < 0.5:  # no run is left, so drop the sums together with their rounding errors
                 del self._held[holder]
             if holder in self.most_nodes:
                 counts = self._nodes[holder]

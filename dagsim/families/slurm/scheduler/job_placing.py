@@ -68,7 +68,7 @@ class JobPlacing:
         """Return a placement on nodes that the job may use now."""
         task, part, states = job.task, job.part, machines.list
         demand, choice = task.demand, self.choice
-        # for most jobs, the first node that fits is enough, so not all nodes need to be examined
+        # Most jobs can use the first node on which they fit, so do not examine all nodes.
         if choice.in_order and not (demand.gang or part.spreads):
             for node in chain(*map(bits, machines.awake_first(nodes))):
                 if count := states[node].room(demand):

@@ -160,7 +160,7 @@ class JobPriorities:
             fixed = self.book.fixed(asked)
             slot = self.ranks.add(key, tier, fixed, self.book.since_s(asked), asked.user)
             at_s = max(min(self.now, self.eligible_s(task)), self.book.calculated_s)
-            # use the time at which the job's array was evaluated
+            # a task whose array was evaluated earlier gets its priority as of the last calculation
             at_s = at_s if task.job.queued_s is None else self.book.calculated_s
             self.ranks.note(slot, self.book.priority(fixed, asked, at_s), self.book.rounds)
         return slot

@@ -81,7 +81,8 @@ class MainLoop:
             if blocked.blocks(job) or not licensed(view.machines, task):
                 at += 1
                 continue
-            # only backfill can start this task, which blocks its partition until then
+            # Only backfill starts jobs that have to start together. Until then, this job blocks its
+            # partition.
             if together(task):
                 blocked.close(job, rules.nodes[job.part.name])
                 at += 1

@@ -122,7 +122,7 @@ class SlurmMultifactor:
             ConfigError: A value is out of range.
         """
         self._set = SlurmSettings(**settings)
-        self._set.priorities()  # raises an error if a weight is out of range
+        self._set.priorities()  # called only for its check: it raises an error if a weight is out of range
         self._usage, self._coarse_after_s = usage or UsageBefore(), coarse_after_s
         self._given = settings
         """The parameters; if there are none, the site's parameters apply."""
@@ -193,7 +193,8 @@ class SlurmMultifactor:
         sharing = self._sharing(run, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         asked = self._priorities.asked(task, part, run.instances)
-        # The job is charged for whole nodes, which also count in full against its limits.
+        # A job that does not share its nodes is charged for whole nodes, and limits count whole
+        # nodes, too.
         if sharing.alone and not part.exclusive:
             amounts = of_nodes(amounts, [machine.node for machine, *_ in run.held])
             asked = asked._replace(cpus=amounts.cpus, memory_gb=amounts.memory_gb, gpus=amounts.gpus)
@@ -224,7 +225,8 @@ class SlurmMultifactor:
         self._preemption.ended(run)
         job = run.job
         ends = job.tasks_left <= 1 and (not job.tasks or job.tasks[run.task.index].unfinished <= run.instances)
-        # a job that is told of later is known as it is at the beginning
+        # While events before the beginning are replayed, ``job`` already has its state at the
+        # beginning. If tasks are left in this state, the job has not ended.
         if ends and not (self._recalls and job.tasks_left and job.number >= 0):
             self._running.latest_s.pop(job.number, None)
             rules.forget(job.number)
@@ -241,7 +243,8 @@ class SlurmMultifactor:
         if starting is not None and starting[0] is run.task:
             return starting[1]
         parts = [part for part in self._rules.parts(run.job) if self._rules.has(part, run.nodes)]
-        # the run started before the log begins, and the log does not record in which partition
+        # The run started before the log begins. The log does not state its partition, so take the
+        # first that contains its nodes.
         if len(parts) > 1:
             self.forgets = " and ".join([*([_CYCLE] if self._set.backfill else []), _PARTITION])
         return parts[0] if parts else self._rules.partition(run.job)
@@ -261,7 +264,7 @@ class SlurmMultifactor:
             pending.recall(freed, holdings)
             for number in pending.hopeless(holdings):
                 yield Kill(number, RejectReason.CANCELLED)
-        # nothing else uses the priorities
+        # sort only if the order matters: for preemption, or if some job may fit
         if self._priorities.are_stale and (self._preemption.is_on or self._any_fits(view, pending)):
             self._priorities.sort(pending)
         if self._main.is_due(now):
@@ -310,7 +313,8 @@ class SlurmMultifactor:
             rules.learn(view, task.job)
             if rules.is_new(task.job) and not rules.admits(view, task.job):
                 if rules.is_refused(task.job.job):
-                    pending.list_task(copy(task))  # the kernel empties the task of a job that leaves
+                    # List a copy, because the kernel empties the tasks of jobs that leave.
+                    pending.list_task(copy(task))
                 yield Kill(task.job.number, RejectReason.CANCELLED)
 
     def _of_site(self, view: ClusterView) -> SlurmSettings:
@@ -334,7 +338,7 @@ class SlurmMultifactor:
         self._main = MainLoop(self._parts)
         self._times = BackfillTimes(settings, self._coarse_after_s)
         self._refused = RefusedJobs(rules)
-        # jobs that were already running at the beginning get their limits here
+        # load the limits of jobs that were running before the simulation began
         for job in view.jobs.values():
             rules.learn(view, job)
 

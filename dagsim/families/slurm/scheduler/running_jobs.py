@@ -125,7 +125,7 @@ class RunningJobs:
         part, qos = rules
         limit_s, kill_s = limits
         begins_s = now
-        if run.boots:  # its time limit begins only once its nodes have booted
+        if run.boots:  # the time limit counts from the moment when the nodes have booted
             begins_s = now + run.setup_s
             self._booting[run.id] = limits
         self.table.started(run, begins_s + limit_s)
@@ -185,7 +185,7 @@ class RunningJobs:
                 later_s = held.suspended_s - paused_s + (0.0 if since_s is None else max(1.0, view.now - since_s))
                 heappush(self._deadlines, (due_s + later_s, run, held.suspended_s))
                 continue
-            # another task of the same job has just started
+            # Another task of the same job has just started, so check the limit again in a second.
             if self.latest_s.get(kept.job, -inf) >= view.now:
                 heappush(self._deadlines, (view.now + 1.0, run, held.suspended_s))
                 return

@@ -155,7 +155,7 @@ class RunTable:
     def begin(self) -> None:
         """Drop all reservations, and switch to compiled functions once there is enough work."""
         self.kept = [0] * len(self.ids)
-        # the second condition is true if both versions are already loaded
+        # compiled functions pay off after many searches, or if both versions are already loaded
         pays = self.searched > _LISTED or inner_loops.cache_info().currsize == 2
         if not self.compiled and pays and inner_loops(compiled=True) != inner_loops(compiled=False):
             self.compiled = True
@@ -474,28 +474,30 @@ class NodePlan:
         edges: Numbers = [float(begin_s) for begin_s, *_ in self._space]
         edges = np.array(edges, np.float64) if table.compiled else edges
         kept = Reserved(table.begins, table.untils, table.owners, table.kept, table.kept_stride, edges)
-        # numba takes 0.5 us to recognise each named tuple, but no time for plain tuples
+        # pass plain tuples, because numba takes 0.5 us to recognise each named tuple
         parts = [tuple(part) for part in (search.where, search.steps, runs.limits, kept, self._clock)]
         while True:
             begin_s, first = self._earliest(*parts, least_s, limit_s, float(wanted), layout.spread, out)
             if begin_s == inf:
                 search.never_s = limit_s if from_s <= search.least_s else search.never_s
                 return None
-            if wanted == 1 and self._choice.in_order:  # ``members`` lists the groups in order
+            # ``members`` is sorted by group, so the first node found is the best.
+            if wanted == 1 and self._choice.in_order:
                 chosen = 1 << int(first)
             else:
                 room = {node: int(out[node]) for node in search.listed if out[node] > 0}
                 free = sum([1 << node for node in room])
                 of_group = next(free & nodes for nodes in groups if free & nodes)
                 chosen = self._choice.nodes(of_group, room, room, wanted, layout)
-                if not chosen:  # too few of the required nodes are free, so try again when more are free
+                if not chosen:  # too few of the required nodes are free, so try again after the next end of a run
                     least_s = _next_end_s(runs.limits.order, begin_s)
                     if least_s > until_s:
                         return None
                     continue
             if begin_s <= least_s or not self._taken(chosen, begin_s, begin_s + limit_s):
                 return begin_s, chosen
-            # these nodes are reserved for a later time, so Slurm tries again from that time on
+            # Some of these nodes are reserved within this period, so search again from its
+            # beginning, as Slurm does.
             least_s = begin_s
 
     def _without(self, gone: frozenset[int]) -> RunTable:

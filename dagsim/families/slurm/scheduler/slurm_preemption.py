@@ -63,7 +63,7 @@ class SlurmPreemption:
         killed: set[int] = set()
         chosen = self._victims(view, job, nodes, sorted(modes, key=self._worth)) if modes else []
         for run in chosen:
-            if run not in running.facts:  # its job was killed together with another run
+            if run not in running.facts:  # the run has already ended, because its job was killed with another run
                 continue
             number, grace_s = running.facts[run].job, self._grace_s(run)
             if grace_s > 0:

@@ -213,7 +213,7 @@ class PriorityBook:
         period_s = self.settings.calc_period_s
         if self._runs:
             self._calculate_before(nextafter(now, inf))
-        elif self.calculated_s + period_s <= now:  # while nothing runs, usage only decays
+        elif self.calculated_s + period_s <= now:  # nothing runs, so only let the usage decay
             self._decay(floor((now - self.calculated_s) / period_s))
         return self.rounds > before
 

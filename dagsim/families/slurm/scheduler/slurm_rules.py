@@ -302,7 +302,7 @@ class SlurmRules:
         """
         for part in self.parts(task.job):
             nodes = self.nodes[part.name]
-            self.holders(task.job, part)  # sets the limits for a new user
+            self.holders(task.job, part)  # called for its side effect: it sets the limits of a new user
             if not (self.holdings.limits_types and task.demand.demand.gpus):
                 yield part, "", nodes
                 continue
@@ -316,7 +316,9 @@ class SlurmRules:
         distinct = bool(self.spread(task.job) and demand.gang)
         shares, fewest = self.shares(task), self.fewest_nodes(task)
         if nodes == self._all and not distinct and not shares and fewest == 1:
-            return True  # the kernel would have rejected the task otherwise
+            # Without restrictions, the task fits on the empty cluster, or the kernel would have
+            # rejected it.
+            return True
         if demand.terms is not None:
             nodes &= demand.terms.nodes
         domains = () if demand.terms is None else demand.terms.domains
@@ -347,7 +349,8 @@ class SlurmRules:
             by_type = [NodesOfTypes(self.of_type[type_], (type_,)) for type_ in demand.types]
             joined = (NodesOfTypes(whole_sum(self.of_type[type_] for type_ in demand.types), demand.types),)
             groups = self._groups[demand.types, mixes] = joined if mixes else tuple(by_type)
-        # all nodes must be in one domain, or in one alternative of the constraint
+        # Split the groups, because all nodes must be in one domain (or in one alternative of the
+        # constraint).
         if demand.bound and demand.terms is not None:
             return tuple(
                 [group._replace(nodes=group.nodes & domain) for group in groups for domain in demand.terms.domains]
@@ -363,7 +366,7 @@ class SlurmRules:
             return ()
         counts = terms.counts if task.demand.gang else ()
         counted = tuple([(count.nodes, count.least) for count in counts])
-        if task.demand.gang == 1 and len(counted) > 1:  # the single node has to meet all counts
+        if task.demand.gang == 1 and len(counted) > 1:  # the task uses a single node, which has to meet all conditions
             counted = ((reduce(and_, [nodes for nodes, _ in counted]), 1),)
         return tuple([(1 << node, 1) for node in bits(terms.named)]) + counted
 
@@ -385,7 +388,7 @@ class SlurmRules:
         """
         of_part = self.nodes[part.name]
         groups = [(self.longest_s(task, group.types), of_part & group.nodes) for group in self.groups(task)]
-        # one search serves all groups
+        # if all groups have the same limit, one search is enough
         if not task.demand.gang and all(limit_s == groups[0][0] for limit_s, _ in groups):
             return ((float(groups[0][0]), tuple([nodes for _, nodes in groups])),)
         return tuple([(float(limit_s), (nodes,)) for limit_s, nodes in groups])

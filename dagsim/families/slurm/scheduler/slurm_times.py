@@ -188,8 +188,8 @@ def earliest(
         start_s, end_s, later_s = later_s, later_s + limit_s, inf
         for at in range(len(order)):
             marks[at] = 0
-        # Slurm looks for nodes that become free at the end of each entry in its map, up to the
-        # first entry that begins after ``end_s``
+        # Slurm has a map of periods, and looks for nodes that become free at the end of each
+        # period, up to the first one that begins after ``end_s``.
         beyond = 0
         while beyond < len(edges) and edges[beyond] <= end_s:
             beyond += 1
@@ -207,7 +207,8 @@ def earliest(
                 if untils[place] <= start_s or owners[place] == own:
                     continue
                 begin_s = begins[place]
-                # a later start may not end when a reservation for a job begins, either
+                # if the start is in the future, the job may not even end exactly when another job's
+                # reservation begins
                 in_window = begin_s < end_s or (begin_s == end_s and start_s > now and owners[place] < 0)
                 if not in_window and not (owners[place] < 0 and begin_s <= beyond_s < untils[place]):
                     continue
@@ -220,8 +221,8 @@ def earliest(
                     if begins[other] <= free_s < untils[other] and owners[other] != own:
                         if owners[place] >= 0 or owners[other] >= 0:
                             break
-                        # another reservation follows immediately; entries with equal nodes are
-                        # merged
+                        # Another reservation follows immediately. Slurm merges both periods if
+                        # their nodes are equal.
                         free_s, other = untils[other], row
                         continue
                     other += 1
@@ -232,8 +233,8 @@ def earliest(
                 usable += 1
                 for place in range(node * runs_stride, node * runs_stride + runs[node]):
                     marks[ranks[place]] = 1
-        # least: the earliest time at which an instance fits on any node; most: how many instances
-        # fit once all runs have ended
+        # ``least`` is the earliest time at which an instance fits on any node. ``most`` is how many
+        # instances fit once all runs have ended.
         least, most = inf, 0.0
         for index in range(len(nodes) if usable else 0):
             node = nodes[index]
@@ -263,7 +264,7 @@ def earliest(
             if total >= wanted:
                 break
             at += 1
-            # the next time at which a run on these nodes ends
+            # Find the next end of a run on these nodes.
             while at < len(order) and marks[at] == 0:
                 at += 1
             if at >= len(order):
@@ -400,7 +401,8 @@ class NodeChoice:
         for node in self._order(nodes & ~chosen, room, free, left, layout._replace(fewest=fewest)):
             if left <= 0 or len(counts) == most:
                 break
-            # with one more node to take, Slurm passes over nodes that are too small
+            # only one more node may be chosen, so Slurm skips nodes that cannot take all remaining
+            # instances
             if len(counts) == most - 1 and room[node] < left and not (spread or layout.idlest):
                 continue
             fewest -= 1

@@ -63,7 +63,8 @@ class SlurmWaits:
         several: list[list[ReachedLimit]] = []
         for part, gpu, _ in rules.ways(self._view, task):
             start = rules.least(task, part)
-            # the limits of a QOS are tested before those of associations (acct_policy.c)
+            # like Slurm (acct_policy.c), test the limits of the QOS before those of the
+            # associations
             holders = sorted(
                 rules.holders(task.job, part, gpu), key=lambda holder: not _plain(holder)[0].startswith("qos")
             )
