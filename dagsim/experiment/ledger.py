@@ -146,7 +146,7 @@ class Ledger:
                 raise ConfigError(
                     f"{self.path}: seeds {last['seeds'][0]} to {last['seeds'][1] - 1} of {table!r} "
                     f"were used on {last['on']} by {last['command']!r}; give --fresh to take unused seeds "
-                    "from its pool, or --again to use the same seeds again, which the table then states"
+                    "from its pool, or --again to reuse the same seeds (the table then says so)"
                 )
             unused = max((record["seeds"][1] for record in spent), default=whole.start)
             first = last["seeds"][0] if last and again else unused

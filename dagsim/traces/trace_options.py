@@ -182,8 +182,9 @@ class TraceOptions:
         return Labels(place, (*account.words, *user.words)).mapped(str)
 
     def cpu_demand(self, cpus: float, memory_gb: float) -> tuple[float, float, float]:
-        """Return the GPUs, cores and memory that an instance in a CPU-only trace needs: its
-        recorded demand or, if ``gpus_per_task`` is set, only that many GPUs.
+        """Return the GPUs, cores and memory of an instance in a trace without GPUs. If
+        ``gpus_per_task`` is set, the instance needs that many GPUs and nothing else. Otherwise, it
+        has its recorded demand.
         """
         return (0.0, cpus, memory_gb) if self.gpus_per_task is None else (self.gpus_per_task, 0.0, 0.0)
 

@@ -213,7 +213,8 @@ class Sessions:
         meter.add_arrays(drawn, seconds_of(drawn, runtime, cluster.gpu_types))
         if not last_s or not meter.busy_s > 0:
             raise WorkloadError(
-                f"workload: {cluster} cannot run any of this work, or all of it arrives at once, so no load can be set"
+                f"workload: {cluster} cannot run any of this work, or all jobs arrive at the same time, so no "
+                "load can be set"
             )
         return meter.busy_s / last_s
 

@@ -158,7 +158,7 @@ class Synthetic:
         with np.errstate(invalid="ignore"):  # jobs that this cluster cannot run give invalid values
             deadline_s = np.where(ideal_s < inf, arrival_s + slack * ideal_s, inf)
         if (before := np.flatnonzero(deadline_s < arrival_s)).size:
-            raise ModelError(f"job {drawn.ids[before[0]]!r}: its slack {float(slack[before[0]])!r} is below 0")
+            raise ModelError(f"job {drawn.ids[before[0]]!r}: slack must be 0 or more, got {float(slack[before[0]])!r}")
         return replace(drawn, arrival_s=arrival_s, deadline_s=deadline_s)
 
     def jobs(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> Iterator[Job]:

@@ -78,7 +78,7 @@ def bounded(config: Config) -> ClusterScenario:
     """
     if not config.whole_system.has_top_keys:
         raise InputError(
-            f"bound: the system {config.kind!r} has no bound; only the GPU cluster (system: cluster) has one"
+            f"bound: dagsim has bounds only for the GPU cluster (system: cluster), but the system is {config.kind!r}"
         )
     return cluster_scenario_of(config)
 

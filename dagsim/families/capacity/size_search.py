@@ -416,7 +416,7 @@ class _Search:
         self.cluster, self.types, self.most_gpus, self.prices, self.trial = cluster, types, most_gpus, prices, trial
         self.progress = SizeSearch(types)
         if not self._allowed((1,) if not types else (1, *[0] * (len(types) - 1))):
-            raise ConfigError(f"--max-gpus {most_gpus}: a node of any of these types has more GPUs than this maximum")
+            raise ConfigError(f"--max-gpus {most_gpus}: every node of these types has more GPUs than that")
 
     def alone(self, place: int) -> None:
         """Find the fewest nodes of one type, without nodes of the other types in the search."""

@@ -338,7 +338,7 @@ def _rotated(placement: Sequence[int]) -> tuple[int, ...]:
     node."""
     counts = [count for count in placement if count]
     if not counts:
-        raise ModelError("a placement without replicas has no times")
+        raise ModelError("a placement needs at least one replica on at least one node")
     return min(tuple(counts[first:] + counts[:first]) for first in range(len(counts)))
 
 

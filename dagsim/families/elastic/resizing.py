@@ -37,9 +37,7 @@ class _ElasticTask:
     def __init__(self, piece: TaskState, run: Run | None, starts: int) -> None:
         elastic = piece.task.elastic
         if elastic is None or not isinstance(piece.training, GoodputProgress | Training):
-            raise ConfigError(
-                f"elastic policies choose GPUs by a goodput model; the elastic task {piece.name} has another model"
-            )
+            raise ConfigError(f"elastic policies need a goodput model, but the elastic task {piece.name} has none")
         self.order = piece.order
         self.elastic: Elastic = elastic
         self.arrival_s = piece.job.job.arrival_s
