@@ -1,4 +1,5 @@
-"""Slurm's own terms: the fields of its accounting, and rows of ``sacct`` as text and as JSON.
+"""Slurm's accounting: the names of its fields, and readers for the rows that ``sacct`` prints as
+text or as JSON.
 
 This module reads the output of ``sacct`` 22.05 and 24.11, and the formats that sacct(1) documents
 for other versions.
@@ -66,8 +67,8 @@ class Resources(NamedTuple):
 def resources(text: str) -> Resources:
     """Parse ``billing=16,cpu=16,gres/gpu:a100=4,gres/gpu=4,mem=128G,node=1``, in any order.
 
-    The number of GPUs without a type (``gres/gpu``) includes the GPUs with a type. If it is
-    missing, the numbers with a type are added up instead.
+    ``gres/gpu`` is the total number of GPUs, whatever their types. If this entry is missing, the
+    numbers for the single types are added up instead.
 
     Raises:
         Dirty: The text is not a list of ``name=value``, or a number is invalid.
@@ -106,7 +107,8 @@ def _resources(text: str) -> Resources:
 
 
 def licences_or_none(tres: str) -> tuple[tuple[str, int], ...]:
-    """Return the licences in a list of resources. The result is empty if the list cannot be read."""
+    """Return the licences that a list of resources contains. The result is empty if the text cannot
+    be read."""
     try:
         return resources(tres).licences
     except Dirty:
@@ -114,9 +116,9 @@ def licences_or_none(tres: str) -> tuple[tuple[str, int], ...]:
 
 
 def with_older_columns(stated: Resources, gres: str, memory: str, cpus: str, nodes: int, total: bool) -> Resources:
-    """Use other columns to fill in what a list of resources lacks: GPUs from ``AllocGRES``
-    (``total``) or ``ReqGRES`` (per node) in versions before 20.11, memory from ``ReqMem``, and
-    CPUs.
+    """Fill in what a list of resources lacks from other columns. GPUs come from ``AllocGRES``
+    (total numbers) or ``ReqGRES`` (numbers per node) in versions before 20.11, memory comes from
+    ``ReqMem``, and CPUs from their own column.
 
     GPUs are written as ``gpu:2``, ``gpu:tesla:2``, ``PER_NODE:gpu:2`` (or ``JOB``, ``TASK``,
     ``SOCKET``), or with the number of the plugin: ``7696487:2``. ``ReqMem`` is per CPU
@@ -145,11 +147,11 @@ versions wrote in AllocGRES."""
 
 
 def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int = 1, *, counted: bool = False) -> str:
-    """Convert the GPUs in lists of gres to a list of resources: ``gpu:a100:4`` on 2 nodes becomes
-    ``gres/gpu=8,gres/gpu:a100=8``. The key of each list in ``lists`` states whether its numbers are
-    per ``job``, ``node``, ``task`` or ``socket``; the first list that names GPUs is used. A list
-    may have any of Slurm's forms: ``gpu:2(S:0)``, ``gres:gpu:a100:2``, ``gres/gpu:a100=2``,
-    ``gpu``.
+    """Convert lists of gres to a list of resources that contains their GPUs. For example,
+    ``gpu:a100:4`` on 2 nodes becomes ``gres/gpu=8,gres/gpu:a100=8``. Each key in ``lists`` tells
+    whether the numbers in its list are per ``job``, ``node``, ``task`` or ``socket``. The first
+    list that names GPUs is used. The list may have any of Slurm's forms: ``gpu:2(S:0)``,
+    ``gres:gpu:a100:2``, ``gres/gpu:a100=2``, ``gpu``.
 
     Raises:
         Dirty: A number is invalid, or a number is missing although ``counted`` is set.
@@ -174,9 +176,9 @@ def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int
 
 
 def limit_s(raw: str, text: str) -> float | None:
-    """Return the time limit in seconds, from minutes (``TimelimitRaw``) or else a duration
-    (``Timelimit``). A job without a limit gets a year, as in Slurm's own planning. Return ``None``
-    if the limit is not stated, or is the partition's limit.
+    """Return the time limit in seconds. It is read from ``TimelimitRaw`` (minutes), or else from
+    ``Timelimit`` (a duration). Like Slurm when it plans ahead, assume a year if the job has no
+    limit. Return ``None`` if the limit is not stated or is that of the partition.
 
     Raises:
         Dirty: The text is neither a number nor one of Slurm's words.
@@ -201,8 +203,8 @@ def limit_s(raw: str, text: str) -> float | None:
 
 
 def state(text: str) -> str:
-    """Return the full name of a state: ``CANCELLED`` from ``CANCELLED by 1007``, and
-    ``OUT_OF_MEMORY`` from ``OUT_OF_ME+``.
+    """Return the full name of a state. For example, ``CANCELLED by 1007`` becomes ``CANCELLED``,
+    and the shortened ``OUT_OF_ME+`` becomes ``OUT_OF_MEMORY``.
 
     Raises:
         Dirty: There is no such state.
@@ -219,8 +221,8 @@ def state(text: str) -> str:
 
 
 def array_tasks(job: str) -> int | None:
-    """Return the number of tasks in ``910002_[3-90,95,97-99%8]``, or a lower bound if the text was cut
-    off, or ``None`` for a single job.
+    """Return the number of tasks in an array id such as ``910002_[3-90,95,97-99%8]``. If the text
+    was cut off, this is a lower bound. Return ``None`` for the id of a single job.
 
     Raises:
         Dirty: The brackets do not contain a list of numbers.
@@ -392,8 +394,8 @@ def delimiter_of(source: Source) -> str | None:
 
 
 def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Row]:
-    """Yield the rows, with their fields in the order of ``COLUMNS``; a field is empty if the file
-    lacks the column.
+    """Yield each row as a list of fields in the order of ``COLUMNS``. Fields of columns that the
+    file lacks are empty.
 
     Raises:
         TraceError: See ``sacct_tables``.
@@ -406,7 +408,7 @@ def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Ite
 def sacct_tables(
     source: Source, report: ReadReport, delimiter: str | None, columns: Sequence[str] = ()
 ) -> Iterator[Table]:
-    """Yield the rows in chunks with the columns ``COLUMNS``, all as text, and count them in
+    """Yield the rows in chunks, each a table with the text columns ``COLUMNS``. Count the rows in
     ``report``. ``columns`` names the columns of files without a header (``sacct -n``), in order.
 
     Raises:
@@ -423,8 +425,9 @@ def sacct_tables(
 def _form(
     source: Source, report: ReadReport, delimiter: str | None, columns: Sequence[str] = (), whole: bool = True
 ) -> Form:
-    """Return the syntax of sacct's text: either as sacct prints it, or as a quoted table that
-    another program made from it. If ``whole`` is set, the files must have all required columns.
+    """Determine how to split the text into fields. The text may be printed by sacct, or may be a
+    quoted table that another program made from sacct's output. With ``whole``, the files must have
+    all required columns.
     """
     mark = delimiter or delimiter_of(source) or _delimiter_of_row(source) or "|"
     names: list[str] = []
@@ -494,8 +497,8 @@ def _is_quoted(source: Source, mark: str) -> bool:
 
 
 def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
-    """Return True if these fields are a row or the beginning of one, that is, if numbers, times and
-    states are in the right columns.
+    """Return True if these fields are a row or its beginning. This is assumed if each number, time
+    and state is in the right column.
     """
     known = False
     for name, field in zip(names, fields if len(fields) >= len(names) else fields[:-1], strict=False):
@@ -509,8 +512,8 @@ def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
 
 
 def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) -> bool:
-    """Return True if a line belongs to the row above it, because that row is incomplete or because its
-    last text continues here.
+    """Return True if ``line`` continues ``row``: the row is incomplete, or its last text goes on in
+    this line.
     """
     last = next((name for name in reversed(names) if name), "")
     if len(row) < len(names) and names[0] in _FREE_TEXT and not _begins(row, names):
@@ -523,10 +526,10 @@ def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) ->
 
 
 def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] | None:
-    """Join a row's fields again if separators within up to three free texts have split them.
+    """Repair a row that separators within up to three free texts have split into too many fields.
 
-    A way to join the fields is accepted only if numbers, times and states are valid. Return None if
-    several ways would give different values in the columns that dagsim reads.
+    The fields are joined in every possible way. A way is accepted only if all numbers, times and
+    states are then valid. Return None if the accepted ways differ in a column that dagsim reads.
     """
     extra = len(fields) - len(names)
     if not 1 <= extra <= _MOST_MARKS:
@@ -579,8 +582,8 @@ class FolderParts(NamedTuple):
 
 
 def folder_parts(source: Source) -> FolderParts | None:
-    """Find the sacct files in a folder. Return None if there are none, or if all files have the
-    same header and are therefore parts of one log.
+    """Find the sacct files in a folder. Return None if there are none. Also return None if all
+    files have the same header, because they are then parts of one log.
     """
     if not source.path.is_dir():
         return None
@@ -626,8 +629,8 @@ def _in_epoch(file: Source, mark: str, names: list[str]) -> bool:
 
 
 def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
-    """Yield the rows of the logs, with empty columns filled in from the other files, which are matched
-    by JobIDRaw (or JobID).
+    """Yield the rows of the logs. Empty columns are filled in from rows of the other files with the
+    same JobIDRaw (or JobID).
     """
     further: dict[str, dict[str, str]] = {}
     for file in parts.further:
@@ -698,8 +701,8 @@ def _check_header(names: Sequence[str], where: str) -> None:
 
 
 def _json_row(job: Mapping[str, Any]) -> list[str]:
-    """Convert a job in JSON to the fields of the text output. JSON layouts differ between versions,
-    so values are recognised by their structure.
+    """Convert a job in JSON to the fields of the text output. Versions of Slurm arrange the JSON
+    differently, so values are recognised by their structure.
     """
     time, state, tres = (object_in(job.get(name)) for name in ("time", "state", "tres"))
     allocated = _tres(tres.get("allocated"))
@@ -749,8 +752,8 @@ def unescaped_text(value: int | float | str | None) -> str:
 
 
 def _state(current: Any) -> str:
-    """Reduce a list of states to one word. If an attempt ran and its job is waiting again, return the
-    state in which the attempt ended.
+    """Reduce a list of states to one word. If the last attempt has ended and the job is waiting
+    again, return the state in which that attempt ended.
     """
     words = [word for word in current if isinstance(word, str)] if isinstance(current, list) else [text_in(current)]
     return next((word for word in words if word != "PENDING"), words[0] if words else "")
@@ -770,8 +773,8 @@ def _job_id(job: Mapping[str, Any]) -> str:
 
 
 def listed_tasks(tasks: str) -> str:
-    """Convert a hexadecimal bit mask of tasks, with bit i for task i, to a list like ``3-60``; other
-    texts are returned unchanged.
+    """Convert a hexadecimal bit mask, whose bit i stands for task i of an array, to a list such as
+    ``3-60``. Return other texts unchanged.
     """
     if not tasks.startswith("0x") or 4 * len(tasks) > _MOST_BITS:
         return tasks

@@ -1,5 +1,5 @@
-"""Copies of Slurm's accounting without the names of people and machines, with the columns that
-dagsim's reader uses.
+"""Anonymised copies of Slurm's accounting: no names of people or machines, and only the columns
+that dagsim reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RESOURCES = ("billing=", "cpu=", "gres/", "mem=", "node=")
 
 
 def sacct_lines(source: Source, names: Names) -> Iterator[str]:
-    """Yield the lines of an anonymised copy, without job steps and damaged rows."""
+    """Yield the lines of an anonymised copy. Job steps and damaged rows are left out."""
     yield "|".join(COLUMNS) + "\n"
     for _, row in sacct_rows(source, ReadReport(), None):
         fields = dict(zip(COLUMNS, row, strict=True))
@@ -50,7 +50,8 @@ def sacct_lines(source: Source, names: Names) -> Iterator[str]:
 
 
 def _submit_line(terms: Submission, names: Names) -> str:
-    """Return the options of a submission that dagsim's reader understands, with pseudonyms."""
+    """Return a job's submit line, reduced to the options that dagsim reads, with pseudonyms for all
+    names."""
     request = terms.request
     if request is None and not terms.nice and not terms.name and not terms.begin:
         return ""

@@ -1,13 +1,14 @@
 """Slurm's accounting: the output of ``sacct -P`` or ``sacct --json``.
 
-``docs/reference/traces.md`` has the command. There is one job per ``JobID``; the attempts of the
-job are the rows with that ``JobID`` in order of submission. (``JobIDRaw`` is not a key, because the
-last task in an array has the array's own number.) This was tested on Slurm 22.05.8 and 24.11.5.
+``docs/reference/traces.md`` has the command. All rows with the same ``JobID`` are attempts of one
+job, in order of submission. (``JobIDRaw`` cannot be the key, because the last task of an array has
+the number of the array.) This was tested with Slurm 22.05.8 and 24.11.5.
 
-Jobs with a single unremarkable row are converted column by column. Jobs with several rows
-(requeued, heterogeneous) and jobs with something to report are few, and all rows of such a job are
-needed at once, so these jobs are built one by one (``_Reading.job``). Both ways use the same
-function for demands, once per distinct combination of fields (``_Kinds``).
+Most jobs have one row, about which there is nothing to report. These jobs are converted column by
+column. Few jobs have several rows (because they were requeued or are heterogeneous) or something to
+report. All rows of such a job are needed together, so these jobs are built one at a time
+(``_Reading.job``). Both ways call the same function to compute demands, once for each distinct
+combination of fields (``_Kinds``).
 """
 
 from __future__ import annotations
@@ -252,7 +253,8 @@ class _Attempt:
 
     @property
     def base(self) -> str:
-        """Id of the job; the first component of a heterogeneous job has the id of the whole job."""
+        """The id of the attempt's job. The first component of a heterogeneous job has the id of the
+        whole job."""
         return _job_id(self.id)
 
     @property
@@ -261,7 +263,7 @@ class _Attempt:
 
 
 class _Times(NamedTuple):
-    """The times of n rows."""
+    """The times in n rows of accounting."""
 
     # For each column (n,) float64: seconds since 1970, NaN if not set, -inf if invalid.
     moments: Mapping[str, np.ndarray]
@@ -271,7 +273,8 @@ class _Times(NamedTuple):
 
     @classmethod
     def of(cls, table: Table, *moments: np.ndarray) -> _Times:
-        """Read the columns of times in a table; ``moments`` holds the columns ``_MOMENTS``."""
+        """Read the times in a table. ``moments`` contains one column for each name in
+        ``_MOMENTS``."""
 
         def lasted(name: str) -> np.ndarray:
             labels = table.words(_AT[name])
@@ -295,8 +298,7 @@ class _Times(NamedTuple):
         return cls(dict(zip(_MOMENTS, moments, strict=True)), ran_s, fault, note)
 
     def are_plain(self) -> np.ndarray:
-        """Return (n,) bool: True if the row has a start and there is nothing to report about its
-        times."""
+        """Return (n,) bool: True for rows that have a start and whose times need no report."""
         times = self.moments
         plain: np.ndarray = (self.fault == 0) & (self.note == 0) & (self.ran_s < inf) & (times["Start"] >= 0)
         return plain & ~np.isneginf(times["End"]) & ~np.isneginf(times["Eligible"])
@@ -325,12 +327,12 @@ def _nodes_of_tres(text: str) -> int:
 
 
 class _Reuse:
-    """Finds ids that Slurm has reused.
+    """Finds job ids that Slurm has used for more than one job.
 
-    Rows with one id are attempts of one job if they have the same user and cluster, and if each was
-    submitted when the previous one ended or later: up to a day later (Slurm submits a job anew when
-    it requeues it), or up to five minutes later if the previous attempt completed (MinJobAge).
-    Otherwise, the id has been reused.
+    Rows with the same id, user and cluster are attempts of one job if each attempt was submitted
+    soon after the end of the previous one. Soon means within a day, because Slurm submits a
+    requeued job again, or within five minutes (MinJobAge) if the previous attempt completed.
+    If an attempt was submitted later, Slurm has used the id again for another job.
     """
 
     def __init__(self) -> None:
@@ -338,14 +340,14 @@ class _Reuse:
         self._numbers: dict[tuple[int, int, float], int] | None = None
 
     def add(self, *columns: np.ndarray) -> None:
-        """Add rows, given by the hashes of their ids, of the ids with the component and of their
-        owners, their submission and end times, and whether they completed.
+        """Add rows. The arguments are columns: hashes of the ids without components, of the full
+        ids and of the owners, times of submission and end, and whether the row's job completed.
         """
         self._rows.append(columns)
 
     @property
     def numbers(self) -> dict[tuple[int, int, float], int]:
-        """The number of each job among the jobs with the same id, except for the first of them. A
+        """Numbers that distinguish jobs with the same id. The first job with an id has no entry. A
         key consists of the hash of the id, the hash of the owner and the submission time.
         """
         if self._numbers is None:
@@ -393,9 +395,9 @@ class _Reuse:
 
 
 def unfolded(table: Table, zone: ZoneInfo | None, report: ReadReport) -> Table:
-    """Add the UTC offset to dates within an hour that a clock change repeats or skips. If a row can be read
-    in several ways, choose the one in which its times are in order and agree with the stated
-    duration.
+    """Add the UTC offset to dates that are ambiguous or impossible because of a clock change. If
+    there are several ways to read a row, choose the one in which its times are in order and agree
+    with the stated duration.
     """
     if zone is None:
         return table
@@ -412,7 +414,7 @@ def unfolded(table: Table, zone: ZoneInfo | None, report: ReadReport) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One pass over a log."""
+    """The state of one pass over a log."""
 
     options: TraceOptions
     findings: Findings
@@ -474,8 +476,8 @@ class _Reading:
         return ids, submit
 
     def batch(self, table: Table) -> JobBatch:
-        """Convert the jobs in a table. Jobs with one plain row are converted together, and other
-        jobs from their attempts.
+        """Convert the jobs in a table. Jobs with one row and nothing to report are converted
+        together. Other jobs are built from their attempts.
         """
         reading = replace(self, findings=Findings())
         ids, submit = self.keys(table)
@@ -544,8 +546,8 @@ class _Reading:
         return with_others(batch, make, groups.first, groups.row)
 
     def learn(self, table: Table, whole: bool) -> None:
-        """Record the attempts in a table, so that ``keys`` can later distinguish jobs with the same
-        id. ``whole`` is True if the table contains all rows.
+        """Record the ids, owners and times in a table, so that ``keys`` can later distinguish jobs
+        with the same id. ``whole`` is True if the table contains all rows.
         """
         bases = [_job_id(id) for id in _ids(table).tolist()]
         if whole and len(set(bases)) == len(bases):  # a shortcut: in most logs, each job has a single row
@@ -573,8 +575,8 @@ class _Reading:
                 continue
 
     def note_nodes(self, table: Table, rows: np.ndarray) -> None:
-        """Report rows whose list of nodes cannot be read, or does not have as many nodes as the row
-        states.
+        """Report each row whose list of nodes cannot be read, or whose list has another number of
+        nodes than the row states.
         """
         listed, count = table.words(_AT["NodeList"]), table.words(_AT["NNodes"])
         given = table.words(_AT["AllocTRES"])
@@ -645,8 +647,8 @@ class _Reading:
         return self.dated[0]
 
     def job(self, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
-        """Build a job from its rows, and return it with their number, or ``None`` if it has to be
-        dropped.
+        """Build a job from its rows. Return the job and the number of its attempts, or ``None`` if
+        the job has to be dropped.
         """
         attempts: list[_Attempt] = []
         seen: list[list[str]] = []
@@ -672,8 +674,9 @@ class _Reading:
         return None
 
     def template(self, row: list[str]) -> tuple[Task, str | None] | None:
-        """Build the task of a job with only this row, as if it had run for 10 s. Return it with the
-        GPU type on which it was measured, or ``None`` if there is anything to report about the row.
+        """Build the task of a job that has only this row, as if the job had run for 10 s. Return
+        the task and the GPU type on which it was measured. Return ``None`` if there is anything to
+        report about the row.
         """
         scratch = replace(self, findings=Findings(), times=_EXAMPLE)
         try:
@@ -794,10 +797,11 @@ class _Reading:
         return terms
 
     def _request(self, terms: Submission, id: str, submit_s: float) -> Request | None:
-        """Build a job's request. An array with a limit on its running tasks is identified by the
-        array's number, and a task that depends on the same task in another array by its own number.
-        A begin time counts from the submission. If the terms cannot be read, the request has no
-        conditions, and the job becomes eligible at the time in the log.
+        """Build a job's request. If the array limits how many of its tasks run at the same time,
+        the request names the array. In a condition on the same task of another array
+        (``aftercorr``), ``_*`` is replaced by the number of the task. A begin time is counted from
+        the submission. If the terms of the submission cannot be read, the request has no
+        conditions, and the job becomes eligible at the time that the log states.
         """
         request = terms.request
         array, _, task = id.partition("_")
@@ -821,8 +825,8 @@ class _Reading:
             return None
 
     def _lasting(self, attempts: list[_Attempt]) -> list[_Attempt]:
-        """Return, in order, the attempts that ran, or none if the job is dropped. A requeued job
-        that has not ended when the log ends is kept, because it has held nodes.
+        """Return the attempts that ran, in order. Return none if the job is dropped. A requeued job
+        that is still waiting when the log ends is kept, because its earlier attempts held nodes.
         """
         attempts.sort(key=lambda row: (row.submit_s, inf if row.start_s is None else row.start_s, row.place))
         ran: list[_Attempt] = []
@@ -888,8 +892,8 @@ class _Reading:
         )
 
     def _attempts(self, attempts: list[_Attempt]) -> tuple[Attempt, ...]:
-        """Return the attempts of a job that was requeued or suspended, or none if its start and its
-        work already describe its only attempt.
+        """Return the attempts of a job that was requeued or suspended. Return none if the job had
+        one attempt that is fully described by its start and its work.
         """
         runs: list[Attempt] = []
         for attempt in attempts:
@@ -916,7 +920,7 @@ class _Reading:
         return readable_hosts(attempt.node_list)
 
     def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
-        """Split a job's attempts by GPU type, because a gang runs on one type. Only a job that
+        """Group a job's attempts by GPU type, because a gang runs on a single type. Only a job that
         holds whole nodes with several types is split.
         """
         last = attempts[-1]
@@ -994,8 +998,8 @@ class _Reading:
 
 
 def _refuse_again(attempt: _Attempt, earlier: list[_Attempt]) -> None:
-    """Allow only one row per attempt when two listings contain the attempt, once as running and
-    once as finished.
+    """Check that each attempt has a single row, because two listings may contain the same attempt,
+    once as running and once as finished.
 
     Raises:
         Dirty: The attempt is already listed, and this row adds nothing.
@@ -1009,7 +1013,8 @@ def _refuse_again(attempt: _Attempt, earlier: list[_Attempt]) -> None:
 
 
 def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
-    """Return the user, account, partition and QOS; jobs with equal values share one tuple."""
+    """Return the user, account, partition and QOS. Jobs with equal values share one tuple, which
+    saves memory."""
     partition = row["Partition"].partition(",")[0]
     return intern(row["User"]), intern(row["Account"]), intern(partition), intern(row["QOS"])
 
@@ -1032,7 +1037,7 @@ def _ids(table: Table) -> np.ndarray:
 
 
 class _Kinds:
-    """The demands of rows, with one entry per distinct demand."""
+    """The demands of all rows. Each distinct demand is stored once."""
 
     def __init__(self, table: Table, template: Callable[[list[str]], tuple[Task, str | None] | None]) -> None:
         nodes = table.words(_AT["NodeList"])
@@ -1051,7 +1056,8 @@ class _Kinds:
 
 
 def _or_nan(read: Callable[[str], float | None], text: str) -> float:
-    """Return the result of ``read``, or NaN if the text is not set, ``-inf`` if it is invalid."""
+    """Apply ``read`` to a text. Return NaN if the text is not set, and ``-inf`` if it is
+    invalid."""
     try:
         value = read(text)
     except Dirty:
@@ -1060,8 +1066,8 @@ def _or_nan(read: Callable[[str], float | None], text: str) -> float:
 
 
 def _in_order(groups: Grouped) -> Grouped:
-    """Return the same rows with simultaneous jobs in numerical order, because text and JSON list
-    them in different orders.
+    """Sort jobs with equal submission times by number, because text and JSON list them in different
+    orders.
     """
     ids = groups.ids.tolist()
     if all(id.isascii() and id.isdecimal() and len(id) < 19 and (id[0] != "0" or id == "0") for id in ids):
@@ -1075,12 +1081,14 @@ def _in_order(groups: Grouped) -> Grouped:
 
 
 def _order(job: str) -> tuple[tuple[int, ...], str]:
-    """Return a sort key with array number and job number, which gives the order of submission."""
+    """Return a sort key that gives the order of submission: the array number, then the job
+    number."""
     return tuple([int(digits) for digits in re.findall(r"\d{1,18}", job)[:3]]), job
 
 
 def _listed_nodes(text: str) -> int:
-    """Return the number of nodes in a list, 0 if the list is not set, or -1 if it cannot be read."""
+    """Return the number of nodes in a list. Return 0 if the list is not set, and -1 if it cannot be
+    read."""
     try:
         return 0 if is_unset(text) or text.lower() == "none assigned" else len(listed_hosts(text))
     except ValueError:

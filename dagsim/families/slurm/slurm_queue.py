@@ -1,8 +1,8 @@
 """Slurm's queue at one moment, as rows of ``sacct``.
 
 ``squeue --json``, ``scontrol show job`` (JSON or text) and ``squeue -o`` or ``--Format`` (text)
-list the same jobs. Jobs in text listings become objects with the field names of JSON, so that all
-formats are handled in the same way.
+list the same jobs. Jobs in text listings are converted to objects with the field names of JSON, so
+all formats are then handled in the same way.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _NOT_QUEUED = {
 
 
 def is_squeue(source: Source) -> bool:
-    """Return True if the source lists Slurm's queue."""
+    """Return True if the source is a listing of Slurm's queue."""
     return bool(_form_of(source)) and not lacking_columns(source)
 
 
 def _form_of(source: Source) -> str:
     """Return the format of a queue listing: ``json``, ``scontrol`` or ``squeue``. The result is
-    empty if the source is no such listing.
+    empty if the source is not a listing of a queue.
     """
     head = "\n".join(source.head(1 << 16))
     if head.lstrip().startswith("{"):
@@ -72,8 +72,8 @@ _QUEUE_NEEDS = (("SUBMIT_TIME",), ("TIME_LIMIT",), ("NODES",), ("CPUS", "TRES_AL
 
 
 def lacking_columns(source: Source) -> str:
-    """Return the required columns that are missing from the text of ``squeue``. The result is empty
-    if none is missing, or if the source is something else.
+    """Return the required columns that a text listing of ``squeue`` lacks. The result is empty if
+    it lacks none, or if the source is something else.
     """
     if _form_of(source) != "squeue":
         return ""
@@ -83,7 +83,7 @@ def lacking_columns(source: Source) -> str:
 
 def queue_jobs(source: Source, zone: ZoneInfo | None = None) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the jobs in a listing as objects of ``squeue --json``, each with its line number.
-    Dates in text are in ``zone`` (default UTC).
+    Dates in text are interpreted in the time zone ``zone`` (default UTC).
 
     Raises:
         TraceError: The text is not JSON, or a line of ``squeue`` does not have the columns of
@@ -102,7 +102,8 @@ _KEY = re.compile(r"(?<!\S)([A-Z][\w/:&*-]*)=")
 
 
 def _scontrol_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the jobs in the text of ``scontrol show job``, as blocks or one line each."""
+    """Yield the jobs in the text of ``scontrol show job``, which prints each job as a block or on
+    one line."""
     began, fields = 0, dict[str, str]()
     for number, line in source.lines():
         if line.lstrip().startswith("JobId="):
@@ -157,7 +158,7 @@ def _squeue_names(line: str) -> list[str]:
 
 
 def _squeue_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the jobs in the text of ``squeue``, whose columns are separated by a delimiter or have
+    """Yield the jobs in the text of ``squeue``. Its columns are separated by a delimiter, or have
     fixed widths.
     """
     names: list[str] = []
@@ -202,8 +203,8 @@ def _fields(line: str, header: str, names: list[str], mark: str) -> list[str] | 
 
 
 def _merged(parts: list[str], names: list[str], mark: str) -> list[str] | None:
-    """Join the parts of the one column with free text; return None if the number of fields is then
-    still wrong.
+    """Join the parts of the one column with free text. Return None if the number of fields is still
+    wrong.
     """
     more = len(parts) - len(names)
     if more < 0:
@@ -296,7 +297,8 @@ def _whole(text: str) -> int | None:
 
 
 def _moment(text: str, zone: ZoneInfo | None) -> int | None:
-    """Convert a date in text to whole seconds, as in JSON, or None if it is not set or not a date."""
+    """Convert a date in text to whole seconds, as in JSON. Return None if the date is not set or
+    cannot be read."""
     try:
         moment = moment_s(text, "", zone)
     except Dirty:
@@ -314,9 +316,9 @@ def _span(text: str) -> float | None:
 def squeue_instant_s(source: Source, zone: ZoneInfo | None = None) -> float | None:
     """Return the time at which the queue was printed, or ``None`` if the file has no job.
 
-    This is the controller's ``last_update`` if the file has it, or else the start of a running job
-    plus its run time, or else (JSON before v0.0.40) a second after the last submission, start or
-    evaluation of a job.
+    This is the controller's ``last_update`` if the file states it. Otherwise, it is the start of a
+    running job plus its run time. In JSON before v0.0.40, it is a second after the last submission,
+    start or evaluation of a job.
     """
     if _form_of(source) == "json":
         with source.files[0].open_binary() as stream:
@@ -343,9 +345,8 @@ def queue_tables(source: Source, report: ReadReport, options: TraceOptions) -> I
 
 
 def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> Iterator[Row]:
-    """Yield an accounting row for each job as it would be once all jobs had run until their time
-    limits. Waiting jobs have no nodes, and are treated as if they had started when they became
-    eligible.
+    """Yield one accounting row per job, as if each job had run until its time limit. Waiting jobs
+    have no nodes. They are treated as if they had started when they became eligible.
     """
     now_s = squeue_instant_s(source, zone) or 0.0
     unlisted: set[str] = set()
@@ -424,9 +425,9 @@ def waiting_jobs(source: Source, zone: ZoneInfo | None = None) -> Iterator[Waiti
 
 
 def _gpus_of(job: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the resources that a job requests and those that it holds. If these lists do not include
-    GPUs, as at sites whose AccountingStorageTRES lacks gres/gpu (the default), take the GPUs from
-    ``gres_detail`` and ``tres_per_*``.
+    """Return the resources that a job requests, and the resources that it holds. At sites whose
+    AccountingStorageTRES lacks gres/gpu (the default), these lists do not contain GPUs. The GPUs
+    are then taken from ``gres_detail`` and ``tres_per_*``.
     """
     asked, held = text_in(job.get("tres_req_str")), text_in(job.get("tres_alloc_str"))
     nodes, tasks = (json_number(job.get(name)) for name in ("node_count", "tasks"))
@@ -513,7 +514,7 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
 
 
 def _conditions(job: Mapping[str, Any]) -> str:
-    """Return the conditions for which a job in ``squeue --json`` is still waiting, in sbatch's
+    """Return the conditions that a job in ``squeue --json`` is still waiting for, in sbatch's
     syntax."""
     return re.sub(r"_\*|\([a-z]*\)", "", text_in(job.get("dependency")))
 
@@ -536,13 +537,14 @@ def _queue_line(job: Mapping[str, Any]) -> str:
 
 
 def _exclusive(job: Mapping[str, Any]) -> list[str]:
-    """Return the option with which a job shares no node, or shares nodes only with its user's jobs."""
+    """Return the option by which a job shares no node, or shares nodes only with other jobs of its
+    user."""
     shares = text_in(job.get("exclusive")) or text_in(job.get("shared"))
     return {"none": ["--exclusive"], "true": ["--exclusive"], "user": ["--exclusive=user"]}.get(shares.lower(), [])
 
 
 def _suspended_after_s(job: Mapping[str, Any]) -> float | None:
-    """Return how many seconds a suspended job has run, or None for any other job."""
+    """Return for how many seconds a suspended job has run, or None for any other job."""
     if _squeue_state(job)[0] != "SUSPENDED":
         return None
     ran_s = json_number(job.get("pre_sus_time"))
@@ -591,9 +593,9 @@ def _squeue_state(job: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _unstated_reason(job: Mapping[str, Any]) -> str:
-    """Derive the reason of a waiting job from its other fields where the listing states none:
-    slurmctld lists the unmet conditions, and gives held jobs the priority 0. Return an empty text
-    if no reason follows.
+    """If the listing states no reason for a waiting job, derive one from the job's other fields:
+    slurmctld lists the conditions that are not met, and gives held jobs the priority 0. Return an
+    empty text if the fields give no reason.
     """
     conditions = text_in(job.get("dependency"))
     if conditions:

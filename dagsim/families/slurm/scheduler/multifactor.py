@@ -1,8 +1,8 @@
-"""Slurm as used in practice: multifactor priorities, the main loop, backfill, preemption and
-limits.
+"""Slurm as it is used in practice, with multifactor priorities, the main loop, backfill, preemption
+and limits.
 
-``SlurmMultifactor`` is slurmctld: it receives events and calls the parts in the order in which
-slurmctld does. Each part is a class of its own:
+``SlurmMultifactor`` corresponds to slurmctld itself: it receives events, and calls its parts in the
+order in which slurmctld calls them. Each part is a class of its own:
 
     slurm_rules        partitions, QOS, time limits and counted limits (``holdings``) of each job
     running_jobs       the runs under way: who uses each node, and when time limits end
@@ -140,22 +140,24 @@ class SlurmMultifactor:
         """The part that made the latest start: ``main`` (the main loop) or ``backfill``."""
 
     def beginning(self, usage: UsageBefore | None, coarse_after_s: float) -> SlurmMultifactor:
-        """Return the policy for a simulation before which ``usage`` occurred. From
-        ``coarse_after_s`` on, backfill runs less and less often, at intervals of at least 10% of
-        the time since then. This is acceptable for forecasts, because their errors are relative.
+        """Return the policy for a simulation that begins with past ``usage``. From
+        ``coarse_after_s`` on, backfill runs at ever longer intervals, each at least 10% of the time
+        since ``coarse_after_s``. This is acceptable for forecasts, because for them only relative
+        errors matter.
         """
         return type(self)(usage, coarse_after_s, **self._given)
 
     # Reporting.
 
     def wait_rules(self, view: ClusterView) -> SlurmWaits:
-        """Return the site's limits and partitions, which explain why jobs wait."""
+        """Return the site's limits and partitions, from which the reasons for waits are derived."""
         settings = self._of_site(view)
         return SlurmWaits(view, SlurmRules(view, kill="never", distinct=settings.distinct))
 
     def outlook(self, view: ClusterView) -> tuple[SlurmWaits, list[Standing]]:
-        """Return the limits with their current usage, and the waiting tasks in the order in which the
-        policy examines them, each with the parts of its priority. No decision is made.
+        """Return the limits with their current usage, and the waiting tasks in the order in which
+        the policy examines them. Each task comes with the terms of its priority. No decision is
+        made.
         """
         self._set_up(view)
         self._now = self._priorities.now = view.now
@@ -175,9 +177,9 @@ class SlurmMultifactor:
     # Events.
 
     def push(self, task: TaskState) -> None:
-        """Record the user of a task that became ready before the simulation began, because the user's
-        association exists from then on. Users of later tasks are recorded when their jobs are
-        listed, because a job that can never run adds no association.
+        """Record the user of a task that became ready before the simulation began. From then on,
+        the user's association exists. The users of later tasks are recorded when their jobs are
+        listed. A job that can never run is not listed, and so adds no association.
         """
         if self._recalls and task.ready_s < self._now:
             self._priorities.book.user(account_of(task.job), user_of(task.job), task.ready_s)
@@ -318,9 +320,7 @@ class SlurmMultifactor:
                 yield Kill(task.job.number, RejectReason.CANCELLED)
 
     def _of_site(self, view: ClusterView) -> SlurmSettings:
-        """Return the site's parameters if the policy was created without parameters, or else the
-        policy's own.
-        """
+        """Return the policy's own parameters, or the site's if the policy was created without any."""
         has_own = not self._given and view.queues is not None and view.queues.scheduler
         return settings_of(view.queues) if has_own and view.queues is not None else self._set
 
@@ -349,7 +349,7 @@ class SlurmMultifactor:
         )
 
     def _wake_s(self, view: ClusterView, pending: PendingJobs) -> float:
-        """Return the time at which the policy must act next even if nothing happens."""
+        """Return the next time at which the policy has to act even if nothing happens before."""
         now, settings, priorities, holdings = view.now, self._set, self._priorities, self._rules.holdings
         times_s = [pending.next_s(), self._main.sweep_s, self._running.next_deadline_s(), *self._preemption.ends_s()]
         if pending.listed and settings.sched_min_interval_s:
@@ -366,7 +366,7 @@ class SlurmMultifactor:
         return min([time_s for time_s in times_s if time_s > now], default=inf)
 
     def _any_fits(self, view: ClusterView, pending: PendingJobs) -> bool:
-        """Return True if any of the jobs may fit on the nodes, whatever the limits; the result is
+        """Return True if some pending job may fit on the nodes, apart from limits. The result is
         cached until a run starts or ends.
         """
         if self._some_fit is None:
