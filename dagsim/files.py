@@ -22,7 +22,7 @@ from dagsim.errors import InputError
 
 try:
     import fcntl
-except ImportError:  # the module does not exist on Windows, where nothing is locked
+except ImportError:  # Windows has no such module, so files are not locked there
     fcntl = None  # type: ignore[assignment]
 
 
@@ -186,7 +186,7 @@ def _sync(path: Path) -> None:
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno in _LOST:  # ignore errors from file systems that do not support this, especially on folders
+        if error.errno in _LOST:  # ignore other errors, because some file systems cannot sync folders
             raise
     finally:
         os.close(handle)
@@ -344,7 +344,7 @@ def _locked(handle: int) -> bool:
                 return False
             time.sleep(wait_s)
         except OSError:
-            # On a file system without locks, writing without a lock is better than not writing at
-            # all.
+            # The file system does not support locks. Writing without a lock is better than not
+            # writing at all.
             return True
     return False

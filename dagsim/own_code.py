@@ -65,12 +65,13 @@ class Allowed:
         Raises:
             CodeNotAllowed: The code may not be imported or run.
         """
-        # a colon followed by a space ends the name, as in the YAML line "name: 1.0"
+        # In the YAML line "name: 1.0", the colon is not part of the name, because a space follows
+        # it.
         whole_name = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.]|:\S)")
         if self.everything or any(whole_name.search(text) for text in self._texts):
             return
         if _is_path(name) and _resolved(name) in map(_resolved, own_names(" ".join(self._texts))):
-            return  # configurations that were read from a file contain the absolute path
+            return  # a configuration that was read from a file contains absolute paths
         reason = "not imported, because this command does not run code outside dagsim"
         for folder, hashes in self._recorded:
             recorded = hashes.get(name)
@@ -96,8 +97,7 @@ def allowed() -> Allowed | None:
 @contextmanager
 def allow(names: Allowed) -> Iterator[Allowed]:
     """Restrict imports to ``names`` while the block is running."""
-    # not a context variable, because the restriction must also apply to threads started inside the
-    # block
+    # A context variable would not restrict the threads that are started inside the block.
     global _allowed
     before, _allowed = _allowed, names
     try:

@@ -31,7 +31,7 @@ def end_with_parent() -> None:
 
 
 def _wait_for_parent() -> None:
-    # This import is slow, and most commands start no workers.
+    # imported here, because the import is slow and most commands start no workers
     from multiprocessing import parent_process
 
     parent = parent_process()
@@ -126,7 +126,7 @@ def steady_streams() -> None:
     output, errors = (getattr(stream, "encoding", None) or "utf-8" for stream in (sys.stdout, sys.stderr))
     buffered = io.BufferedWriter(_StandardStream(1, raises=True))
     sys.stdout = io.TextIOWrapper(buffered, output, "backslashreplace", line_buffering=os.isatty(1))
-    quiet: Any = _StandardStream(2, raises=False)  # a raw stream, like Python's own with -u
+    quiet: Any = _StandardStream(2, raises=False)  # unbuffered, as Python's own stream is with -u
     sys.stderr = io.TextIOWrapper(quiet, errors, "backslashreplace", line_buffering=True, write_through=True)
 
 
@@ -202,7 +202,7 @@ class Stopped(KeyboardInterrupt):
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__(number)  # NumPy re-creates exceptions from their arguments
+        super().__init__(number)  # NumPy re-creates exceptions from ``args``, which must therefore contain the number
         self.number = number
 
 

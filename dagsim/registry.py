@@ -264,7 +264,8 @@ class Registry(Generic[T]):
     def _unknown(self, name: str) -> UnknownName:
         refuse_missing(self._own_group, name)
         names = self.names()
-        of_family = all_names().get(name, {}).get(self._own_group, ())  # such as the formats of Slurm
+        # if ``name`` is a family such as slurm, what it adds to this registry
+        of_family = all_names().get(name, {}).get(self._own_group, ())
         near = f"; did you mean {' or '.join(map(repr, of_family))}?" if of_family else choices(name, names)
         return UnknownName(f"unknown {self.kind} {name!r}{near}" + (f" ({self.listing})" if self.listing else ""))
 
@@ -275,7 +276,7 @@ def _has(value: object, method: str) -> bool:
     """
     if isinstance(value, type) or not inspect.isroutine(value):
         cls = value if isinstance(value, type) else type(value)
-        # getattr would also find __call__, which every class has
+        # getattr would find ``__call__`` on every class, because the metaclass defines it
         return any(callable(vars(base).get(method)) for base in cls.__mro__)
     try:
         promised = inspect.signature(value, eval_str=True).return_annotation

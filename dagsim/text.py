@@ -61,8 +61,8 @@ _LATEX = {
 def in_latex(text: str) -> str:
     """Escape ``text`` for a paragraph or a table cell in LaTeX."""
     escaped = "".join(_LATEX.get(sign, sign) for sign in on_one_line(text))
-    # At the beginning of a row, Typst or LaTeX would treat either sign as an argument of the
-    # preceding line break or rule.
+    # At the beginning of a row, LaTeX would treat "[" or "*" as an argument of the line break or
+    # rule before it.
     return f"{{{escaped[0]}}}{escaped[1:]}" if escaped.startswith(("[", "*")) else escaped
 
 

@@ -243,7 +243,7 @@ def _parsed(constraint: str) -> _Constraint:
             if not tokens or tokens[-1] not in "&,":
                 break
             tokens.pop()
-        if counted and bracketed:  # in [a*2&b*2], each node has one feature or the other
+        if counted and bracketed:  # in [a*2&b*2], a node needs only one of the two features
             tests.append(lambda features: any(test(features) for test in counted))
         return tests[0] if len(tests) == 1 else lambda features: all(test(features) for test in tests)
 
@@ -327,7 +327,7 @@ class TaskGraph:
 
     def __post_init__(self) -> None:
         count = len(self.tasks)
-        if count == 1 and not self.edges:  # this is the path for most jobs in most traces, so keep it cheap
+        if count == 1 and not self.edges:  # most jobs in most traces take this branch, so keep it fast
             self._set(_NONE, _NONE, (0,))
             return
         if not count:
@@ -466,8 +466,8 @@ class Demand(NamedTuple):
     gpu_types: tuple[str, ...] | None = None
 
 
-# Without typed=True, 8 would be returned (and written to files) as 8.0 if 8.0 had been requested
-# before.
+# The numbers 8 and 8.0 are equal. Without typed=True, a request for 8 could therefore return a
+# cached 8.0, which files would then show.
 @lru_cache(maxsize=65536, typed=True)
 def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ...] | None) -> Demand:
     """Check each distinct demand once, and return it. Tasks with equal demands share one object."""

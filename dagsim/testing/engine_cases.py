@@ -20,7 +20,7 @@ from dagsim.systems.cluster.state import JobState, Run
 from dagsim.systems.seam import Conversation, drive
 
 TYPES = ("A100-40", "V100-16", "T4")
-_SOME = ("hrrn", "themis", "min-min", "sufferage")  # a few policies of the kinds ``waits`` and ``mapping``
+_SOME = ("hrrn", "themis", "min-min", "sufferage")  # a sample from the kinds ``waits`` and ``mapping``
 KINDS: Mapping[str, tuple[str, ...]] = {
     "strict": ("fifo",),
     "orders": ("fifo-fit", "ljf", "edf", "llf", "priority", "critical-path", "f1", "f2", "f3", "f4"),
@@ -89,7 +89,8 @@ def jobs_of(rng: random.Random) -> list[Job]:
             for child in range(count)
             for parent in rng.sample(range(child), min(child, rng.randint(0, 2)))
         ]
-        places = rng.sample(range(count), count) if rng.random() < 0.3 else range(count)  # children may be listed first
+        # sometimes list children before their parents
+        places = rng.sample(range(count), count) if rng.random() < 0.3 else range(count)
         edges = tuple(Edge(places[parent], places[child]) for parent, child in pairs)
         deadline_s = now + rng.choice((50.0, 300.0)) if rng.random() < 0.5 else None
         priority, weight = float(rng.randint(0, 2)), rng.choice((1.0, 1.0, 3.0))
@@ -139,7 +140,7 @@ def left_of(rng: random.Random, active: JobState, runs: Sequence[Run]) -> Job:
 def compiled_schedule(cluster: Cluster, jobs: Sequence[Job], policy: str, *, seed: int = 0, **models: Any) -> Schedule:
     """Return the schedule of the compiled engine."""
     kernel = ClusterScenario(cluster, jobs, engine="compiled", **models).engaged(policy, seed).kernel
-    Conversation(kernel)  # it simulates to the end in a single call
+    Conversation(kernel)  # this call simulates to the end
     return kernel.schedule
 
 

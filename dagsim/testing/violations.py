@@ -407,7 +407,8 @@ class _Reading:
         run = self.runs.get(row.run)
         if run is None or row.node not in run.rows or not row.value >= 0:
             self.say(row, "run is not there, or has no such rate")
-        elif run.since_s != row.time_s or run.rate != row.value:  # there is one row per node
+        # only the first of the run's rows (one per node) changes the rate
+        elif run.since_s != row.time_s or run.rate != row.value:
             run.work, run.rate, run.since_s = run.done(row.time_s), row.value, row.time_s
 
     def _end_of_run(self, row: Record, run: _Running) -> None:

@@ -531,7 +531,7 @@ class Auditor:
 
     def _compared(self, names: tuple[str, ...], demand: Demand, instances: int, gpu: str) -> Iterator[tuple[str, str]]:
         if not names or instances % len(names):
-            return  # the log does not say how much each node held
+            return  # the log does not state how the job was divided among these nodes
         each = instances // len(names)
         for name, times in Counter(names).items():
             node = self._nodes.get(name)
@@ -643,7 +643,7 @@ class Auditor:
         try:
             seconds = self._runtime.seconds(kind.task("", 1.0, 1), types)
         except ModelError:
-            return chosen  # the simulation will report the error
+            return chosen  # not reported here, because the simulation will report this error
         return [index for index in chosen if seconds[index] < inf]
 
     def _too_large(self, demand: Demand, nodes: Iterable[Node], where: str) -> _Verdict:

@@ -135,7 +135,8 @@ class Dependencies(Forked):
             return None
         conditions = [Condition.of(text) for text in request.after]
         needed, met = self._ask(number, conditions, now)
-        # the log knows when a condition was met by a job that had left by the beginning
+        # If a job had left before the simulation began, only the eligible time in the log shows
+        # when a condition on this job was met.
         lacks_one = job.eligible_s is not None and any(condition.id not in self._numbers for condition in conditions)
         if request.after_one and (met or not needed or lacks_one):
             needed = 0
@@ -189,7 +190,9 @@ class Dependencies(Forked):
             return False
         self._started_s[number] = now
         array = self._array_of.get(number)
-        if array is not None:  # Slurm delays a task only while the permitted number of tasks is running
+        # Slurm holds back a task of an array only while as many of the array's tasks are running as
+        # its limit allows
+        if array is not None:
             self._at_work[array] = self._at_work.get(array, 0) + 1
             self.eligible_s[number] = max(self._queued_s.pop(number, now), self._full_until_s.get(array, 0.0))
         followers = self._on_start.pop(number, ())
@@ -223,7 +226,8 @@ class Dependencies(Forked):
             behind = self._behind.get(array)
             while behind:
                 active = self.waiting.get(behind[0])
-                # More tasks than the limit allows were running at the beginning.
+                # At the beginning of the simulation, more tasks may have been running than the
+                # limit allows.
                 if active is not None and self._inside[array] >= _most(active):
                     break
                 self.waiting.pop(behind.popleft(), None)

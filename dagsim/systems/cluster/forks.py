@@ -123,7 +123,7 @@ class Fork:
         of = self.of
         if issubclass(kind, dict):
             twin = kind()
-            for key, entry in dict.items(value):  # the ``items`` method of ``Live`` would make a copy first
+            for key, entry in dict.items(value):  # not ``value.items()``, because ``Live.items`` makes a copy
                 if type(entry) in _UNMIXED:
                     twin.update(value)
                     return twin

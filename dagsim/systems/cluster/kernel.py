@@ -349,10 +349,10 @@ class ClusterKernel(Forked):
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         last_s, asked_s = min(until_s, float_info.max), -inf
         self.wakes.until_s = until_s
-        # Each iteration handles one point in time. First, everything that is due happens in the
-        # order of the clock; then the policy is called until it returns no decisions. If its
-        # decisions put events on the clock for the same time (a run without work), another
-        # iteration handles them.
+        # Each iteration handles one point in time. First, all events that are due happen in the
+        # order of the clock. Then the policy is called until it returns no decisions. Its decisions
+        # may put further events on the clock for the same time, such as the end of a run without
+        # work. The next iteration handles these.
         while True:
             if self.changed:
                 if self._wake_s <= self.now:
@@ -382,10 +382,12 @@ class ClusterKernel(Forked):
             if not self.running:
                 if self.done or self._only_rules_bind():
                     break
-                # at the beginning, before the first call of the policy
+                # true at the beginning, before the first call of the policy
                 due = clock.peek() <= self.now
                 if not (self.pending or due) and asked_s < self.now:
-                    self.changed = True  # the policy may have waited for something that will not happen any more
+                    # call the policy again: it may have been waiting for something that can no
+                    # longer happen
+                    self.changed = True
                     continue
                 if not (self.pending or due):
                     raise Stalled(why_stalled(self))
@@ -451,7 +453,7 @@ class ClusterKernel(Forked):
         arrived.
         """
         if self.now == self.schedule.begins_s > 0:
-            # Runs from the past that end now must free their resources first.
+            # Runs in flight that end at this time must free their resources before jobs arrive.
             yield Timer(self.clock, self.now, ARRIVALS)
         while (job := self.upcoming.peek()) is not None:
             if job.arrival_s > self.now:
@@ -585,8 +587,8 @@ class ClusterKernel(Forked):
         if machine is None:
             self.occupy(task, legality.started(self, task, placement))
             return
-        # These are the most common starts, which need no list of shares: independent instances, or
-        # a gang on one node.
+        # The most common starts (independent instances, or a gang on one node) need no list of
+        # shares.
         instances = placement[0][1]
         held = (machine, instances, *self.machines.take(machine, task.demand, instances, None))
         self._launch(task, instances, (held,))
@@ -625,7 +627,7 @@ class ClusterKernel(Forked):
         shares = legality.resizable(self, run, placement)
         if run.progress is not None and self.life is not None:
             self.life.settle(run, run.progress)
-        # reject the decision before anything is stopped
+        # an illegal placement raises here, before anything is stopped
         training = legality.placed(self, run.task, shares)
         task = self._preempt(run)
         self.occupy(task, shares, training if self.preemption.on_resume == "resume" else None)
@@ -639,7 +641,7 @@ class ClusterKernel(Forked):
             run.halt()
             self._release(run, _PREEMPTED)
         for task in [task for task in self.frontier.ready if task.job is active]:
-            task.waiting = 0  # indexes drop tasks that are no longer waiting
+            task.waiting = 0  # indexes drop tasks without waiting instances
             del self.frontier.ready[task]
         del self.frontier.jobs[number]
         self.changed = True
@@ -708,8 +710,8 @@ class ClusterKernel(Forked):
         active.tasks_left -= 1
         if not active.tasks_left:
             del self.frontier.jobs[active.number]
-            # The job and its tasks refer to each other, so without this only the garbage collector
-            # would free them.
+            # The job and its tasks refer to each other. Breaking this cycle frees them now, rather
+            # than when the garbage collector runs.
             active.tasks.clear()
             self._leave(active.number, _COMPLETED)
 
@@ -792,7 +794,7 @@ class ClusterKernel(Forked):
         self._lasting = None
         if self._down[node] > 1:
             return
-        if machine.up:  # a node that is powered off is not up
+        if machine.up:  # a node that is powered off has been taken down already
             self.machines.take_down(machine)
         self._away += 1
         self.wakes.tell_loss()

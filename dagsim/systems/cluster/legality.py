@@ -163,7 +163,8 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
     run = None if number is None else kernel.running.get(number)
     if run is None:
         _refuse(kernel.now, f"run {run_id!r} is not running, so it cannot be preempted; choose a key of view.running")
-    # otherwise, a policy could reverse its decisions for ever without time passing
+    # Without this check, a policy could start and preempt the same task for ever while time stands
+    # still.
     if run.started_s == kernel.now:
         _refuse(
             kernel.now,
@@ -251,7 +252,7 @@ def _allotted(
     if not placement:
         _refuse_start(kernel, task, "the placement is empty, but it must have a Share for each node")
     elastic, demand = task.task.elastic, task.demand
-    demand.nodes = demand.opened  # a search may have restricted ``nodes`` to a single domain
+    demand.nodes = demand.opened  # an earlier search may have restricted ``nodes`` to a single domain
     shares = [_share(kernel, task, waiting, share, machines) for share in placement]
     total = sum(share.instances for share in shares)
     distinct = len({share.machine.index for share in shares}) == len(shares)

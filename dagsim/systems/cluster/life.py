@@ -104,7 +104,7 @@ class Life(Forked):
             kernel.clock.at(run.phase_until(now + run.setup_s), COMPLETIONS, run)
             return
         if preemption.checkpoint_interval_s is not None and not (self.by_network or run.task.training is not None):
-            # the times at which it writes checkpoints are fixed
+            # the times of its checkpoints are known in advance, so they are added to its duration
             run.take(preemption.with_writes_s(run._seconds))
         end_s = run.compute(now)
         if preemption.checkpoint_interval_s is not None and self.by_network:
@@ -117,7 +117,7 @@ class Life(Forked):
             kernel.record_run(Kind.COMPUTING, run)
         run.callbacks = [kernel.end]
         self.set_pace(run)
-        if run.progress is None:  # other runs already have a separate event, or get one now
+        if run.progress is None:  # if the run has a ``progress``, its rate determines when it ends
             kernel.clock.at(end_s, COMPLETIONS, run)
 
     def _has_set_up(self, event: Event) -> None:
@@ -282,7 +282,8 @@ class Life(Forked):
         """Pause a run until its state is in the storage."""
         assert self._transfers is not None
         self.settle(run, progress)
-        progress.done = progress.checkpoint  # this avoids the rounding error of the sum
+        # the exact value, because ``settle`` adds up steps, each of which is rounded
+        progress.done = progress.checkpoint
         if not self._transfers.saves(run):
             self.has_saved(run, progress)
             return
@@ -366,7 +367,8 @@ class Life(Forked):
             if saved:
                 passed_s = 0.0 if progress is None else progress.saved
         elif preemption.checkpoint_interval_s is not None and run.computing_s is not None:
-            whole_s = preemption.worked_s(whole_s)  # both include the checkpoint writes in between
+            # both durations include the time for writing checkpoints, which ``worked_s`` subtracts
+            whole_s = preemption.worked_s(whole_s)
             passed_s = preemption.worked_s(passed_s, saved=saved)
         return task.left * max(0.0, 1.0 - (passed_s / whole_s if whole_s else 0.0))
 

@@ -532,8 +532,7 @@ class ClusterState(Forked):
         instances go to a single machine, as many as fit there. A gang goes to the fullest single
         machine on which all of it fits, or else to as few machines as possible.
         """
-        # the code of ``best`` is repeated here to save the call, because most starts use this
-        # function
+        # ``best`` is inlined here, because most starts use this function
         if demand.plain and not self.asleep:
             levels = self.by_gpus[type_]
             used = levels.used >> demand.whole << demand.whole
@@ -669,7 +668,7 @@ class ClusterState(Forked):
             return
         self.judged.clear()
         self.returned_s = now
-        self.released += _LOOK_BACK + 1  # for classes that did not fit, all nodes must be searched again
+        self.released += _LOOK_BACK + 1  # classes that did not fit must search all nodes again
         for demand in self.classes.values():
             if demand.terms is not None:
                 demand.open_to(site.open(demand.terms, now))
@@ -728,9 +727,9 @@ class ClusterState(Forked):
         compiled = DemandClass(demand, gang, types, len(self.classes), key, terms)
         compiled.sliced = parted_types(demand.gpu_types)
         if compiled.counted and not any(self._could_count(compiled, (index,)) for index in types):
-            # Most policies run a gang on a single type. If only nodes of several types together could
-            # satisfy the counts, the demand is restricted only by its features; the counts remain
-            # for policies that mix types.
+            # Most policies run a gang on a single type. If only several types together can satisfy
+            # the counts, such a policy checks only that each node has one of the counted features.
+            # The counts are kept for policies that mix types.
             compiled.counted = not self._could_count(compiled, types)
             if not compiled.counted and terms is not None:
                 parts = reduce(or_, [count.nodes for count in terms.counts])

@@ -417,7 +417,8 @@ class OnDemandNodes(Forked):
             for machine, room in there:
                 count = min(room, missing)
                 missing -= count
-                if count and machine is not machines[machine.index]:  # a copy of a node that is not up
+                # ``machine`` is a copy that represents a node which is not up
+                if count and machine is not machines[machine.index]:
                     filled.append((machine, count))
             if not filled or (demand.gang and missing > 0):
                 continue

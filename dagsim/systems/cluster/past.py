@@ -124,7 +124,7 @@ class PastEvents:
                 events = [event for event in events if event[2].job.number not in self._gone]
                 self._of_left = self._events_of_left() if self._of_left is None else self._of_left
                 events = list(merge(self._of_left, events, key=lambda event: event[0]))
-        else:  # the index would find no tasks in a job that ends at the beginning
+        else:  # leave out jobs that end at the beginning, because the index would find no tasks in them
             events = [event for event in events if event[2].job.number in there]
         calls = {name: getattr(index, name) for name in ("push", "started", "ended", "rated") if hasattr(index, name)}
         for time_s, name, what in events:
@@ -194,7 +194,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     if kernel.suspensions is not None:
         kernel.suspensions.recall()
     for time_s, number, event in past_of(past, begins_s):
-        # At equal times, runs end before timers fire, and arrivals and starts come after these.
+        # At equal times, runs end first. Then timers fire, and then jobs arrive and runs start.
         _pass_time(kernel, time_s if isinstance(event, Ended) else nextafter(time_s, inf))
         kernel.now = time_s
         if isinstance(event, Job):
@@ -215,7 +215,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
         kernel.machines.returned_s = -inf
     frontier.past = events
     kernel.now = begins_s
-    kernel.clock.not_before(begins_s)  # some events are overdue
+    kernel.clock.not_before(begins_s)  # overdue events happen at the beginning
     for run in kernel.running.values():
         run.phase_until(max(run._ends_s, begins_s))
         if kernel.life is not None:

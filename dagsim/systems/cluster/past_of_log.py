@@ -266,7 +266,7 @@ def _flights(
         placement = placement_on(job, by_name, machines, demand, task.instances)
         type_ = machines.list[placement[0].node].type if placement else int(np.argmin(lasts_s))
         if ends_s[number] > begins_s:
-            # a suspended job ends later than its work alone explains
+            # not for a suspended job, whose end also depends on how long it was suspended
             if job.id not in suspended:
                 since_s = max(since_s, min(ends_s[number] - lasts_s[type_], before_s))
         elif ends_s[number] <= begins_s or since_s + lasts_s[type_] <= begins_s:

@@ -38,7 +38,8 @@ def rehearse(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel | 
     later = kernel.upcoming.peek()
     again = type(kernel)(
         kernel.schedule.cluster,
-        jobs if later is None else [*jobs, later],  # otherwise, the policy would see that no job follows
+        # without ``later``, the policy could see that no more jobs will arrive
+        jobs if later is None else [*jobs, later],
         replace(kernel.models, failures=()),
         seed=kernel.schedule.seed,
         origin_s=0.0 if site is None else site.origin_s,

@@ -436,7 +436,7 @@ class ClusterScenario(Models, ClusterWorld):
 
     def auditor(self, trace: Trace | None = None) -> Auditor:
         """Return the auditor for the jobs in a trace or in a window of a trace."""
-        # this imports traces, which other workloads do not need
+        # imported here because the module imports traces, which other workloads do not need
         from dagsim.systems.cluster.audit import Auditor
 
         as_stated = self.elastic is None and not (isinstance(self.runtime, Fed) and self.runtime.cores != "asked")

@@ -410,7 +410,8 @@ class DescribedCluster(GpuCluster):
         if (trace := self.keys.trace_file) is not None:
             name = Path(trace.path).name
             return name if trace.window is None else f"{name}, windows of {count_of(trace.window, 'job')}"
-        # fits are defined as sessions, which are slow to read
+        # The other presets are fits of sessions, which are slow to read and cannot resemble a
+        # synthetic workload.
         presets = PRESETS if isinstance(workload, Synthetic) else named
         like = {name: preset.workload for name, preset in presets.items()}
         changes = {name: _changes(other, workload) for name, other in like.items() if type(other) is type(workload)}
@@ -495,7 +496,8 @@ def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
     if any(group.partitions for group in section.groups):
         return replace(queues, partitions=tuple([_of_groups(part, section) for part in queues.partitions]))
     names = {name for group in section.groups for name in (group.name, *group.nodes)}
-    # here, a node with several GPU types is modelled as one node per type
+    # A machine with several GPU types is modelled as one node per type (``name:type``), so its
+    # plain name is valid, too.
     names |= {name.partition(":")[0] for name in names}
     for part in queues.partitions:
         for name in [host for text in part.nodes for host in _hosts(text)]:

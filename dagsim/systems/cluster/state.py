@@ -373,7 +373,7 @@ class Run(Due, Forked):
     while that depends on the network).
     """
 
-    # Runs need no ``__dict__``, because there is a slot for each attribute of an Event as well.
+    # Each attribute has a slot, including those of an Event, so runs need no ``__dict__``.
     __slots__ = {
         "_ends_s": SAME,
         "_seconds": SAME,
@@ -403,8 +403,7 @@ class Run(Due, Forked):
         held: tuple[Held, ...],
         started_s: float,
     ) -> None:
-        # the code of ``Event.__init__`` is repeated here to save the call, because this is the
-        # innermost loop
+        # ``Event.__init__`` is inlined here, because this is the innermost loop
         self.env = env
         self.callbacks: list[Any] = []
         self.id = id_

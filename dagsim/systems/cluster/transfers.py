@@ -67,7 +67,7 @@ class Transfers(Forked):
         run.flows = self._flows(run.task, [(machine.index, count) for machine, count, *_ in run.held], state)
         write = self.writes.get(run.task.piece)
         if write is not None and run.moves and not run.task.waiting:
-            # the run keeps its state, so no other piece of the task will read it
+            # the run itself keeps its state, so no later piece will read it from the storage
             self._cancel(write)
         if not run.flows and write is None:
             return False

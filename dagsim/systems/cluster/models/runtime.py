@@ -100,7 +100,7 @@ class _ByType(ABC):
         work = task.work
         if task.speeds and task.gpus:
             rates = self._rates(task, gpus, task.speeds)
-        # the code of ``rates`` is repeated here to save the call, because this runs once per task
+        # ``rates`` is inlined here, because this code runs once per task
         else:
             held = self._known.get(id(gpus)) or self._adopt(gpus)
             key = task.demand if task.model is None else (task.demand, task.model, task.batch)
@@ -121,7 +121,7 @@ class _ByType(ABC):
         return rates if rates is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
 
     def _adopt(self, gpus: Gpus) -> tuple[Gpus, dict[Hashable, _Rates]]:
-        if len(self._known) >= 64:  # so many mean that the caller creates a new tuple for every call
+        if len(self._known) >= 64:  # so many entries mean that the caller creates a new tuple for every call
             self._known.clear()
         rates = next((rates for types, rates in self._known.values() if types == gpus), {})
         held = self._known[id(gpus)] = (gpus, rates)  # keeping the tuple alive prevents its id from being reused

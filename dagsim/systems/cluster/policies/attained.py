@@ -326,7 +326,7 @@ def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
     places = sizes.searchsorted(had, "right")
     first = places.min()
     ends, others = _counts(len(sizes))
-    # the value is 0 if the job has already received that much service
+    # 0 for sizes that do not exceed the service which the job has received
     left = np.maximum(sizes[first:] - had[:, None], 0.0)
     service = left.cumsum(axis=1)
     left *= others[first:]

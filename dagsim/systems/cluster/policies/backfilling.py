@@ -299,7 +299,8 @@ class Easy:
                     continue
                 type_ = types[0] if len(types) == 1 else min(types, key=group.ratios.__getitem__)
                 until_s = inf
-                takes_time = group.ratios[type_] > 0  # tasks without work end as soon as they start
+                # tasks without work end as soon as they start, so they delay nothing
+                takes_time = group.ratios[type_] > 0
                 if takes_time and self._exceeds(view, group, type_, shadow):
                     until_s = shadow.time_s
                 first = group.first(self.rank, now, type_, until_s)
@@ -494,7 +495,8 @@ class EasyEvents:
             yield from self._pass(view, ready, _late(ended[place:], view.now))
         up = sum(machine.bit for machine in view.machines.list if machine.up)
         site = view.machines.site
-        # A node has come back, or the rules of the site allow other tasks to start.
+        # Try all tasks again if a node has come back, or if the site's rules may now allow other
+        # tasks to start.
         if up & ~self._up or gone or (site is not None and view.now in site.boundaries):
             yield from self._pass(view, ready, [])
         self._up = up

@@ -114,7 +114,7 @@ class BatchMode:
                 return
             passed.add(task)
             _take(lanes[best.type], _lanes_of(task), best.completion_s)
-        # An empty mapping means that the tasks have to wait while anything is running.
+        # Nothing was mapped, so the tasks wait for as long as anything is running.
         for task in sorted(groups.heads()):
             if not view.running and (placement := self._place(view, task)) is not None:
                 yield Start(task, placement)

@@ -136,7 +136,7 @@ class _Trial:
                     fits = request.amount <= self.idle + NEARLY and self.now + request.seconds < shadow_s
                     if fits and request is not picked:
                         self._start(request)
-            if not self._advance():  # the task needs more than the nodes that are up have
+            if not self._advance():  # the nodes that are up are not enough for the task
                 self.queue.remove(picked)
                 return
         self._start(picked)
@@ -222,9 +222,9 @@ class Committed:
         view.follow(self)
         recent = view.index(Committed, _Recent)
         ready = recent.tasks
-        # The rules of a site may have withdrawn tasks.
+        # The site's rules may have removed tasks from the ready ones.
         self._queued = {key: None for key in self._queued if key in ready}
-        # Among simultaneous events, arrivals come first, followed by the ends in turn.
+        # Handle simultaneous events in this order: arrivals, then ends in the order of run ids.
         ended = sorted(self._ended, key=lambda run: run.id)
         self._ended.clear()
         arrived = sorted(key for key in ready if key not in self._queued)
@@ -279,8 +279,9 @@ class Committed:
             def cost(task: TaskState) -> float:
                 request = requests[queue.index(task)]
                 trials = [_Trial(view.now, idle, ends, requests, future, self.backfill) for future in futures]
-                # Equal slowdowns summed in a different order differ in the last bits. Rounding
-                # makes the sums equal, so that the score decides.
+                # The same slowdowns, added in a different order, give sums that differ in the last
+                # bits. After rounding, such sums are equal, and the task with the better score is
+                # picked.
                 return round(ordered_sum([trial.play(request) for trial in trials]), 6)
 
             picked = min(candidates, key=cost)

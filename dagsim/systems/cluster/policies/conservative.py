@@ -71,7 +71,7 @@ class Conservative:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self)
         waiting = view.index(Conservative, Ready)
-        # the rules of the site have removed tasks from the queue
+        # a planned task is missing from the queue if the site's rules have removed it
         self._early = self._early or any(key not in waiting.tasks for key in self._starts)
         new = sorted(waiting.tasks.keys() - self._starts.keys())
         for key in new:

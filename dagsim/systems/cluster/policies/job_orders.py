@@ -236,7 +236,7 @@ class WorkLeft:
             behind = terms[first:].copy()
             if first:
                 behind[0] += totals[first - 1]
-            # sum from left to right, like ordered_sum, so that results are bit-identical
+            # add from left to right, as ordered_sum does, so that the results are bit-identical
             np.add.accumulate(behind, out=totals[first:])
         return float(totals[-1])
 

@@ -58,7 +58,7 @@ class EftWait:
         ConfigError: The order is unknown.
     """
 
-    rehearses = False  # an index stores the work that jobs had left
+    rehearses = False  # because an index stores how much work each job had left
 
     def __init__(self, theta: float = 0.75, order: str = "work", placement: str | PlacementRule = "best-fit") -> None:
         require(theta >= 0, "eft-wait: theta must be 0 or more", theta)
@@ -168,7 +168,7 @@ class _Profiles:
                 for heap in heaps:
                     while heap and not heap[0][2].waiting:
                         heappop(heap)
-                # tasks define only <
+                # written with ``not <``, because tasks define no other comparison
                 if not heaps[0] or (best is not None and not heaps[0][0] < best):
                     continue
                 for heap in heaps:

@@ -329,7 +329,7 @@ def _per_second(task: TaskState) -> Any:
 
 
 def _wfp3(task: TaskState) -> Any:
-    return np.cbrt(width(task)) * _per_second(task)  # the cube root preserves the order
+    return np.cbrt(width(task)) * _per_second(task)  # the cube root of the formula, which gives the same order
 
 
 def _unicef(task: TaskState) -> float:
@@ -532,7 +532,7 @@ class RandomFeasible:
     """
 
     forgets = "how many random numbers had been drawn"
-    rehearses = False  # the order within its bags also depends on the random numbers
+    rehearses = False  # because the order within the bags also depends on the random numbers
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self.placement = placing(placement)

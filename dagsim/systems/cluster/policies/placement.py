@@ -85,7 +85,7 @@ class ComparativeAdvantage:
     """
 
     forgets = "which tasks had been ready"
-    rehearses = False  # an index stores the losses of these tasks
+    rehearses = False  # because an index stores the losses of these tasks
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         if type_ is not None:
@@ -117,7 +117,7 @@ class _Losses:
 def loss(task: TaskState, type_: int) -> float:
     """Return the logarithm of the task's slowdown on ``type_`` relative to its fastest type."""
     if task.seconds[type_] == inf:
-        return 1e9  # a finite value, so that means stay finite
+        return 1e9  # a finite value, so that averages over tasks stay finite
     return log(task.seconds[type_] / task.best_s) if task.best_s else 0.0
 
 
@@ -373,7 +373,7 @@ class Fgd:
     typical demands) for each node that has changed.
     """
 
-    rehearses = False  # how often the rule is called depends on what an index stores
+    rehearses = False  # because what an index stores determines how often the rule is called
 
     def __init__(self, typical: Mapping[Demand, float] | None = None) -> None:
         self._learns = typical is None

@@ -112,7 +112,7 @@ class CheapHours:
     """
 
     forgets = "the GPUs that tasks had booked"
-    rehearses = False  # an index contains the bookings
+    rehearses = False  # because an index contains the bookings
 
     def __init__(
         self,

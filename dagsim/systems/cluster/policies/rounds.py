@@ -102,7 +102,7 @@ class Rounds:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self._service)
         now = view.now
-        if not self._has_begun:  # jobs that both run and wait at the beginning are ranked by their service until now
+        if not self._has_begun:  # at the beginning, rank partly running jobs by their service until now
             self._service.now = now
         decided_s = self._service.now
         queue = view.index(self, lambda: JobQueue(self._key, by_arrival))
@@ -168,7 +168,7 @@ class Rounds:
                     self.rank.stopped(job, self._service.of(job), view.now)
                     moved |= dict.fromkeys(queue.classes(job))
                 acted = True
-                self._service.take_ended()  # the jobs of these runs have just been ranked
+                self._service.take_ended()  # drop these runs, because their jobs have just been ranked
                 queue.rank_again()
                 fits = view.fits(task)
             placement = self._place(view, task) if fits else None
