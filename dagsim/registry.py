@@ -1,5 +1,5 @@
 """Registries. They find objects by ``"name"``, ``"name[param=value]"`` or ``"module:attr"``, and
-list the available names.
+list all available names.
 
 Built-in entries are literal tables (name, ``module:attr``, summary), so listing them imports
 nothing. Other packages add entries through entry points.
@@ -65,13 +65,13 @@ class Spec(NamedTuple):
 
 
 class Registry(Generic[T]):
-    """The objects of one kind, which can be requested by name.
+    """A collection of all objects of one kind, each of which can be created by its name.
 
     ``group`` is the entry-point group for other packages, ``listing`` is the command that lists the
     registry, and ``home`` is the package to which targets such as ``".orders:sjf"`` are relative.
     ``method`` is a method that all objects of this kind have. A user's own ``module:attr`` is
-    accepted only if it has that method, or if it is a function whose return annotation has it.
-    Without ``method``, users' own names are rejected.
+    accepted only if it has this method, or if it is a function and the class in its return
+    annotation has this method. Without ``method``, users' own names are rejected.
     """
 
     def __init__(
@@ -131,8 +131,8 @@ class Registry(Generic[T]):
         return target(**self._arguments(name, target, params, defaults))  # type: ignore[no-any-return]
 
     def get(self, name: str, *, own: bool = True) -> object:
-        """Return the factory called ``name``, which is a class or a function or, for a user's own
-        ``module:attr``, any object.
+        """Return the factory called ``name``. It is a class or a function. For a user's own
+        ``module:attr``, it may be any object.
 
         With ``own=False``, which is meant for names in data files, code outside dagsim is rejected,
         unless it is an entry point.
@@ -193,8 +193,8 @@ class Registry(Generic[T]):
         return {plugin.name: plugin for plugin in plugins if plugin.name not in self._entries}
 
     def _own(self, name: str) -> object:
-        """Import a user's own object if this is allowed, and check its kind before anything calls
-        it.
+        """Import a user's own object, if this is allowed. Check that it is of the right kind before
+        anything calls it.
         """
         names = allowed()
         if names is not None:
@@ -321,8 +321,8 @@ _SAID = {
 
 
 def _kinds(annotation: object) -> tuple[str, ...]:
-    """Return the names in an annotation that are in ``_KINDS``. The result is empty if the
-    annotation allows any other type.
+    """Return which of the types in ``_KINDS`` an annotation allows. The result is empty if the
+    annotation also allows other types.
     """
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     parts = tuple(part.strip() for part in text.split("|"))
@@ -330,11 +330,12 @@ def _kinds(annotation: object) -> tuple[str, ...]:
 
 
 def nearest(name: str, names: Iterable[str], then: str = "") -> str:
-    """Suggest the nearest of the names, as in ``"; did you mean 'heft'?"``. The result is empty if
-    no name is near. The rest of the message, ``then``, follows with the right punctuation.
+    """Suggest the name that is most similar, as in ``"; did you mean 'heft'?"``. The result is
+    empty if no name is similar. The rest of the message, ``then``, follows with the right
+    punctuation.
 
     For an old name, suggest the name that has replaced it. Case is ignored, and a name that starts
-    with ``name`` counts as near.
+    with ``name`` counts as similar.
     """
     near = _nearest(name, list(names))
     return near + (" " if near.endswith("?") else "; ") + then if then else near
@@ -354,9 +355,9 @@ _MOST_NAMED = 12
 
 
 def choices(name: str, names: Iterable[str], *, both: bool = False) -> str:
-    """Return a hint for a message about an unknown name: the nearest name or, if none is near, all
-    names. If there are too many names to list, the hint gives the three nearest ones. With
-    ``both``, the nearest name is followed by all names if there are few.
+    """Return a hint for a message about an unknown name: the most similar name or, if none is
+    similar, all names. If there are too many names to list, the hint gives the three most similar
+    ones. With ``both``, the most similar name is followed by all names if there are few.
     """
     names = list(names)
     near = nearest(name, names)

@@ -6,10 +6,9 @@ to train BERT 2.6 and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times as fa
 artifact profiles). Where this matters, give a task its own ``speeds`` or use the throughput table
 (``dagsim.systems.cluster.models.runtime``).
 
-Prices are list prices for on-demand machines. They were recorded with a source and a year, and have
-not been checked since. They are only orders of magnitude, because prices vary widely between
-vendors and over time. Give your own prices with ``--price`` or with ``prices`` in the
-configuration.
+Prices are list prices for on-demand machines. Each was recorded with its source and year, and has
+not been checked since. Prices vary widely between vendors and over time, so treat them as orders of
+magnitude. Give your own prices with ``--price`` or with ``prices`` in the configuration.
 """
 
 from __future__ import annotations
@@ -189,8 +188,7 @@ _SLICES, _A30_SLICES = 7, 4
 
 def mig_slice(gpu: GpuType, profile: str) -> GpuType:
     """Return the GPU type that represents one partition of ``gpu`` with a MIG profile such as
-    ``1g.5gb``. This type has a share of the compute slices, and the memory given in the profile's
-    name.
+    ``1g.5gb``. The profile's name states the partition's compute slices and memory.
 
     Raises:
         ModelError: The GPU has no such profile.

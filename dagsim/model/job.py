@@ -1,5 +1,5 @@
-"""Jobs, their tasks, the DAG of dependencies between the tasks, and the terms of a submission to a
-batch system. These terms determine where a job may run and what it may share.
+"""Jobs, their tasks, the DAG of dependencies between the tasks, and the terms with which a job was
+submitted to a batch system. These terms determine where the job may run and what it may share.
 """
 
 from __future__ import annotations
@@ -184,8 +184,9 @@ def counts_of(constraint: str) -> tuple[Counted, ...] | None:
 
 
 def without_counts(constraint: str, nodes: int) -> str:
-    """Return an equivalent constraint without a count of all ``nodes`` nodes of the job. For a job
-    with four nodes, ``a*4`` means that each of them must satisfy ``a``. Smaller counts are kept.
+    """Return an equivalent constraint without counts that equal ``nodes``, the number of the job's
+    nodes. For a job with four nodes, ``a*4`` becomes ``a``, because each node must satisfy ``a``.
+    Smaller counts are kept.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -398,7 +399,9 @@ class TaskGraph:
 
 
 class Links(NamedTuple):
-    """The parents and children of named items, as indices, and a topological order of the items."""
+    """The parents and children of each named item, given as indices, and a topological order of all
+    items.
+    """
 
     parents: tuple[tuple[int, ...], ...]
     children: tuple[tuple[int, ...], ...]
@@ -470,7 +473,7 @@ class Demand(NamedTuple):
 # cached 8.0, which files would then show.
 @lru_cache(maxsize=65536, typed=True)
 def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ...] | None) -> Demand:
-    """Check each distinct demand once, and return it. Tasks with equal demands share one object."""
+    """Create a demand after checking it. Equal demands are checked once and share one object."""
     if not (gpus >= 0 and isfinite(gpus) and (gpus <= 1 or gpus == int(gpus))):
         raise ModelError(f"gpus must be 0, a fraction up to 1 or a whole number, got {gpus!r}")
     if not (cpus >= 0 and isfinite(cpus)):

@@ -7,9 +7,9 @@ seconds, and memory in GB. A *type* is an index into ``ClusterView.gpu_types``, 
 into ``Cluster.nodes``. Jobs are numbered in order of arrival, and runs in order of their starts.
 
 **Order of simultaneous events.** First, runs end; then nodes come back and others fail; then jobs
-arrive. After that, the policy is called repeatedly until it returns no decisions. A decision takes
-effect before the next one is requested, so a generator sees the effect when it continues after its
-``yield``. Nothing else happens while the policy decides, and simulated time stands still.
+arrive. After that, the policy is called repeatedly until it returns no decisions. Each decision is
+carried out before the next one is requested, so a generator sees the effect when it continues after
+its ``yield``. Nothing else happens while the policy decides, and simulated time stands still.
 
 **ClusterView** is the argument of ``ClusterPolicy.decide``: one object for the whole simulation.
 
@@ -101,10 +101,10 @@ A new index first receives all ready tasks and all runs. Started tasks stay in a
 index drops them (``waiting`` is 0). A policy without an index causes no overhead.
 
 An index may refer to tasks and runs, because a fork creates its own index. A policy itself must be
-deep-copyable and keep only plain data. If a policy needs information about the past that no view
-shows (such as how much service a job has received), it calls ``view.follow(listener)`` at each
-decision, where the listener is the policy itself or a part of it. In a fork, the copy of the
-listener receives the runs again, so ``started`` must accept a run that it has already seen.
+deep-copyable and keep only plain data. A policy may need information about the past that no view
+shows, such as how much service a job has received. It then calls ``view.follow(listener)`` at each
+decision. The listener is the policy itself or a part of it. In a fork, the copy of the listener
+receives the runs again, so ``started`` must accept a run that it has already seen.
 
 **The past.** A simulation may begin in the middle of a log or from a snapshot. Indexes and
 listeners that are created at the first decision then receive the past, in order and with the
@@ -115,9 +115,9 @@ unknown, a note above the results states this. If a policy stores something betw
 no log contains (``"when its last backfill cycle began"``), it states this in an attribute
 ``forgets``. If the past is completely known, a copy of the policy first simulates it. If the copy
 makes exactly the decisions of the past, the policy takes over what the copy remembers, and its
-listeners receive only what happens at the beginning. Otherwise ``forgets`` is printed above the
-results. An attribute ``rehearses = False`` states that an index contains some of this memory, so
-that it cannot be taken over.
+listeners receive only the events at the beginning. Otherwise, the text of ``forgets`` is printed
+above the results. A policy sets ``rehearses = False`` if an index contains part of this memory,
+because an index cannot be taken over.
 """
 
 from dagsim.systems.cluster.models.shared_gpus import Sharing

@@ -34,7 +34,7 @@ def _depends(request: Request | None) -> bool:
 
 
 def _most(active: JobState) -> int:
-    """Return the maximum number of tasks that a job's array may have in the system."""
+    """Return how many tasks of a job's array may be in the system at a time."""
     return (active.job.request and active.job.request.array_limit) or 1
 
 
@@ -47,12 +47,12 @@ class Dependencies(Forked):
     (``Request.after``), for a time (``Request.begin_s``), or until fewer tasks of their array are
     in the system than ``Request.array_limit`` allows. All attributes are plain data.
 
-    In Slurm's terms, a job is eligible from then on, and its age counts from that time
-    (job_independent in job_mgr.c, Slurm 22.05). However, the limit of an array does not prevent the
-    tasks of this array from ageing (``JobState.queued_s``). It does not matter how a job ended,
-    even for ``afterok``: a job with an unmet ``afterok`` never ran, so no log lists it. Ids that
-    belong to no earlier job are ignored, and the job becomes eligible at the time in the log. An
-    arrival, a start or a departure costs O(log waiting).
+    In Slurm's terms, the job is eligible once its wait here ends, and its age is counted from that
+    time (job_independent in job_mgr.c, Slurm 22.05). However, the limit of an array does not
+    prevent the tasks of this array from ageing (``JobState.queued_s``). It does not matter whether
+    a job succeeded, even for ``afterok``. If an ``afterok`` is never met, the waiting job never
+    runs, so no log lists it. Ids that belong to no earlier job are ignored, and the job becomes
+    eligible at the time in the log. An arrival, a start or a departure costs O(log waiting).
     """
 
     __slots__ = {
@@ -114,12 +114,12 @@ class Dependencies(Forked):
 
     @property
     def next_s(self) -> float:
-        """The next time at which a condition is met merely because time passes."""
+        """The next time at which a condition will be met just because time passes."""
         return self._times[0][0] if self._times else inf
 
     def arrived(self, active: JobState, now: float) -> bool | None:
-        """Add a job. Return True if the job has to wait, False if it is eligible now, and None if
-        it has neither conditions nor an array.
+        """Add a job. Return True if the job has to wait, and False if it is eligible now. Return
+        None if it has no conditions and belongs to no array.
         """
         number, job = active.number, active.job
         for id in {job.id, job.id.partition("_")[0]}:
@@ -183,8 +183,8 @@ class Dependencies(Forked):
         return needed, met
 
     def started(self, number: int, now: float) -> bool:
-        """Record the first start of a job, or its departure if it never started. Return True if
-        ``next_s`` may be earlier now.
+        """Record that a job started for the first time, or that it left without ever starting.
+        Return True if ``next_s`` may be earlier as a result.
         """
         if number in self._started_s:
             return False

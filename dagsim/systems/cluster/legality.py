@@ -23,8 +23,9 @@ from dagsim.text import count_of
 
 
 def starts_on(kernel: Simulation, task: Any, placement: Any) -> NodeState | None:
-    """Return the node for a simple legal start: independent instances, or a whole gang, on one
-    node. Return None if the start is illegal or not simple, so that ``started`` has to check it.
+    """Return the node for a simple legal start, in which independent instances or a whole gang
+    start on one node. Return None if the start is illegal or not simple. Then ``started`` has to
+    check it.
     """
     try:
         ((node, instances, gpu),) = placement
