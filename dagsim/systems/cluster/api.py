@@ -1,6 +1,6 @@
 """The API for policies on the GPU cluster: everything that the kernel shows to a policy.
 
-From the simulation, a policy imports only this module, and a test checks these imports. All objects
+This is the only module of the simulation that a policy imports. A test checks this. All objects
 here are live and read-only: they show the current state, which changes as decisions are carried
 out, and only decisions can change it. Times are in seconds since the start (float64), durations in
 seconds, and memory in GB. A *type* is an index into ``ClusterView.gpu_types``, a *node* an index
@@ -52,8 +52,8 @@ its ``yield``. Nothing else happens while the policy decides, and simulated time
   ``demand``: the resources that it needs (``DemandClass``), shared by all tasks with equal demands.
 - ``piece``: 0 for a task as submitted. Instances that return after a preemption or failure form a
   new piece; pieces are numbered from 1 over the whole simulation. Such a piece is a separate
-  ``TaskState`` with the same ``job`` and ``index``, the remaining fraction ``left`` of the work,
-  and ``restore_s`` seconds of set-up before it can compute.
+  ``TaskState`` with the same ``job`` and ``index``. ``left`` is the fraction of the work that
+  remains, and ``restore_s`` is the set-up time in seconds before it can compute.
 - ``training``: the progress of an elastic task (``TrainingState``), ``None`` for others. A policy
   may use a copy of this object to find the rate of the task on other placements.
 - ``truth``: the true seconds of an instance, by type. Only a policy with ``clairvoyant = True`` in

@@ -1,13 +1,13 @@
-"""The kernel, which simulates DAG jobs on a cluster with SimPy processes and events.
+"""The kernel. It simulates DAG jobs on a cluster with SimPy processes and events.
 
 - *Arrivals* are one process (``_arrivals``), which waits until the arrival time of the next job and
   then lets the job arrive.
 - *Nodes* are resources (``machines``). For each failure model, a process takes nodes down and
   brings them back by calling ``take_down`` and ``bring_up``.
 - *Tasks* run as events. A ``Run`` consists of instances of a task that started together, and is
-  itself the SimPy event of their end. Its callback ``end`` frees the nodes and makes the children
-  ready. A run that has to fetch inputs or be set up, or whose rate changes, has additional phases
-  (``life.py``).
+  itself the SimPy event of their end. The callback of this event, ``end``, frees the nodes and
+  makes the task's children ready. A run that has to fetch inputs or be set up, or whose rate
+  changes, has additional phases (``life.py``).
 
 ``ClusterKernel.decisions()`` is a generator. It processes all simultaneous events (completions,
 then repairs and failures, then arrivals), yields a ``ClusterView`` and receives decisions until
@@ -266,7 +266,7 @@ class ClusterKernel(Forked):
         return max([limit_s for limit_s in self._limits_s(job, task, seconds) if limit_s < inf], default=0.0)
 
     def _limits_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> tuple[float, ...]:
-        """Return the time limit of a task on each type, as the site's scheduler would know it."""
+        """Return the time limit of a task on each type, according to the site's scheduler."""
         runtime, types = self.models.runtime, self.machines.types
         return limit_seconds(task, job.id, lambda task: runtime.seconds(task, types), seconds, self._site_limits(job))
 
@@ -406,8 +406,8 @@ class ClusterKernel(Forked):
         self.schedule.ended_s = min(until_s, self.now)
 
     def _may_leave(self) -> bool:
-        """Return True if a node that is down may never come back. This is always possible at a
-        site, and in a fork without failure models.
+        """Return True if it is possible that a node which is down never comes back. At a site, and
+        in a fork without failure models, this is always possible.
         """
         return (
             self.machines.site is not None
@@ -520,7 +520,7 @@ class ClusterKernel(Forked):
         return active, rejected
 
     def _estimate(self, active: JobState) -> None:
-        """Replace the true run times of a job by the estimates that policies know."""
+        """Replace the true run times of a job by the estimates that policies see."""
         job = active.job
         self.models.estimates.apply(
             active, self.schedule.seed, lambda task: self._limits_s(job, task.task, task.seconds)
@@ -544,7 +544,7 @@ class ClusterKernel(Forked):
         self._leave(active.number, _REJECTED, float(RejectReason.BY_POLICY))
 
     def _leave(self, number: int, kind: int, value: float = 0.0) -> None:
-        """Record that a job leaves, and let jobs that were waiting for this enter the system."""
+        """Record that a job leaves, and let jobs that were waiting for this job enter the system."""
         self._record_job(kind, number, value)
         if self.eligibility is not None:
             self.eligibility.left(number)
@@ -923,8 +923,8 @@ class ClusterKernel(Forked):
         return twin
 
     def _runs_by_end(self) -> dict[Run, None]:
-        """Return all runs. Runs whose end is on the clock come first, in the order of the clock, so
-        that runs that end together do so in the same order in a fork. Runs that wait for the
+        """Return all runs. Runs whose end is on the clock come first, in the order of the clock.
+        Runs that end at the same time thus end in the same order in a fork. Runs that wait for the
         network or have rate 0 follow.
         """
         events = [event for *_, event in self.clock.scheduled() if event.callbacks]

@@ -1,7 +1,7 @@
-"""Check that a decision is legal before the kernel carries it out. Nothing in this module changes
+"""Checks that a decision is legal, before the kernel carries it out. Nothing in this module changes
 any state.
 
-All checks come before the first change, so an illegal decision leaves the simulation unchanged.
+All checks are made before the first change, so an illegal decision leaves the simulation unchanged.
 Each message states the time, the task or run, the reason, and what to do instead.
 """
 

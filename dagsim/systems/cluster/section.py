@@ -253,8 +253,8 @@ class ClusterKeys(Section):
         return queues if queues is None or section is None else queues_on(queues, section)
 
     def check_nodes(self) -> None:
-        """Check that the network, the terms of jobs, elastic tasks and failures match the nodes, if
-        the nodes are already known.
+        """If the nodes are already known, check that the network, the terms of jobs, elastic tasks
+        and failures match them.
 
         Raises:
             ModelError: One of these does not match the nodes.
@@ -290,7 +290,7 @@ class ClusterKeys(Section):
 
     @property
     def trace_file(self) -> TraceFile | None:
-        """The workload if it is a trace, else None."""
+        """The workload if it is a trace, otherwise None."""
         workload: Any = self.workload
         return workload if workload.kind == "trace" else None
 
@@ -305,8 +305,8 @@ class ClusterKeys(Section):
         return self.trace_file
 
     def late_nodes(self) -> tuple[tuple[int, float, float], ...]:
-        """Return a window ``(node, 0, arrival in seconds)`` for each node that is not present from
-        the beginning.
+        """Return a window ``(node, 0, arrival in seconds)`` of absence for each node that is not
+        present from the beginning.
         """
         arrivals_s = [group.from_s for group in self.cluster.groups for _ in range(group.count)]
         return tuple([(node, 0.0, from_s) for node, from_s in enumerate(arrivals_s) if from_s])
@@ -329,7 +329,9 @@ class ClusterKeys(Section):
                 up[replace(group.on_demand, up=False)] += len(group.nodes)
 
         def powered(rule: OnDemand | None) -> OnDemand | None:
-            """Let another node be up at the beginning if fewer than the minimum are up so far."""
+            """Let a further node of the group be up at the beginning if fewer than the minimum are
+            up so far.
+            """
             if rule is None or rule.up or up[rule] >= rule.min_nodes:
                 return rule
             up[rule] += 1
@@ -447,8 +449,8 @@ class DescribedCluster(GpuCluster):
         return measured
 
     def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
-        """Return a hint for the user if a long simulation could have run in the compiled engine, or
-        else an empty text.
+        """Return a hint for the user if a long simulation could have run in the compiled engine.
+        Otherwise, return an empty text.
         """
         hint = services.faster_engine.offered()
         return "" if hint is None else hint(self.scenario, policy, engine, wall_s)
@@ -473,8 +475,8 @@ def _short(value: float | str) -> str:
 
 
 def _spelled(nodes: tuple[str, ...], section: ClusterSection) -> tuple[str, ...]:
-    """Return the names of all nodes, with ranges expanded. If the nodes of a group have their own
-    names, these replace the name of the group.
+    """Return the names of all nodes, with ranges expanded. Nodes with their own names are listed
+    under these, and not under the name of their group.
     """
     named = {group.name: group.nodes for group in section.groups if group.hosts is not None}
     names = [name for text in nodes for name in _hosts(text)]
@@ -482,7 +484,7 @@ def _spelled(nodes: tuple[str, ...], section: ClusterSection) -> tuple[str, ...]
 
 
 def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
-    """Return the queues, with the nodes of a cluster entered for their partitions, reservations and
+    """Return the queues with the names of the cluster's nodes in their partitions, reservations and
     outages.
 
     Raises:

@@ -362,8 +362,9 @@ class _Calendar:
 
 def start_all(models: Iterable[FailureModel], nodes: int, seed: int, begins_s: float = 0.0) -> list[FailureProcess]:
     """Return the state of all failure processes at the beginning of the simulation. The times of
-    failures are counted from this beginning. All windows go into a single calendar, so that the
-    order of simultaneous changes does not depend on the order of the models.
+    failures are counted from this beginning. The windows of all models are combined in a single
+    calendar. The order of simultaneous changes therefore does not depend on the order of the
+    models.
 
     Raises:
         ModelError: The cluster does not have one of the nodes.

@@ -83,7 +83,7 @@ class HasRates(Runtime, Protocol):
 
 class _ByType(ABC):
     """The base class of models that divide work by a rate. It caches the rates for each kind of
-    task. All these models share this hot path.
+    task. Their method ``seconds`` is called for every task, so it must be fast.
 
     ``_known`` finds the GPU types by identity, because hashing a GPU type would cost more than
     everything else. It is not a field of the models, so that the models remain plain values, and it
