@@ -20,8 +20,8 @@ class Dirty(ValueError):
 
 
 class FaultsAt:
-    """A context manager that adds the position (``file:line``) and the subject to an error raised
-    in its body. It is used for files in which no row may be dropped, such as a list of machines.
+    """A context manager for files in which no row may be dropped, such as a list of machines. If
+    its body raises an error, it adds the position (``file:line``) and the subject to the message.
 
     Raises:
         TraceError: The body raised ``Dirty`` or ``ModelError``.
@@ -66,7 +66,7 @@ def count(text: str, field: str, least: int = 1, most: int = MOST_INSTANCES) -> 
 
 
 def are_counts(values: np.ndarray, least: int = 1, most: int = MOST_INSTANCES) -> np.ndarray:
-    """Return (n,) bool: True where ``count`` accepts the number."""
+    """Return a mask of the numbers that ``count`` would accept, (n,) bool."""
     counted: np.ndarray = (values >= least) & (values <= most) & (values == np.floor(values))
     return counted
 
@@ -98,9 +98,9 @@ _FIRST_DATE_S = 1e8
 
 
 def instant_s(name: str, value: str | float, origin_s: float, zone: tzinfo | None) -> float:
-    """Parse a time in a log as seconds after the log's first job, which arrived at ``origin_s`` on the
-    log's clock. The time is a date (``2023-05-03T14:00``, in ``zone`` or UTC) or a time after the
-    first job (``36h``, ``7d``, or seconds).
+    """Convert a time in a log to seconds after the log's first job. That job arrived at
+    ``origin_s`` on the log's own clock. The time is a date (``2023-05-03T14:00``, in ``zone`` or
+    UTC) or a time after the first job (``36h``, ``7d``, or seconds).
 
     Raises:
         ConfigError: The text is neither of these, or it is a date although the log contains no
