@@ -341,6 +341,9 @@ def expected(
     all futures; then calibrated by forecasts at a third of the earlier times in the log; then by
     forecasts at all of these times. ``kept`` contains the forecasts at earlier times that were made
     for an earlier snapshot of the same queue.
+
+    Raises:
+        InputError: One of the given jobs is not waiting. Nothing has been simulated then.
     """
     past = KnownPast(log, baselines=forecaster.baselines)
     past.move(t)
@@ -349,6 +352,8 @@ def expected(
     if jobs:
         rows = rows.chosen([place for place, job in enumerate(rows.first.tolist()) if log.array[job] in jobs])
     without = [job for job in _without(log, rows, listing) if not jobs or job.job in jobs]
+    if missing := sorted(set(jobs) - {log.array[job] for job in rows.first.tolist()} - {job.job for job in without}):
+        raise InputError(f"job {missing[0]} is not waiting in this snapshot; without job ids, eta lists waiting jobs")
     said = forecaster.player.said(rows.state)
     played: list[np.ndarray] = []
     for waits_s in forecaster.waits(Future.RUNS, rows, past, instants):
