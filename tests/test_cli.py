@@ -393,7 +393,7 @@ def wait_for(claim: Any) -> None:
 
 @pytest.mark.family("decima", "pac_ml")
 def test_agents_that_come_with_dagsim_run_by_name(tmp_path: Path) -> None:
-    small = ("--seeds", "1", "--no-plots", "--json", "--out", str(tmp_path))
+    small = ("--seeds", "1", "--json", "--out", str(tmp_path))
     of_ramp = ("--system", "ramp", "--set", "system.jobs=2")
     for algo, sizes in (
         ("ppo", ("--set", "workload.count=5")),
@@ -467,3 +467,10 @@ def test_rows_with_values_that_cannot_be_read_are_named_above_the_result(tmp_pat
     first, *_ = shown.stdout.splitlines()
     assert first.startswith("warning: 1 of 2 rows (50%) were left out because a value cannot be read")
     assert "jobs.csv:3" in first
+
+
+def test_seeds_are_added_until_the_interval_is_as_narrow_as_requested(tmp_path: Path) -> None:
+    result = fine("eval", "--policy", "fifo", "--seeds", "2", "--precision", "30%", "--json", "--out", tmp_path)
+    facts = json.loads(result.stdout)["precision"]["fifo"]
+    assert facts["half_width"] <= 0.3
+    assert len(run_folder(tmp_path).lines()) == facts["n"] > 2

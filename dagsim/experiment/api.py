@@ -1,4 +1,4 @@
-"""Functions that do what commands do: simulate, replay a trace, compare run folders."""
+"""Functions that correspond to commands: they simulate, replay a trace, and compare run folders."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def simulate(
         kernel, decider = scenario.kernel(seed, observers=observers), scenario.fitted(policy)
     schedule = drive(kernel, decider)
     name = policy if isinstance(policy, str) else type(policy).__name__
-    measured = getattr(jobs, "measure", None)  # all jobs in a plain list are measured
+    measured = getattr(jobs, "measure", None)  # a plain list has no ``measure``, so all its jobs are measured
     return Outcome(schedule, summarize(schedule, measured=measured), name, seed, decider=facts_of(decider))
 
 

@@ -408,7 +408,7 @@ def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[Sc
 
 
 def _due(cols: ScheduleColumns, chosen: Flags) -> ScheduleColumns:
-    """Return the columns with the deadlines of the chosen jobs only."""
+    """Return the columns without the deadlines of all other jobs."""
     return replace(cols, jobs=replace(cols.jobs, deadline_s=np.where(chosen, cols.jobs.deadline_s, np.nan)))
 
 
@@ -453,7 +453,7 @@ _GROUP_OF = {"by_priority": ("priority", JobGroup), "by_tenant": ("tenant", JobG
 
 def _terms(of: type) -> Iterator[MetricTerm]:
     for name, hint in get_type_hints(of, include_extras=True).items():
-        if name == "own":  # users choose these names
+        if name == "own":  # skip metrics that the user defined, which have no fixed names
             continue
         unit, meaning = hint.__metadata__
         if name == "on_demand":

@@ -24,9 +24,9 @@ from dagsim.errors import ModelError
 
 @dataclass(frozen=True, slots=True)
 class GpuType:
-    """A GPU type with its peak rates for dense operations (no sparsity). A rate is None if the
-    hardware does not support the mode. ``tdp_watts`` is the thermal design power, and
-    ``idle_watts`` is the power that an idle GPU draws.
+    """A GPU type with its peak rates for dense operations (without sparsity). The rate of a number
+    format that the hardware does not support is None. ``tdp_watts`` is the thermal design power,
+    and ``idle_watts`` is how much power an idle GPU draws.
 
     Raises:
         ModelError: A rate, size or power is not positive, or the idle power exceeds the thermal
@@ -50,9 +50,11 @@ class GpuType:
     fp16_tflops: float | None = None
     """Peak FP16 rate in TFLOPS. None if the type does not support FP16."""
     nvlink_gb_s: float = 0.0
-    """Bandwidth of all links to peer GPUs, in one direction: half of the sum in data sheets."""
+    """Total bandwidth of the links to other GPUs, in one direction. Data sheets usually give the
+    sum of both directions, which is twice this value.
+    """
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Where the values come from, by field."""
+    """For each field, the source of its value."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

@@ -27,30 +27,32 @@ class Request:
       ``icl&!nvl``. Each node of the job must satisfy it, and all of them must satisfy the same part
       of ``[r1|r2]``. A constraint may also count nodes, as in ``[skl*2&icl*2]``. The nodes of a
       gang must then satisfy all counts together.
-    - ``partitions`` lists all partitions that the job may run in, if there are several.
+    - ``partitions`` lists all partitions in which the job may run, if there are several.
     - ``reservation`` names the reservation in which the job runs.
     - ``licences`` are pairs of a name and a number. The job holds these licences while it runs.
-    - ``nodes`` contains the names of nodes that must be among the job's nodes (``--nodelist``;
-      respected by ``slurm-multifactor``), and ``excluded`` the names of nodes that must not be.
+    - ``nodes`` lists nodes that the job must use (``--nodelist``; only ``slurm-multifactor``
+      respects this), and ``excluded`` lists nodes that it must not use.
     - With ``exclusive``, the job does not share its nodes with other jobs. With ``exclusive_user``,
       the job shares its nodes only with jobs of the same user.
-    - ``together`` names jobs that were submitted together and start together (components of a
-      heterogeneous job; respected by ``slurm-multifactor``).
+    - ``together`` names jobs that were submitted together and have to start together: the
+      components of a heterogeneous job. Only ``slurm-multifactor`` respects this.
     - ``spread`` is True if every instance needs a separate node, False if instances may share
       nodes, and None if this is unknown.
-    - ``least_nodes`` and ``most_nodes`` bound the number of nodes for instances that may share
-      nodes (``-N2 -n 8``; respected by ``slurm-multifactor``).
+    - ``least_nodes`` and ``most_nodes`` limit how many nodes the job gets if its instances may
+      share nodes (``-N2 -n 8``; only ``slurm-multifactor`` respects this).
     - ``array`` names the job array to which the job belongs. At most ``array_limit`` tasks of this
       array run at the same time.
-    - ``after`` contains the ids of jobs and arrays that have to leave before the job becomes
-      eligible. ``start:ID`` only requires a job to start, and ``start:ID+600`` is met 600 s after
-      its start. With ``after_one``, it is sufficient if any of the conditions in ``after`` is met.
-    - ``begin_s`` is the number of seconds after its arrival during which the job is not eligible.
+    - ``after`` lists the ids of jobs and arrays that must end before the job becomes eligible to
+      start. ``start:ID`` only requires a job to start, and ``start:ID+600`` is met 600 s after its
+      start. With ``after_one``, the job becomes eligible as soon as one of the conditions in
+      ``after`` is met.
+    - ``begin_s`` is the number of seconds after its arrival for which the job is not eligible to
+      start.
     - ``level`` is a level of the network's topology (``rack``, ``pod``; ``host`` for one node).
       Each gang in the job must be placed within one domain of this level. Without
       ``level_required``, the level is only a preference.
-    - ``segment`` splits a gang into segments of that many instances, for the placement ``block``.
-      Each segment is placed within one domain of the level (by default the narrowest level),
+    - ``segment`` is the number of instances per segment into which the placement ``block`` splits a
+      gang. Each segment is placed within one domain of the level (by default the narrowest level),
       whereas the whole gang may extend over several domains.
 
     Raises:

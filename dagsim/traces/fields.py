@@ -20,9 +20,9 @@ class Contradictory(str):
     """A reason for dropping or noting a row that contradicts itself or another row, or has a value that
     cannot be read.
 
-    The class of a reason declares its kind, so that the kind does not depend on the wording. A
-    reason is also the text that is shown and counted, and ``str()`` keeps its class. A new text
-    that is made from a reason must be converted to the same class (``type(reason)(...)``).
+    A reason is a text, and its class states the kind of contradiction, so that the kind does not
+    depend on the wording. ``str()`` keeps the class. If you make a new text from a reason, convert
+    it to the same class (``type(reason)(...)``).
     """
 
     __slots__ = ()
@@ -30,7 +30,7 @@ class Contradictory(str):
     """One of ``report.OF_ROWS``."""
 
     def __str__(self) -> Self:
-        return self  # str's own method would return a plain text, for example from Dirty(reason)
+        return self  # str.__str__ would return a plain str, for example when Dirty(reason) is printed
 
 
 class InvalidValue(Contradictory):
@@ -44,8 +44,8 @@ class Dirty(ValueError):
 
 
 class FaultsAt:
-    """A context manager that adds the position (``file:line``) and the subject to an error raised
-    in its body. It is used for files in which no row may be dropped, such as a list of machines.
+    """A context manager for files in which no row may be dropped, such as a list of machines. If
+    its body raises an error, it adds the position (``file:line``) and the subject to the message.
 
     Raises:
         TraceError: The body raised ``Dirty`` or ``ModelError``.
@@ -91,7 +91,7 @@ def count(text: str, field: str, least: int = 1, most: int = MOST_INSTANCES) -> 
 
 
 def are_counts(values: np.ndarray, least: int = 1, most: int = MOST_INSTANCES) -> np.ndarray:
-    """Return (n,) bool: True where ``count`` accepts the number."""
+    """Return a mask of the numbers that ``count`` would accept, (n,) bool."""
     counted: np.ndarray = (values >= least) & (values <= most) & (values == np.floor(values))
     return counted
 
@@ -122,9 +122,9 @@ _FIRST_DATE_S = 1e8
 
 
 def instant_s(name: str, value: str | float, origin_s: float, zone: tzinfo | None) -> float:
-    """Parse a time in a log as seconds after the log's first job, which arrived at ``origin_s`` on the
-    log's clock. The time is a date (``2023-05-03T14:00``, in ``zone`` or UTC) or a time after the
-    first job (``36h``, ``7d``, or seconds).
+    """Convert a time in a log to seconds after the log's first job. That job arrived at
+    ``origin_s`` on the log's own clock. The time is a date (``2023-05-03T14:00``, in ``zone`` or
+    UTC) or a time after the first job (``36h``, ``7d``, or seconds).
 
     Raises:
         ConfigError: The text is neither of these, or it is a date although the log contains no

@@ -34,8 +34,8 @@ NO_HOURS = Hours()
 
 @dataclass(slots=True)
 class Contradiction:
-    """Jobs or rows that contradict themselves, each other, or the description of the site, all in
-    the same way. ``kind`` is a key of ``CONTRADICTIONS``.
+    """Jobs or rows with the same kind of contradiction: within themselves, with each other, or with
+    the description of the site. ``kind`` is a key of ``CONTRADICTIONS``.
     """
 
     count: int = 0
@@ -95,7 +95,7 @@ class RepeatedId(Contradictory):
 
 
 class OnlyInText(Contradictory):
-    """A reason for rows that state their GPUs only in text."""
+    """A reason for rows that mention their GPUs only in a text."""
 
     kind = "text"
 
@@ -129,8 +129,8 @@ class ReadReport:
     """By kind."""
 
     def drop(self, reason: str, where: str, rows: int = 1, detail: str = "") -> None:
-        """Count ``rows`` faulty rows under ``reason``, a phrase such as ``without end`` that can
-        follow "3 rows".
+        """Count ``rows`` faulty rows under ``reason``. The reason is a phrase that can follow "3
+        rows", such as ``without end``.
 
         ``where`` is the ``file:line`` of the first of these rows, and ``detail`` adds information
         about that row.
@@ -154,10 +154,10 @@ class ReadReport:
         detail: object = "",
         impossible: str = "that describe an impossible job",
     ) -> Dropping:
-        """Return a context that drops rows if its body raises ``Dirty`` (for the reason in the
-        error, with the beginning of ``detail``) or ``ModelError`` (for the reason ``impossible``).
-        Each entry of ``places`` (a ``file:line``, or a function that returns one) counts as
-        ``rows`` rows.
+        """Return a context that drops rows if its body raises ``Dirty`` or ``ModelError``. The
+        reason is the text of the ``Dirty`` error (with the beginning of ``detail``) or, for a
+        ``ModelError``, ``impossible``. Each entry of ``places`` (a ``file:line``, or a function
+        that returns one) counts as ``rows`` rows.
         """
         return Dropping(self, places, rows, detail, impossible)
 
@@ -173,9 +173,9 @@ class ReadReport:
         self._contradict(reason, "", rows)
 
     def once(self, kind: str, again: int, hours: Hours) -> None:
-        """Correct the count of a kind of contradiction for rows that have several faults of that
-        kind. ``again`` is the number of times that such rows were counted more than once. Add the
-        hours of the jobs in these rows.
+        """Count a row only once for each kind of contradiction, however many faults of that kind it
+        has. ``again`` is the number of surplus counts, which are removed. Add ``hours``, the hours
+        of the jobs in these rows.
         """
         contradiction = self.contradictions[kind]
         contradiction.count -= again
@@ -193,7 +193,7 @@ class ReadReport:
 
     @property
     def lists_more(self) -> bool:
-        """True if another detail would still be kept."""
+        """True if the report still has space for another detail."""
         return self.full or len(self.details) < _DETAILS
 
     @property

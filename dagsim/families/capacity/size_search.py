@@ -291,7 +291,7 @@ def plan_size(
         demand.check(condition.metric)
     names = _known_types(config, types)
     wider = config.cluster
-    for type_ in names:  # prices are needed for every requested type
+    for type_ in names:  # ``wider`` contains every requested type, because each needs a price
         wider = with_added(wider, GpuCount(8, type_))
     priced = Prices.read(prices, config.prices, price_file).of([config.cluster, wider])
     if budget is not None and not priced:
@@ -378,7 +378,8 @@ def least_size(
     def tried(label: str, other: ClusterSection) -> Met:
         other = other.model_copy(update={"accept": dict(accept or {})})
         load = load_on(other)
-        # the queue would grow without limit, and the simulation would take correspondingly long
+        # Do not simulate this cluster: its queue would grow without limit, so the simulation would
+        # take very long.
         if not load.keeps_up:
             return Met(Period(nan, nan, nan, 0, 1.0), 0, False, load.offered, False)
         return met_by(run(label, other), other)
@@ -415,7 +416,7 @@ class _Search:
         self.cluster, self.types, self.most_gpus, self.prices, self.trial = cluster, types, most_gpus, prices, trial
         self.progress = SizeSearch(types)
         if not self._allowed((1,) if not types else (1, *[0] * (len(types) - 1))):
-            raise ConfigError(f"--max-gpus {most_gpus}: a node of any of these types has more GPUs than this maximum")
+            raise ConfigError(f"--max-gpus {most_gpus}: every node of these types has more GPUs than that")
 
     def alone(self, place: int) -> None:
         """Find the fewest nodes of one type, without nodes of the other types in the search."""
@@ -438,7 +439,8 @@ class _Search:
         step = -(-len(largest) // _MOST_MIXES)
         self.progress.exhausted = step > 1
         for counts in largest[::step]:
-            # the price of energy is only known at this point
+            # The cost of energy is known only after the simulation, so remove nodes until the total
+            # is within the budget.
             while self._try(counts) > budget and counts[-1]:
                 counts = (*counts[:-1], counts[-1] - 1)
 

@@ -272,8 +272,8 @@ class LogDemand:
         if not 0 <= after_s < span_s:
             raise InputError(
                 f"--add ...@{when}: the time is {after_s / 86400:,.1f} days after the beginning of a run that "
-                f"lasts {span_s / 86400:,.1f} days; name a time within the run, or no time to have the "
-                "GPUs from the beginning"
+                f"lasts {span_s / 86400:,.1f} days; give a time within the run, or leave it out to add the "
+                "GPUs at the beginning"
             )
         return after_s
 

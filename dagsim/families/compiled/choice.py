@@ -92,7 +92,7 @@ class CompiledKernel:
 
         compile_loop(self._plan)
         scene, self._scene = self._scene, None
-        if scene is not None:  # metrics need much memory but not the scene's columns, so drop the scene
+        if scene is not None:  # metrics need much memory, so free the scene's columns before they are computed
             self.schedule = scheduled(self.schedule.cluster, scene, self._plan, self.schedule.seed)
         yield from ()
 
@@ -239,7 +239,8 @@ def compiled(
         least = pays(policy)
         if not jobs.may_have(least):
             return _few(least)
-    if not is_warm(plan_for(policy, scenario.preemption)):  # code that is already compiled is loaded without numba
+    # Loading compiled code does not need numba, so check numba only if something has to be compiled.
+    if not is_warm(plan_for(policy, scenario.preemption)):
         if why := why_broken():
             return why
         if scenario.engine == "auto":
@@ -303,7 +304,9 @@ def too_much(scene: EngineScenario, loop: str) -> str:
 
     work, classes, nodes = scene.work, scene.classes, scene.nodes
     unnamed = np.unique(nodes.table.type[nodes.table.gpus > NAMED_GPUS])
-    # the GPU chosen for a share affects later shares
+    # The engine records single GPUs only on nodes with at most NAMED_GPUS GPUs. Placing a share of
+    # a GPU requires this record, because later shares fit or not depending on which GPU earlier
+    # ones use.
     if (classes.may[classes.table.share > 0][:, unnamed] > 0).any():
         return f"the compiled engine does not support shares of GPUs on nodes of more than {NAMED_GPUS} GPUs"
     jobs = len(work.jobs.arrival_s)

@@ -202,7 +202,8 @@ def _loop(scene: EngineScenario, plan: EnginePlan) -> Loop:
             order = policy
         case LeastRemaining():
             order = policy.order
-        # these have queues of their own, in which equal keys are served in order of arrival
+        # The remaining policies keep their own queues. Tasks with equal keys leave these queues in
+        # order of arrival.
         case _:
             order = fifo()
     s = new_state(work, classes, scene.nodes, key_columns(order, columns), plan.placement)

@@ -81,15 +81,16 @@ class Groups(NamedTuple):
     best_s: np.ndarray  # (n,) float64
     slowness: np.ndarray  # (n,) float64: 1 / seconds on the fastest type
     ready_s: np.ndarray  # (n,) float64: when each task became ready
-    group: np.ndarray  # (n,) int64: the group of each task
-    leaf: np.ndarray  # (n,) int64: leaf in the group while all instances of the task wait
-    task: np.ndarray  # (n,) int64: task by group and leaf
-    # float64: seconds of the tasks in each group; inf for tasks outside the group
+    group: np.ndarray  # (n,) int64: group of each task
+    leaf: np.ndarray  # (n,) int64: index of the task's leaf in the group's tree, valid while all its instances wait
+    task: np.ndarray  # (n,) int64: the tasks, sorted by group and then by leaf.
+    # float64: the search trees, one per group. A leaf contains the seconds of its task, or inf
+    # while the task is not in the group.
     trees: np.ndarray
     first: np.ndarray  # (profiles,) int64: the first group of each profile
     groups: np.recarray  # GROUP
-    ratios: np.ndarray  # (groups, types) float64: seconds divided by those on the fastest type
-    active: np.ndarray  # (groups,) int64: the groups with tasks
+    ratios: np.ndarray  # (groups, types) float64: run time on each type divided by the run time on the fastest type
+    active: np.ndarray  # (groups,) int64: the groups that contain tasks
     loose: np.ndarray  # (n,) int64: partly started tasks
 
 
@@ -204,9 +205,9 @@ def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int
     if at >= 0 and g.trees[at + 1] < np.inf:
         limit_s, certain_s = np.inf, np.inf
         if until_s < np.inf:
-            # The tree contains seconds on the fastest type. Dividing by the group's ratio
-            # introduces a rounding error, so the search goes slightly beyond the limit and checks
-            # the exact end of each task it visits.
+            # The tree contains run times on the fastest type, so convert the limit to that type.
+            # The division by the group's ratio is rounded. The search therefore goes slightly
+            # beyond the limit, and checks the exact end of each task it visits.
             span_s = until_s - s.clock.now_s
             slack_s = _RATIO_ERROR * span_s + _ROUNDING * until_s
             limit_s = (span_s + slack_s) / g.ratios[group, type_]
@@ -265,7 +266,7 @@ def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, unt
             if _ends_by(s, task, type_, until_s) and (best < 0 or before(s, g, task, best)):
                 best = task
                 if g.count.rank == BY_ORDER or (g.count.rank == BY_LENGTH and limit_s == g.trees[at + 1]):
-                    return best  # the remaining tasks are younger, and none of them is shorter
+                    return best  # no better task follows: the remaining tasks are younger, and none is shorter
         while place & 1:
             place >>= 1
         if place:
@@ -335,9 +336,9 @@ class Ends(NamedTuple):
 
     heaps: np.recarray  # (types * length,) ENTRY
     held: np.ndarray  # (types,) int64
-    # (length,) ENTRY: entries that are removed during a search and put back afterwards
+    # (length,) ENTRY: entries that a search removes temporarily
     aside: np.recarray
-    gpus: np.ndarray  # (K,) int64: millionths of a GPU that an instance takes
+    gpus: np.ndarray  # (K,) int64: GPUs per instance, in millionths
 
 
 def new_ends(types: int, runs: int, classes: Classes) -> Ends:

@@ -100,7 +100,7 @@ def alone() -> Iterator[None]:
         lock = Lock(folder() / "lock")
         while not lock.claim():
             sleep(0.1)
-    except OSError:  # nothing can be cached without a writable folder
+    except OSError:  # the cache folder is not writable, so there is nothing to lock
         yield
         return
     try:
@@ -178,7 +178,7 @@ class Outer:
             from dagsim.families.compiled.pointers import object_code
 
             kept = object_code(self.plain, args)
-            with suppress(OSError):  # the folder is not writable
+            with suppress(OSError):  # if the folder is not writable, nothing is cached
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with replaced(path) as temporary:
                     temporary.write_bytes(b"\n".join((sha256(kept[1]).hexdigest().encode(), kept[0].encode(), kept[1])))
@@ -193,7 +193,8 @@ def outer(function: Callable[..., Any]) -> Outer:
     return Outer(function)
 
 
-# Record arrays look up every attribute in Python code, so use the attributes of plain arrays.
+# np.recarray looks up every attribute in Python code, which is slow. Use the descriptors of
+# np.ndarray directly.
 _flags, _dtype, _ndim, _shape = (vars(np.ndarray)[name].__get__ for name in ("flags", "dtype", "ndim", "shape"))
 
 
@@ -213,7 +214,8 @@ def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
             words_of(member, forms, words)
     elif isinstance(value, np.void):
         forms.append((value.dtype, -1))
-        words.append(np.frombuffer(value, np.uint8).ctypes.data)  # its __array_interface__ is 50 times as slow
+        # Reading ``value.__array_interface__`` would take 50 times as long.
+        words.append(np.frombuffer(value, np.uint8).ctypes.data)
     else:
         form = "strided array" if isinstance(value, np.ndarray) else type(value).__name__
         raise TypeError(f"compiled functions accept only contiguous arrays and records, got a {form}")
@@ -222,7 +224,8 @@ def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
 def _address(array: Any) -> int:
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))
-    # this path is eight times slower, but also works for read-only and empty arrays
+    # from_buffer rejects read-only and empty arrays; ctypes.data accepts them but takes eight times
+    # as long
     except (TypeError, ValueError):
         address: int = array.ctypes.data
         return address
@@ -291,7 +294,7 @@ def dispatched(function: Function) -> Function:
     try:
         dispatcher._cache = _numba_cache()(function)
     except RuntimeError:
-        pass  # there is no writable folder
+        pass  # numba found no writable folder, so this function is not cached
     finally:
         config.CACHE_DIR = before
     return dispatcher
@@ -312,7 +315,7 @@ def _numba_cache() -> Any:
                 if not all(map(_is_trusted, Path(self.cache_path).iterdir())):
                     return None
                 return whole.load_overload(self, sig, target_context)
-            except Exception:  # damaged pickles can raise any exception
+            except Exception:  # unpickling a damaged file can raise any exception
                 with suppress(Exception):
                     self.flush()
                 return None

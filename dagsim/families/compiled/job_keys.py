@@ -47,8 +47,8 @@ class JobOrder(NamedTuple):
     best_s: np.ndarray  # (n,) float64
     rank_s: np.ndarray  # (n,) float64
     instances: np.ndarray  # (n,) int64
-    job_key: np.ndarray  # (J,) float64, nan until it is known
-    ready: np.recarray  # (n,) PAIR: ready tasks, one range per demand class as in State.queues
+    job_key: np.ndarray  # (J,) float64: key of each job, NaN until it is computed
+    ready: np.recarray  # (n,) PAIR: heaps of ready tasks, with one range of rows per demand class, as in State.queues
     place: np.ndarray  # (n,) int64: position of each task in its heap; -1 if it is in none
 
 
@@ -136,7 +136,7 @@ def _job_key(s: State, o: JobOrder, job: int) -> float:
         if unfinished:
             longest = max(longest, o.rank_s[task])
         count = unfinished if o.rule.key == WORK_LEFT else o.instances[task]
-        # Sum from left to right, like ordered_sum.
+        # Add in the same order as ordered_sum, so that the results are identical.
         total += _instance_work(o.best_s[task], count, s.classes[s.tasks[task].kind].gpus)
     return longest if o.rule.key == PATH_LEFT else total
 

@@ -51,11 +51,11 @@ class LasQueues(NamedTuple):
     """Queues of jobs and their tasks; the heaps are in ``State``."""
 
     count: Any  # QUEUE_COUNT
-    known: np.ndarray  # (J,) bool: True if the job has a key
+    known: np.ndarray  # (J,) bool: True once the job's key has been computed
     key: np.ndarray  # (J,) float64
-    first: np.ndarray  # (J,) int64: the first of the job's tasks in the queue; -1 if there is none
-    next_task: np.ndarray  # (n + pieces,) int64: next task in the queue
-    previous_task: np.ndarray  # (n + pieces,) int64: previous task in the queue
+    first: np.ndarray  # (J,) int64: first task in the job's queue; -1 if the queue is empty
+    next_task: np.ndarray  # (n + pieces,) int64: next task in the same job's queue
+    previous_task: np.ndarray  # (n + pieces,) int64: previous task in the same job's queue
     inside: np.ndarray  # (n + pieces,) bool
 
 
@@ -102,7 +102,8 @@ def take_in_jobs(s: State, v: LasService, q: LasQueues) -> None:
             q.first[job] = task
         q.count.ready += 1
         _enter(s, task, q.key[job])
-        # for a resumed piece, the job has received service since its key was computed
+        # The task is the rest of a preempted task. Its job has received service since the key was
+        # computed.
         if task >= len(s.fresh) - len(s.origin):
             refresh(s, v, q, job)
     s.count.fresh = 0
@@ -179,7 +180,7 @@ class LasService(NamedTuple):
 
     counted: Any  # COUNTED
     ended_s: np.ndarray  # (J,) float64: service received in completed runs
-    first: np.ndarray  # (J,) int64: slots of runs
+    first: np.ndarray  # (J,) int64: slot of the job's first run in its list
     last: np.ndarray  # (J,) int64
     next_run: np.ndarray  # (runs,) int64
     previous_run: np.ndarray  # (runs,) int64
@@ -274,14 +275,14 @@ class Las(NamedTuple):
     v: LasService
     q: LasQueues
     round: Any  # ROUND
-    stuck: np.ndarray  # (K,) int64: the round in which a demand class was found not to fit any more
-    ranked: np.ndarray  # (runs,) int64: slots of runs, lowest rank first
-    # (runs,) int64: number of the run in each slot, to check whether the slot still holds the same
-    # run
+    stuck: np.ndarray  # (K,) int64: the latest round in which the demand class stopped fitting
+    ranked: np.ndarray  # (runs,) int64: slots of runs, lowest rank first.
+    # (runs,) int64: number of the run in each slot. It shows whether the slot has been reused by
+    # another run.
     number: np.ndarray
-    # (runs,) float64: service of the job in each slot at the beginning of the round
+    # (runs,) float64: service that the job in each slot had received at the beginning of the round
     standing: np.ndarray
-    rate: np.ndarray  # (J,) float64: service per second of each running job
+    rate: np.ndarray  # (J,) float64: service that each running job receives per second
     looked_at: np.ndarray  # (J,) int64: the round in which the job was last examined
 
 
@@ -504,7 +505,7 @@ def _look(s: State, p: Las) -> None:
 def _round_begins(s: State, p: Las) -> bool:
     """Count the rounds so far; return True if one begins now."""
     now, quantum = s.clock.now_s, p.round.quantum_s
-    quotient = (now - now % quantum) / quantum  # divides as Python does
+    quotient = (now - now % quantum) / quantum  # computed like Python's //, so that both engines count the same rounds
     whole = np.floor(quotient)
     if quotient - whole > 0.5:
         whole += 1.0

@@ -131,7 +131,8 @@ def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns
     count = len(columns.best_s)
     places = {*np.linspace(0, count - 1, min(count, _SAMPLE), dtype=int).tolist(), int(columns.deadline_s.argmax())}
     try:
-        # inf - inf occurs for tasks that cannot run anywhere; their jobs are rejected
+        # Suppress NumPy's warnings: tasks that cannot run anywhere take inf seconds, so keys may
+        # compute inf - inf. The jobs of these tasks are rejected.
         with np.errstate(all="ignore"):
             keys = ask(AllTasks(columns))
             singly = {place: ask(AllTasks(columns, place)) for place in places}
@@ -166,7 +167,7 @@ def sample_columns() -> KeyColumns:
     classes = Classes(records(CLASS, 2, gpus=[0.0, 2.0], gang=[0, 2]), np.ones((2, 2), np.uint8))
     no_edges, no_past = np.empty(0, np.int32), records(PAST, 0)
     columns = KeyColumns(Work(jobs, rows, no_edges, seconds, seconds, no_edges, no_past), classes)
-    columns.__dict__["rank_s"] = columns.best_s  # avoids compiling a function
+    columns.__dict__["rank_s"] = columns.best_s  # stored in advance, because computing it would compile a function
     return columns
 
 

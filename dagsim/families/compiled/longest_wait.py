@@ -24,16 +24,16 @@ from dagsim.systems.cluster.policies.formulas import BLOCK, ROUNDING
 class WaitingRows(NamedTuple):
     """The ready tasks, in addition to the engine's state. Rows are in the ranges of ``State.queues``."""
 
-    rates: np.ndarray  # (n,) float64: weight of one second of waiting, by task
-    since_s: np.ndarray  # (n,) float64: start of the wait, by task; (0,) if tasks wait from the time they are ready
+    rates: np.ndarray  # (n,) float64: rate of each task: what it gains per second of waiting
+    since_s: np.ndarray  # (n,) float64: time from which a task waits; (0,) if this is the time when it becomes ready
     task: np.ndarray  # (n,) int64: task of each row
-    rate: np.ndarray  # (n,) float64: its rate, -1 for rows of started tasks
-    from_s: np.ndarray  # (n,) float64: start of its wait
-    gone: np.ndarray  # (K,) int64: number of rows of started tasks
+    rate: np.ndarray  # (n,) float64: rate of the row's task; -1 after the task has started
+    from_s: np.ndarray  # (n,) float64: time from which the row's task waits
+    gone: np.ndarray  # (K,) int64: rows of each class whose task has started
     first: np.ndarray  # (K,) int64: first block of each class
-    leader: np.ndarray  # (blocks,) int64: first row of each block
-    until_s: np.ndarray  # (blocks,) float64: time until which that row is certain to stay first
-    looked_s: np.ndarray  # (blocks,) float64: time of the last search, NaN if the block has changed since
+    leader: np.ndarray  # (blocks,) int64: row that is served first in each block
+    until_s: np.ndarray  # (blocks,) float64: time until which this row is certain to remain first
+    looked_s: np.ndarray  # (blocks,) float64: time of the last search for that row; NaN if the block has changed since
 
 
 def new_waits(s: State, columns: np.ndarray) -> WaitingRows:
@@ -152,7 +152,7 @@ def _leads_until(s: State, w: WaitingRows, leader: int, begin: int, end: int, fa
     from_s, rate = w.from_s[leader], w.rate[leader]
     until_s, second, falls = np.inf, 0.0, False
     for row in range(begin, end):
-        if w.rate[row] > rate:  # the row overtakes the leader where their lines cross
+        if w.rate[row] > rate:  # the row's key grows faster, so it overtakes the leader where their lines cross
             gain = w.rate[row] - rate
             cross_s = (w.rate[row] * w.from_s[row] - rate * from_s) / gain
             until_s = min(until_s, cross_s - ROUNDING * w.rate[row] * (abs(cross_s) + farthest_s) / gain)

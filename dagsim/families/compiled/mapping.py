@@ -52,13 +52,16 @@ class MappingState(NamedTuple):
     long: np.recarray  # (n,) ENTRY: heaps with the longest task first
     passed: np.ndarray  # (n,) uint8: 1 for tasks that were mapped in this decision
     mapped: np.ndarray  # (AHEAD,) int64: the tasks that were mapped in this decision
-    put_aside: np.recarray  # (2 * AHEAD,) ENTRY: entries that were taken out; the heap's number in the last bit
-    # (types,) int64: number of runs in ``by_end``, including a few that have ended
+    # (2 * AHEAD,) ENTRY: entries of mapped tasks, removed during this decision. The last bit tells from
+    # which of the two heaps an entry was removed.
+    put_aside: np.recarray
+    # (types,) int64: number of entries in ``by_end``. Some of these entries may belong to runs that
+    # have ended.
     held: np.ndarray
     # (types * length,) ENTRY: runs of each type by (expected end, number)
     by_end: np.recarray
     lanes: np.ndarray  # (types * length,) float64: times at which the GPUs of a type become free
-    lanes_held: np.ndarray  # (types,) int64: number of these
+    lanes_held: np.ndarray  # (types,) int64: number of entries in ``lanes``
 
 
 def new_mapping(s: State, work: Work, classes: Classes, rule: str) -> MappingState:
@@ -116,7 +119,8 @@ def _decide(s: State, log: np.recarray, m: MappingState) -> bool:
     _lay_lanes(s, m)
     task, type_ = _mapped(s, m)
     _put_back(m)
-    if task < 0 and s.count.runs == 0:  # an empty mapping means that the tasks wait while anything runs
+    # If nothing is mapped, the tasks wait for runs to end. If nothing runs either, start a task now.
+    if task < 0 and s.count.runs == 0:
         task, type_ = _oldest_that_fits(s, m), -1
     if task < 0:
         return False

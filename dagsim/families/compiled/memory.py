@@ -41,7 +41,7 @@ class Jobs(NamedTuple):
     """J jobs, in order of arrival."""
 
     arrival_s: np.ndarray  # (J,) float64
-    rejected: np.ndarray  # (J,) float64: RejectReason, 0 for admitted jobs
+    rejected: np.ndarray  # (J,) float64: number of the RejectReason; 0 for admitted jobs
     first: np.ndarray  # (J + 1,) int64: index of the first task of each job
     priority: np.ndarray  # (J,) float64
     deadline_s: np.ndarray  # (J,) float64, inf for jobs without a deadline
@@ -52,30 +52,33 @@ class Classes(NamedTuple):
     """K demand classes."""
 
     table: np.recarray  # (K,) CLASS
-    may: np.ndarray  # (K, types) uint8: True if the type may run the class
+    may: np.ndarray  # (K, types) uint8: True if tasks of the class may run on the type
 
 
 class EmptyNodes(NamedTuple):
     """N empty nodes."""
 
-    table: np.recarray  # (N,) NODE
+    table: np.recarray  # (N,) NODE.
     # (types, largest number of nodes of any type) int64: nodes by type and position
     by_type: np.ndarray
-    per_type: np.ndarray  # (types,) int64: number of nodes
+    per_type: np.ndarray  # (types,) int64: number of nodes of each type
 
 
 class Work(NamedTuple):
     """A whole workload with n tasks."""
 
     jobs: Jobs
-    # (n + 1,) TASK; the last record only marks where the children of the task before it end
+    # (n + 1,) TASK; the last record is not a task, but marks where the children of the last task
+    # end
     tasks: np.recarray
     child: np.ndarray  # (edges,) int32: children
     truth: np.ndarray  # (n, types) float64: run time of one instance in seconds; inf on types that cannot run it
-    seconds: np.ndarray  # (n, types) float64: the run times that policies see as estimates; may be the same array
-    # (n,) int32: all tasks job by job, parents first; (0,) if the tasks are already in this order
+    # (n, types) float64: run times that policies see as estimates, in seconds; may be the same array as ``truth``
+    seconds: np.ndarray
+    # (n,) int32: the tasks sorted so that each job's tasks are adjacent and parents come before
+    # children. (0,) if they are already in this order.
     order: np.ndarray
-    past: np.recarray  # PAST: instances in flight, run by run in order of their starts
+    past: np.recarray  # PAST: instances that run when the simulation begins, grouped by run, in order of start
     begins_s: float = 0.0
     has_limits: bool = False
     """True if ``seconds`` are time limits, of which resumed pieces keep the unused part."""
@@ -96,7 +99,7 @@ class Work(NamedTuple):
     def best_s(self) -> np.ndarray:
         """(n,) float64: estimated seconds on the fastest type."""
         least: np.ndarray = self.seconds[:, 0].copy()
-        for seconds in self.seconds.T[1:]:  # NumPy's minimum over short rows takes ten times as long
+        for seconds in self.seconds.T[1:]:  # np.min along short rows would take ten times as long
             np.minimum(least, seconds, out=least)
         return least
 
@@ -197,28 +200,29 @@ class State(NamedTuple):
     classes: np.recarray  # (K,) CLASS
     may: np.ndarray  # (K, types) uint8
     nodes: np.recarray  # (N,) NODE
-    # (N, largest number of GPUs) int64: free millionths of each partly used GPU, -1 for all other
-    # GPUs
+    # (N, largest number of GPUs) int64: free millionths of each partly used GPU; -1 for GPUs that
+    # are entirely free or entirely used
     left: np.ndarray
     by_type: np.ndarray  # (types, largest number of nodes of any type) int64
     types: np.recarray  # (types,) TYPE
     trees: np.recarray  # (K * types,) TREE
     leaves: np.ndarray  # int64
-    ring: np.ndarray  # (RING,) int64, shorter in episodes: nodes that have changed
+    ring: np.ndarray  # (RING,) int64: nodes that have changed; shorter in episodes
     queues: np.recarray  # (K or K * types,) QUEUE
     ready: np.recarray  # ENTRY: ready tasks
     ends: np.recarray  # (runs,) ENTRY
     runs: np.recarray  # (runs,) RUN
     holds: np.recarray  # HOLD
-    # (pieces,) int64: task of each piece; in all columns of tasks, pieces follow the tasks
+    # (pieces,) int64: the task of which each piece is the rest. Columns with n + pieces rows
+    # contain the tasks first.
     origin: np.ndarray
-    # (n + pieces,) float64: remaining fraction of the work; only used if tasks are preempted
+    # (n + pieces,) float64: remaining fraction of the work. Used only if tasks can be preempted.
     work_left: np.ndarray
-    fresh: np.ndarray  # (n + pieces,) int64: tasks that became ready since the last decision
-    # (runs,) int64: slots of runs that have ended since then; their records remain until the next
-    # start
+    fresh: np.ndarray  # (n + pieces,) int64: tasks that became ready since the last decision.
+    # (runs,) int64: slots of runs that ended since the last decision. Their records in ``runs``
+    # remain until the next start.
     ended: np.ndarray
-    starts: np.ndarray  # (runs,) int64: entries of runs that have started since then
+    starts: np.ndarray  # (runs,) int64: entries of runs that started since the last decision
     path: np.ndarray  # (N,) int64: scratch space for a search over nodes
 
 

@@ -57,7 +57,8 @@ class PointerType(types.Type):
             words += _words(type_)
         self.words = words
         digest = sha256(repr([(member, str(type_)) for member, type_ in members]).encode()).hexdigest()
-        # identifies the type, and is short because it is part of every symbol
+        # the digest makes the type's name unique; it is short, because every compiled symbol
+        # contains it
         super().__init__(f"{name}_{digest[:16]}")
 
 

@@ -134,13 +134,13 @@ def _demands_of(jobs: JobArrays, machines: ClusterState, seconds: np.ndarray) ->
     gang = np.where(together, jobs.instances, 0)
     keys = jobs.kind * (gang.max(initial=0) + 1) + gang
     endless = np.isinf(seconds)
-    # tasks of one kind can run in different places if dividing their work by a low rate causes an
-    # overflow
+    # Dividing the work by a low rate can overflow to inf, so tasks of one kind may differ in the
+    # types on which they can run.
     if endless.any():
         keys = distinct_rows(np.column_stack([keys, endless]))[1]
     _, first, alike = np.unique(keys, return_index=True, return_inverse=True)
     numbers = np.empty(len(first), np.int32)
-    for place in np.argsort(first).tolist():  # in order of the tasks
+    for place in np.argsort(first).tolist():  # number the classes in the order of their first tasks
         task = first[place]
         demand = machines.compile(jobs.kinds[jobs.kind[task]].demand, int(gang[task]))
         numbers[place] = machines.narrowed(demand, seconds[task].tolist()).number
@@ -151,7 +151,7 @@ def _columns_of(jobs: JobArrays, kind: np.ndarray, demands: list[DemandClass]) -
     reason = np.array([0.0 if demand.rejected is None else float(demand.rejected) for demand in demands])[kind]
     reasons = np.zeros(len(jobs))
     wrong = np.flatnonzero(reason)
-    # the last assignment wins
+    # if several tasks of a job are rejected, NumPy keeps the reason of the last one
     reasons[np.repeat(np.arange(len(jobs)), np.diff(jobs.first))[wrong]] = reason[wrong]
     priority = np.zeros(len(jobs)) if jobs.priority is None else jobs.priority
     deadline_s = np.full(len(jobs), inf) if jobs.deadline_s is None else jobs.deadline_s
@@ -191,7 +191,7 @@ def _claims(jobs: JobArrays, work: Work) -> np.ndarray:
     claims = np.full(jobs.tasks, nan) if jobs.estimate is None else jobs.estimate
     unstated = (work.jobs.rejected[work.rows.job] != 0) | np.isnan(claims)
     if (wrong := np.flatnonzero(~(unstated | (claims >= 0) & (claims < inf)))).size:
-        as_claimed(*jobs.task(int(wrong[0])))  # this call raises an error that states what is wrong
+        as_claimed(*jobs.task(int(wrong[0])))  # raises an error that states what is wrong with this estimate
     return np.where(unstated, jobs.work, claims)
 
 

@@ -53,11 +53,12 @@ class RoomSearch(NamedTuple):
     """Working space for the search for runs to stop."""
 
     count: Any  # SEARCH_COUNT
-    nodes: np.recarray  # (N,) NODE: copies of the nodes without the examined runs
-    left: np.ndarray  # (N, largest number of GPUs) int64: State.left of the copies
-    touched: np.ndarray  # (N,) int64: the search in which a node was last copied
-    fits: np.ndarray  # (N,) int64: number of instances that fit on the copy
-    # (types,) int64: how many more instances fit on all copies of a type than on the actual nodes
+    nodes: np.recarray  # (N,) NODE: copies of the nodes, as if the examined runs had stopped
+    left: np.ndarray  # (N, largest number of GPUs) int64: the same as State.left, for the copies
+    touched: np.ndarray  # (N,) int64: number of the search in which each node was last copied
+    fits: np.ndarray  # (N,) int64: number of instances that fit on the copy.
+    # (types,) int64: number of additional instances that would fit on the nodes of a type if the
+    # examined runs stopped
     gain: np.ndarray
     chosen: np.ndarray  # (runs,) int64: slots of the examined runs
     doomed: np.ndarray  # (runs,) int64: slots of the runs to be stopped
@@ -251,17 +252,17 @@ class Srtf(NamedTuple):
 
     r: RoomSearch
     rule: Any  # SRTF_RULE
-    weights: np.ndarray  # (weights,) float64: the distinct weights
+    weights: np.ndarray  # (weights,) float64: the distinct weights.
     # (K,) int64: the weight of each demand class, as an index into ``weights``
     weight_of: np.ndarray
-    # (weights,) int64: weights that occur among the runs, in the order in which they were first
-    # seen
+    # (weights,) int64: indices of the weights that occur among the runs, in order of first
+    # occurrence
     seen: np.ndarray
     held: np.ndarray  # (weights,) int64
-    heaps: np.recarray  # (weights * length,) ENTRY: runs by (-expected end, number)
+    heaps: np.recarray  # (weights * length,) ENTRY: one heap per weight, with runs sorted by (-expected end, number).
     # (length,) ENTRY: entries that are removed during a search and put back afterwards
     aside: np.recarray
-    aside_of: np.ndarray  # (length,) int64: the heap that each of them came from
+    aside_of: np.ndarray  # (length,) int64: the heap from which each entry of ``aside`` came
 
 
 def new_srtf(s: State, weight: Weight, columns: KeyColumns, keeps: bool) -> Srtf:
@@ -378,7 +379,7 @@ def _make_room(s: State, p: Srtf, task: int) -> None:
         p.held[which] -= 1
         run = entry & ((1 << SLOTS) - 1)
         if s.runs[run].start_s == s.clock.now_s:
-            # A run that has just started is spared, because two tasks could otherwise displace each
+            # Do not stop a run that has just started. Otherwise, two tasks could displace each
             # other forever.
             continue
         type_ = s.runs[run].type

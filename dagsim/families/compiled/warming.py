@@ -57,11 +57,11 @@ def _let_go() -> None:
     for process in filter(None, _started.values()):
         if process.stdin is None:
             continue
-        with suppress(OSError):  # the process has already ended
+        with suppress(OSError):  # writing fails if the process has already ended
             if not processes.was_stopped():
                 process.stdin.write(b".")
             process.stdin.close()
-        # the server may outlive this process, and Python would warn about that
+        # Mark the server as finished, because Python warns about child processes that outlive it.
         process.returncode = 0
 
 

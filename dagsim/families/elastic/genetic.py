@@ -170,7 +170,7 @@ class PolluxSearch:
         row = self._random.integers(shape[1], size=len(moved))
         moved[one, row] = 0
         wanted = self._random.integers(limits[row] + 1)[:, None]
-        # the halves taken from the two parents may overlap
+        # the parts that come from the two parents may together need more GPUs than a node has
         free = np.maximum(gpus_per_node - moved.sum(axis=1), 0)
         # Prefer the fullest node on which all replicas fit; otherwise, use the emptiest nodes
         # without another distributed job.

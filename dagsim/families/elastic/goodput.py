@@ -161,7 +161,8 @@ class GoodputModel:
         steps = np.zeros(per_replica.shape, np.int64)
         if accumulate:
             steps = (np.ceil(per_replica / self.limits.local_max - _SLACK) - 1).astype(np.int64)
-            # A single replica estimates the gradient noise from the difference between two passes.
+            # A single replica needs at least two passes, because it estimates the gradient noise
+            # from their difference.
             alone = (replicas == 1) & (per_replica > self.limits.initial + _SLACK)
             steps = np.where(alone, np.maximum(steps, 1), steps)
         local = np.ceil(per_replica / (steps + 1) - _SLACK).astype(np.int64)
@@ -238,7 +239,7 @@ def _objective(
     synced = np.where(across, alpha_n + beta_n * more, np.where(within, alpha_r + beta_r * more, 1e-8 + 1e-8 * more))
     powers = passed**gamma, synced**gamma
     total = powers[0] + powers[1]
-    # d log(step) / d passed, / d synced and / d gamma
+    # Partial derivatives of log(step) with respect to passed, synced and gamma.
     by_pass, by_sync = powers[0] / passed / total, powers[1] / synced / total
     by_gamma = (powers[0] * np.log(passed) + powers[1] * np.log(synced)) / total / gamma - np.log(total) / gamma**2
     zero = np.zeros(len(local))

@@ -222,8 +222,8 @@ class TrainingProfile:
             for local, step_s, sync_s in rows:
                 groups[len(placement), whole_sum(placement), local].append((step_s, sync_s))
         means = [(*key, *np.mean(groups[key], axis=0)) for key in sorted(groups)]
-        # The order of the points determines how a regular grid (a common case) is divided into
-        # tetrahedra.
+        # Do not change the order of the points. If they form a regular grid, as they often do,
+        # their order determines how the grid is divided into tetrahedra.
         points = np.array([*means, *self._scalability], float)
         return LinearNDInterpolator(points[:, :3], points[:, 3:])
 
@@ -338,7 +338,7 @@ def _rotated(placement: Sequence[int]) -> tuple[int, ...]:
     node."""
     counts = [count for count in placement if count]
     if not counts:
-        raise ModelError("a placement without replicas has no times")
+        raise ModelError("a placement needs at least one replica on at least one node")
     return min(tuple(counts[first:] + counts[:first]) for first in range(len(counts)))
 
 

@@ -37,9 +37,7 @@ class _ElasticTask:
     def __init__(self, piece: TaskState, run: Run | None, starts: int) -> None:
         elastic = piece.task.elastic
         if elastic is None or not isinstance(piece.training, GoodputProgress | Training):
-            raise ConfigError(
-                f"elastic policies choose GPUs by a goodput model; the elastic task {piece.name} has another model"
-            )
+            raise ConfigError(f"elastic policies need a goodput model, but the elastic task {piece.name} has none")
         self.order = piece.order
         self.elastic: Elastic = elastic
         self.arrival_s = piece.job.job.arrival_s
@@ -179,7 +177,7 @@ class _Resizing(ABC):
         if waits and turns.begin(view.now, state):
             yield from self._allocate(view, tasks)
             waits = self.polls
-        # Pollux does not start a task until it has waited for an interval
+        # Pollux lets every task wait for one interval before starting it
         young = any(task.arrival_s == view.now for task in tasks)
         if waits and (early or view.running or view.pending or young):
             yield Wait(turns.next_s)
@@ -504,7 +502,7 @@ def _goodputs(
         of_type = np.array([option.type == type_ for option in options])
         if model is not None:
             goodputs[of_type] = _model_goodputs(model, options)[of_type]
-        elif training.runs_on(type_):  # there are no measurements yet
+        elif training.runs_on(type_):  # nothing is measured yet, so assume linear speedup
             goodputs[of_type] = [option.gpus for option in options if option.type == type_]
     counts = np.array([option.gpus for option in options])
     goodputs[(counts < task.elastic.least) | (counts > most)] = 0.0
@@ -658,7 +656,7 @@ def _packed(
             empty = [node for node, count in free.items() if count == size]
             shares = [Share(node, size) for node in _together(task.domains, empty, count // size)]
             if not shares and task.domains:
-                continue  # the other tasks do not wait for it
+                continue  # this task does not hold up the others
         elif fitting := [node for node in free if free[node] >= count]:
             shares = [Share(min(fitting, key=lambda node: (free[node], node)), count)]
         if sum(share.instances for share in shares) < count:

@@ -78,19 +78,22 @@ class LlmTraining:
     accumulation: int = 1
     """Micro-batches per step."""
     precision: Literal["bf16", "fp8"] = "bf16"
-    """Number format of matrix products, which determines the peak rate."""
+    """Number format of matrix products. It determines which of the GPU's peak rates applies."""
     sharding: Literal["full", "grad_op", "none"] = "full"
-    """``grad_op`` keeps the parameters on every GPU within a step, and ``none`` always keeps them
-    there."""
+    """How long every GPU keeps all parameters: ``grad_op`` keeps them during a step, and ``none``
+    keeps them all the time.
+    """
     checkpointing: bool = False
     """Recompute activations, which costs one additional forward pass."""
     tensor: int = 1
-    """GPUs over which each layer is split."""
+    """Number of GPUs over which each layer is split."""
     pipeline: int = 1
     """Number of stages into which the layers are split. The number of data ranks is the number of a
     gang's GPUs divided by ``tensor`` and ``pipeline``."""
     chunks: int = 1
-    """Number of parts into which the layers of a stage are divided, in an interleaved schedule."""
+    """For an interleaved schedule, the number of parts into which the layers of each stage are
+    divided.
+    """
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -204,7 +207,7 @@ def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fi
             # number of groups that send from a node to other nodes at the same time
             at_once = min(group.stride, per_node)
             if group.collective == "pipeline" and group.size * min(group.stride, per_node) > 2 * per_node:
-                at_once *= 2  # within a node, each group sends both forward and backward
+                at_once *= 2  # in each node, a group sends both forward and backward
             nics_gb_s = per_node * _NIC_GB_S[family] / at_once
             gb_s = nics_gb_s if group.stride >= per_node else min(gb_s, nics_gb_s)
         total_s += group.moved() / (gb_s * 1e9)

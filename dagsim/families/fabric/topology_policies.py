@@ -60,7 +60,7 @@ def _first_choice(
     if not demand.gang and not avoid:
         return view.fit(task, type_)
     for candidate in by_speed(task, type_):
-        # only machines in one domain if the task is bound to a domain
+        # If the task is bound to a domain, these are only the machines in that domain.
         machines = view.machines.with_room(demand, candidate)
         rooms = [(machine.room(demand), [machine]) for machine in machines if machine.index not in avoid]
         if demand.gang:

@@ -254,7 +254,7 @@ def explain_wait(question: Question, job: str, futures: int = FUTURES) -> Explan
     past.move(t)
     hindrance = _hindrance(question, state, first, listed, present, task, zero_s)
     fates = {hindrance.fate, verdict_of(hindrance.reason).fate, verdict_of(stated).fate}
-    # if the start depends on something outside the data, nothing is simulated
+    # Do not simulate if the start depends on something outside the data.
     never, known = hindrance.fate is Fate.NEVER, Fate.OUTSIDE not in fates
     ahead = _ahead(present, task, listing, log) if task is not None else Ahead(0, 0, (), None, {})
     if hindrance.words == "waits for its turn":
@@ -316,7 +316,7 @@ def _hindrance(
         return others
     ours = None if task is None else _own(present, task)
     obstacle = player.obstacle(job, t)
-    # that the job can never start matters more than what the scheduler does at present
+    # If the job can never start, this matters more than the scheduler's current reason.
     if (
         ours is not None
         and (outcome := ours.outcome) is not None
@@ -334,7 +334,7 @@ def _hindrance(
     if task is None:
         return _ineligible(state, job, listed)
     if limits := list(present.rules.reached(task)):
-        first = limits[0]  # in the scheduler's order
+        first = limits[0]  # the limit that the scheduler would report
         return Hindrance(first.reason, f"waits for a limit: {first.detail or first.words}", Fate.KNOWN, limits)
     if lacking := present.licences(task):
         name, count, free = lacking[0]

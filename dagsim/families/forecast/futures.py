@@ -148,7 +148,8 @@ class Player:
                 claimed = replace(claimed, estimate=None)
             (asked,) = claimed.jobs()
             words = self._obstacles.of(asked, t)
-            # a reservation ends at a known time
+            # A reservation ends, so what hinders a job in a reservation depends on ``t``: do not
+            # keep it.
             if asked.request is None or not asked.request.reservation:
                 self._hindered[job] = words
         return words

@@ -73,7 +73,7 @@ class JobLog(Submissions):
         submission = jobs.ids.tolist()
         if (np.diff(jobs.first) != 1).any():
             if len(jobs.parent):
-                raise TraceError("forecasts need a log of jobs whose tasks do not wait for each other")
+                raise TraceError("forecasts need a log in which no task waits for another")
             components = np.diff(jobs.first)
             submission, seen_s = np.repeat(jobs.ids, components).tolist(), np.repeat(seen_s, components)
             jobs = jobs.apart()

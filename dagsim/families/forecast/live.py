@@ -271,7 +271,7 @@ def workload_of(state: Path) -> dict[str, str]:
     except NotRecognised:
         raise TraceError(
             f"{state}: not a complete snapshot of a queue; give the output of squeue --json or kubectl "
-            "get pods -o json, and move the file to its place once it is complete"
+            "get pods -o json, and do not write the file in place: rename it when it is complete"
         ) from None
     return workload | ({"format": "kubernetes-now"} if named == "kubernetes" else {})
 

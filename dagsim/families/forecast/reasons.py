@@ -124,7 +124,8 @@ _FAMILIES: tuple[tuple[re.Pattern[str], ReasonKind], ...] = tuple([
         (r".*workload is deactivated|Deactivated", ReasonKind(Fate.OUTSIDE, "until somebody activates it")),
         (r".*(request|requests) > maximum capacity|.*insufficient quota .*maximum",
          ReasonKind(Fate.NEVER, "it requests more than the quota of its queue can ever be")),
-        # These come before excluded flavors and nodes, because such a message has a part for each of them.
+        # These precede the patterns for excluded flavors and nodes, because such a message names
+        # each of those as well.
         (r".*(insufficient unused quota|topology .*(allows|doesn't allow) to fit|preemption|[pP]reempting|"
          r"LastAcceptableFlavorName|nodes are available)|Unschedulable", _NAMES["Resources"]),
         (r".*namespace.*(doesn't match|does not exist)|.*LimitRange|.*resource validation",

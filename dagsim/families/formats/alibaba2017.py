@@ -104,7 +104,8 @@ def _batch(table: Table, options: TraceOptions) -> JobBatch:
     checks.drop(~np.isin(status, _STATUSES), "with an unknown status")
     checks.drop(status != "Terminated", "of tasks that did not terminate")
     modified, created = checks.number(_MODIFY, "modify_timestamp"), checks.number(_CREATE, "create_timestamp")
-    with np.errstate(over="ignore", invalid="ignore"):  # tasks with infinite values are invalid
+    # infinite values are rejected below, so they need no warning here
+    with np.errstate(over="ignore", invalid="ignore"):
         work = modified - created
         checks.drop(work < 0, ImpossibleTimes("with an end before the start"))
         cpus, memory = checks.number(_CPU, "plan_cpu", 0) / 100, checks.number(_MEMORY, "plan_mem", 0) * 100
@@ -132,7 +133,7 @@ def _batch(table: Table, options: TraceOptions) -> JobBatch:
     rows = groups.row[checks.usable[groups.row]]  # grouped by job, in the order of the file
     sizes = np.bincount(job[rows], minlength=len(groups.ids)).astype(np.int64)
     lead = np.full(len(groups.ids), -1)
-    lead[job[rows][::-1]] = rows[::-1]  # the first row of each job
+    lead[job[rows][::-1]] = rows[::-1]  # assigned backwards, so that each job keeps its first row
     kept = (sizes > 0) & (whole | options.keep_partial)
     lost = np.flatnonzero((sizes > 0) & ~kept)
     findings.drop(lead[lost], "of jobs that did not finish as a whole", stage=1, counts=sizes[lost])

@@ -101,7 +101,7 @@ class Alibaba2018(Reader):
             return None
         nodes: dict[str, Node] = {}
         for place, row in read_rows(machines, ReadReport(strict=True), _MACHINE_COLUMNS):
-            # there is one row per machine and status change
+            # A machine has a row for every change of its status. Keep the first one.
             with FaultsAt(machines.where(place), "a machine"):
                 nodes.setdefault(
                     row[0], Node(row[0], None, 0, finite_number(row[4], "cpu_num"), finite_number(row[5], "mem_size"))
@@ -196,7 +196,7 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     groups = rows_by_job(*_keys(joined, table))
     job = groups.job_of_row()
     number = np.array([_BY_NAME + place if own is None else own for place, (own, _, _) in enumerate(spelled)], np.int64)
-    # the number and the index of a name are both below 2^31
+    # task numbers and name indices are below 2^31, so their ranges do not overlap
     key = job * (2 * _BY_NAME) + number[name.place]
     values = (name.place, instances, start, end, cpus, memory)
     whole_row = drop_repeated(checks, key, values, "with a task number that another row has")

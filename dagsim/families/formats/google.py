@@ -133,7 +133,7 @@ class Events:
         lives = _Lives.of(table, rows, job, kind, seconds(time_us))
         sizes = np.bincount(job[rows], minlength=count).astype(np.int64)  # rows of each job
         lead = np.full(count, -1)
-        lead[job[rows][::-1]] = rows[::-1]  # the first row of each job
+        lead[job[rows][::-1]] = rows[::-1]  # assigned backwards, so that each job keeps its first row
         is_partial = np.bincount(lives.job, lives.alive, count) > 0
         if self.options.keep_partial:
             lives.cut(seconds(self.end_us))
@@ -298,7 +298,8 @@ class _Lives(NamedTuple):
 
         lasting = events != Event.UPDATE
         alive = np.zeros(count, bool)
-        alive[owner[lasting]] = events[lasting] != Event.END  # the last assignment wins, here and below
+        # if an index occurs several times, its last value counts, here and below
+        alive[owner[lasting]] = events[lasting] != Event.END
         moves = np.flatnonzero((events == Event.SCHEDULE) | (events == Event.END))
         starts, stops = moves[:-1], moves[1:]
         ran = (events[starts] == Event.SCHEDULE) & (events[stops] == Event.END) & (owner[starts] == owner[stops])
@@ -320,7 +321,7 @@ class _Lives(NamedTuple):
             sizes,
             np.bincount(owner, events == Event.SCHEDULE, count).astype(np.int64),
             last_s,
-            # the result would be int64 if there were no stops
+            # without any stops, bincount would return int64
             np.bincount(owner[stops], lasted_s, count).astype(np.float64),
             began_s,
             alive,

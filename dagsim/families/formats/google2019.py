@@ -163,7 +163,7 @@ class _Workflows:
         root = collection
         while self._up.get(root, root) != root:
             root = self._up[root]
-        while self._up.get(collection, root) != root:  # compress the path to speed up later calls
+        while self._up.get(collection, root) != root:  # shorten the path, which speeds up later calls
             self._up[collection], collection = root, self._up[collection]
         return root
 
@@ -200,7 +200,7 @@ def _tables(source: Source, instances: Source, workflows: _Workflows, report: Re
         report.skip("joined from the collection events")
         if after := re.findall(r"\d+", row["start_after_collection_ids"]):
             workflows.add(row["collection_id"], after)
-    # the groups are not known before this point
+    # The groups of collections are complete only after all collection events have been read.
     yield from tables_of(instances, len(COLUMNS), _submissions(collections, workflows))
     for table in _events(instances, _EVENT, _EVENT_MORE, report):
         checks, texts = Checks(table), dict(zip((*_EVENT, *_EVENT_MORE), map(table.texts, range(_WIDTH)), strict=True))
@@ -270,7 +270,7 @@ def _objects(source: Source, names: Sequence[str], report: ReadReport) -> Iterat
         report.rows += 1
         try:
             row = _flat(parsed_json(line))
-            # a tuple made from a list leaves no objects that the garbage collector has to track
+            # tuple([...]) leaves nothing for the garbage collector to track, unlike a generator
             yield place, tuple([row.get(name, default) for name, default in defaults])
         except ValueError:
             report.drop("that is not a JSON object", source.where(place))
@@ -444,7 +444,7 @@ def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
     tasks = np.delete(np.arange(len(lead)), wrong)
     kept_rows = np.bincount(job[lead[tasks]], sizes[tasks], count).astype(np.int64)
     last = np.zeros(count, np.int64)
-    last[job[rows]] = rows  # the last assignment wins, so this is the last usable row of each job
+    last[job[rows]] = rows  # later rows overwrite earlier ones, so this is the last usable row of each job
     columns: dict[str, Any] = {"tenant": table.words(_USER).chosen(last)}
     if is_sample:
         priority = table.words(_PRIORITY).chosen(last)
@@ -475,7 +475,8 @@ def _covered_s(task: np.ndarray, start: np.ndarray, end: np.ndarray, count: int)
     rank = np.empty(len(task), np.int64)
     rank[by_end] = np.arange(len(task))
     task, start = task[order], start[order]
-    latest = end[by_end[np.maximum.accumulate(rank[order])]]  # ranks increase from task to task
+    # ranks grow from task to task, so the running maximum stays within a task
+    latest = end[by_end[np.maximum.accumulate(rank[order])]]
     reached = np.where(np.diff(task, prepend=-1) > 0, -inf, np.roll(latest, 1))
     covered: np.ndarray = np.bincount(task, np.maximum(0.0, end[order] - np.maximum(start, reached)), count) / 1e6
     return covered

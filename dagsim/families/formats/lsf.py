@@ -56,7 +56,7 @@ class Lsf(BatchReader):
             asked = count(record[_ASKED], "number of hosts", 0)
             held_at = _ASKED + 1 + asked
             held = count(record[held_at], "number of hosts", 0)
-            # these are followed by the status, the host factor, the name and the command
+            # The hosts are followed by the status, the host factor, the name and the command.
             after = held_at + 1 + held
             hosts, tail = record[held_at + 1 : after], record[after + 4 + _RUSAGE :]
             project, index = tail[_PROJECT], tail[_INDEX]

@@ -151,7 +151,7 @@ class _Tables:
         if task is None:
             raise TraceError(f"{source}: no pai_task_table.csv (or .csv.gz, .tar.gz) here or next to it")
         job = _table(source, "job")
-        # only the job table links group tags to jobs
+        # Group tags can be used only with the job table, which links them to jobs.
         tags = _table(source, "group_tag") if job else None
         return cls(job, task, _table(source, "instance"), tags)
 
@@ -240,7 +240,7 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
     findings, of_task = checks.findings, job[:count]
     listed = np.bincount(of_task, minlength=jobs)
     rows = np.arange(count, len(job))
-    own = np.full(jobs, -1)  # the first row of each job in the job table
+    own = np.full(jobs, -1)  # assigned backwards, so that each job keeps its first row of the job table
     own[job[rows][::-1]] = rows[::-1]
     submitted = (own >= 0).astype(np.int64)
     head = np.where(own >= 0, own, groups.row[groups.first[:-1]])

@@ -103,7 +103,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
     except ModelError as error:
         report.drop("of impossible models", where, len(ops), str(error))
         return None
-    # each row is a node of the graph, which becomes two tasks
+    # A row is a node of the graph. Each node becomes two tasks.
     return workflow(stem(file), tasks, _edges(ops, edges), report, where, rows=len(ops))
 
 

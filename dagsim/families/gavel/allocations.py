@@ -483,7 +483,7 @@ def _least_rho(program: _Program, age_s: np.ndarray, alone_s: np.ndarray, left: 
     rho each job needs a rate of left / (rho x alone - age), so the shares are found by bisection
     over a linear program.
     """
-    # this lower bound itself is infeasible
+    # ``low`` itself is infeasible, because some job would need an infinite rate
     low, high, bounded = float(np.max(age_s / alone_s)), 1.0, False
     high = max(high, 2.0 * low)
     while True:

@@ -196,7 +196,7 @@ class GavelEvents:
 
     def _compete(self, tasks: list[TaskState]) -> list[_Rival]:
         """Return the facts about each task that competes for GPUs."""
-        if len(self._rivals) > 4 * len(tasks):  # most of these are pieces of preempted tasks
+        if len(self._rivals) > 4 * len(tasks):  # most entries are of preempted tasks' earlier pieces
             self._rivals = {task: self._rivals[task] for task in tasks if task in self._rivals}
         rival_of, rivals = self._rivals, []
         for task in tasks:
@@ -382,7 +382,7 @@ def _solved(
     """Return the shares of a task of each kind, with ``count`` tasks per kind. Maximise the lowest
     progress or, with a ``price``, the progress per dollar.
     """
-    # linprog gives the same result, but takes longer to check its input
+    # Use milp rather than linprog, which gives the same result but takes longer to check its input.
     from scipy.optimize import milp
 
     table = np.array(kinds)

@@ -138,8 +138,8 @@ class Gavel:
         self._renew_rates(view, ledger, waiting, runs)
         if ledger.jobs:
             yield from self._open_round(view, ledger, waiting, runs if stoppable else {}, leases)
-        # only machines that are down, or other resources, can have prevented the chosen tasks from
-        # starting
+        # If nothing is running now, the chosen tasks could not start because machines are down, or
+        # because CPUs or memory are missing. In that case, start the oldest task that fits.
         if not view.running and not view.pending:
             yield from start_of(self._place, view, next((task for task in waiting.oldest() if view.fits(task)), None))
         if self._ends_s > view.now:
@@ -295,7 +295,8 @@ class Gavel:
         micro_of = {order: task for task in chosen for order in task.key}
         for order, held in runs.items():
             micro = micro_of.get(order)
-            for run in [run for run in held if run.id in view.running]:  # skip runs of dropped jobs
+            # runs of dropped jobs are no longer in the view
+            for run in [run for run in held if run.id in view.running]:
                 partners = [view.running[id_].task.order for id_ in run.beside]
                 if (
                     micro is None

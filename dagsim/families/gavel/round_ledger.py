@@ -247,7 +247,7 @@ class GavelLedger:
         number.
         """
         chosen = [(task.key, task.type) for task in self.round]
-        if ends_s < until_s:  # the current round is longer in the books if it began after a pause
+        if ends_s < until_s:  # A round that began after a pause is longer, so close it separately.
             self.close_round(ends_s)
             ends_s = self._reopen(chosen, ends_s)
         while ends_s < until_s:

@@ -130,7 +130,8 @@ class _NodeGroup(NamedTuple):
         if kind == "NodePool" and text_in(object_, "apiVersion").startswith("karpenter.sh/") and name:
             limits = {resource: quantity(amount) for resource, amount in object_in(object_, "spec", "limits").items()}
             if (replicas := object_in(object_, "spec").get("replicas")) is not None:
-                # such a pool keeps its size: its limits bound it only while nodes are replaced
+                # A pool with ``replicas`` keeps this size. Its limits matter only while nodes are
+                # being replaced.
                 return [cls(kind, name, *_sizes(str(replicas), str(replicas)), idle_s=None)]
             after = object_in(object_, "spec", "disruption").get("consolidateAfter", "0s")
             idle_s = None if after == "Never" else _seconds(after)
@@ -158,7 +159,8 @@ class _NodeGroup(NamedTuple):
             raise Dirty("whose status is neither YAML nor the text that cluster autoscalers wrote before version 1.30")
         for group in list_in(status, "nodeGroups"):
             sizes = [object_in(group, "health").get(key) for key in ("minSize", "maxSize")]
-            name = text_in(group, "name").rpartition("/")[2]  # on Google's cloud, the name is a URL
+            # Keep the last part, because on Google Cloud the name is a URL.
+            name = text_in(group, "name").rpartition("/")[2]
             yield cls("ConfigMap", name, *_sizes(*map(str, sizes)))
 
     @classmethod

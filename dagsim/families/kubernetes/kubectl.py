@@ -222,7 +222,7 @@ class _Reading:
                 pieces = list(kueue_workload(object, self.around, now=self.without_gpus))
                 if not pieces:
                     raise Dirty("without a pod set")
-                self.report.rows += len(pieces) - 1  # each pod set counts as one row
+                self.report.rows += len(pieces) - 1  # count one row per pod set
             case "Event":
                 self.report.skip("of events")
                 return
@@ -241,7 +241,7 @@ class _Reading:
     def job(self, pieces: list[_Found]) -> Job | None:
         """Build a job from its pods or pod sets; return ``None`` if the job has to be dropped."""
         created_s = min(entry.piece.created_s for entry in pieces)
-        # a workload's information is more complete and more exact
+        # prefer a workload to its pods, because it states more, and more exactly
         if any(entry.piece.is_workload for entry in pieces):
             self.report.skip("of pods that belong to a workload", sum(not entry.piece.is_workload for entry in pieces))
             pieces = [entry for entry in pieces if entry.piece.is_workload]
@@ -522,7 +522,7 @@ def _scheduled(source: Source) -> dict[str, float]:
             try:
                 moment = moment_s(next((text for text in moments if isinstance(text, str) and text), ""), "time", None)
             except Dirty:
-                continue  # the reader of pods has counted this row already
+                continue  # the reader of pods has already reported this row
             if moment is not None:
                 bound_s[uid] = moment
     return bound_s

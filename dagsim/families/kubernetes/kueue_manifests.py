@@ -104,7 +104,8 @@ def with_objects(objects: KueueObjects, manifests: Iterable[Mapping[str, Any]]) 
     ):
         before = {one.name: one for one in getattr(objects, field)}
         news = [read(manifest) for manifest in listed if text_in(manifest, "kind") == kind]
-        if kind == "ResourceFlavor":  # the GPU types of a flavor follow from the site's nodes
+        # The manifest does not state GPU types, so keep those that follow from the site's nodes.
+        if kind == "ResourceFlavor":
             news = [replace(one, gpu_types=before[one.name].gpu_types) if one.name in before else one for one in news]
         changed[field] = tuple((before | {one.name: one for one in news}).values())
     configuration = next((one for one in reversed(listed) if text_in(one, "kind") == "Configuration"), None)

@@ -116,7 +116,7 @@ class KueueSite(ImportedSite):
         flavors = [*objects.resource_flavors, *map(ResourceFlavor, _lacking(objects))]
         records: list[PodRecord] = []
         for manifest in self.objects.get("Workload", {}).values():
-            with suppress(Dirty):  # the reader of workloads counts these
+            with suppress(Dirty):  # the reader of workloads reports these errors
                 records += kueue_workload(manifest)
         gpus = whole_sum(record.count * (record.demand.gpus + 1) for record in records if record.demand.on_gpu)
         cpus = ordered_sum(record.count * record.demand.cpus for record in records)
@@ -131,10 +131,10 @@ class KueueSite(ImportedSite):
         self.drop("nodes: no file lists them, so that only quotas limit workloads; add kubectl get nodes -o json")
         wanted = [name for record in records for name in record.wanted]
         kinds = dict.fromkeys([kind for one in flavors for kind in self._types_of(one, {})] + wanted)
-        # If there are several nodes, at most half of their GPUs can be in use, so even the largest
-        # pod fits on some node.
+        # Assume so many nodes that at most half of their GPUs are in use. Even the largest pod then
+        # fits on some node.
         each, count = min(max(gpus, 1), 2 * _HALF), 1 + gpus // _HALF
-        for kind in kinds or {"": None}:  # every type gets nodes, so that every flavor has some
+        for kind in kinds or {"": None}:  # assume nodes of every type, so that every flavor has nodes
             for number in range(count):
                 yield FoundNode(
                     f"assumed{f'-{kind.lower()}' if kind else ''}-{number}",
@@ -165,7 +165,7 @@ class KueueSite(ImportedSite):
         switches: dict[tuple[str, ...], tuple[list[str], dict[str, None]]] = {(): ([], {})}
         lacking = 0
         for name in names:
-            # a node with several GPU types is modelled as several nodes
+            # a node with several GPU types becomes several nodes in the model, called ``name:type``
             values = by_name[name.partition(":")[0]].labels
             path = tuple([values.get(label) or f"({name})" for label in labels])
             lacking += not all(values.get(label) for label in labels)

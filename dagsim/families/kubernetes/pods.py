@@ -87,7 +87,7 @@ class ClusterObjects:
                 status = object_in(object, "status")
                 allowed = status.get("disruptionsAllowed")
                 chosen = label_selector(selector)
-                if chosen.requirements:  # an empty selector of a budget protects nothing
+                if chosen.requirements:  # skip a budget with an empty selector, because it protects nothing
                     self._budgets.setdefault(namespace, []).append(
                         _Budget(
                             f"{namespace}/{name}",

@@ -79,7 +79,7 @@ def train(
         raise InputError(
             f"settings apply to a file or a name, not to a Config; change its fields instead: {', '.join(settings)}"
         )
-    device_named(device)  # before the run folder is made
+    device_named(device)  # report an unknown device before the run folder is created
     folder = begin_training(config, out, init=init, report=report, name=name)
     return train_in(folder, workers=workers, watch=watch, on=on, device=device)
 

@@ -124,8 +124,8 @@ class PodCycle:
         if self.filters.passes_with_nominated(*self._asked(waiting), node):
             lower.sort(key=_importance)
             protected = _protected(lower)
-            # Try to spare each pod in turn: first the pods that a budget protects, then the others,
-            # and in both groups the more important pods first.
+            # Put back each pod that need not be evicted. Begin with the pods that a disruption
+            # budget protects. Within both groups, try the more important pods first.
             for bound in sorted(lower, key=lambda bound: bound.key not in protected):
                 snapshot.add(node, removed.pop(bound.key))
                 if not self.filters.passes_with_nominated(*self._asked(waiting), node):

@@ -128,7 +128,7 @@ class KubeDefault:
         return rules, standings
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        if view.now < self._now:  # a new simulation has begun
+        if view.now < self._now:  # time has gone back, so a new simulation has begun
             self._leaving.clear()
             self._nominated.clear()
             self._turns = _Turns()
@@ -153,7 +153,7 @@ class KubeDefault:
         wake_s = min([queue.next_s(), *[leaving.until_s for leaving in self._leaving.values()]])
         if wake_s < inf:
             yield Wait(wake_s)
-        # nothing will change any more, so all waiting pods will wait for ever
+        # Nothing runs and no job is still to arrive, so no waiting pod will ever fit.
         elif not (view.running or view.pending):
             for number in dict.fromkeys([task.job.number for task in view.ready]):
                 yield Kill(number, RejectReason.CANCELLED)
@@ -654,8 +654,8 @@ class _Queue:
         blocked = self._blocked[: len(self._by_number)]
         again = np.zeros(len(blocked), bool)
         if released != self.seen or state.freed:
-            # On a node that no pod has left, a waiting pod can become feasible only if the labels
-            # of other pods kept it away before.
+            # A waiting pod can become feasible on a node that no pod has left only if its rejection
+            # was due to the labels of other pods.
             local = released - self.seen == len(state.freed) and not state.snapshot.has_anti_affinity
             if self.seen >= 0 and local:
                 for node in set(state.freed):
@@ -688,7 +688,7 @@ class _Queue:
         if machines.returned_s != self._returned_s:
             self._returned_s = machines.returned_s
             up = {machine.index for machine in machines.list if machine.up}
-            if up <= self._were_up:  # a cordon has ended
+            if up <= self._were_up:  # no further node is up, so what has ended is a cordon
                 self._wake(lambda rejection: rejection.by_taints or rejection.by_cordons)
             else:
                 self._wake(lambda rejection: rejection.by_taints)

@@ -46,11 +46,12 @@ _PATIENCE_S = 0.5
 metrics are inconsistent.
 """
 _OPTIONAL = {
-    # allow sharing, in case another process takes the port in the meantime
+    # Another process may take the port before the program does, so allow both to use it.
     "--permit-port-sharing": "true",
-    # otherwise, every pod would be retried after 5 minutes of real time
+    # The default would retry every pod after 5 minutes of real time.
     "--pod-max-in-unschedulable-pods-duration": "10000h",
-    # These metrics make up nine tenths of the page that shows whether the scheduler is idle.
+    # dagsim reads the page of metrics to see whether the scheduler is idle. These metrics, which it
+    # does not need, are nine tenths of that page.
     "--disabled-metrics": "scheduler_plugin_execution_duration_seconds,scheduler_plugin_evaluation_total,"
     "scheduler_framework_extension_point_duration_seconds,scheduler_pod_scheduling_sli_duration_seconds,"
     "kubernetes_feature_enabled,rest_client_rate_limiter_duration_seconds,rest_client_request_duration_seconds,"
@@ -271,7 +272,7 @@ class _Session:
             "podMaxBackoffSeconds": _NO_BACKOFF_S,
         }
 
-    # Notifications from the kernel.
+    # Methods that the kernel calls.
 
     def push(self, task: TaskState) -> None:
         """Record that a task has become ready."""
@@ -310,7 +311,7 @@ class _Session:
         for event in events:
             yield from self._bound(view, event) if event.what == "bind" else self._deleted(view, event)
         if events or due:
-            return  # the policy is called again with the consequences
+            return  # the kernel calls the policy again after these decisions
         wakes = [*self._leaving.values(), *[when for when, _ in self._later]]
         if self._stops:
             wakes.append(now + _LATER_S)
@@ -323,7 +324,7 @@ class _Session:
         key = self._tasks.pop(event.pod, None)
         waiting = None if key is None else self._waiting.get(key)
         if waiting is None:
-            return  # the job has left the system
+            return  # the job has already left the system
         if event.node not in self._numbers:
             self._beside.fail(f"bound the pod {event.pod[1]} to the node {event.node!r}, which does not exist")
         task, node = waiting.task, self._numbers[event.node]
@@ -376,7 +377,7 @@ class _Session:
         for number in dict.fromkeys([task.job.number for task in view.ready]):
             yield Kill(number, RejectReason.CANCELLED)
 
-    # The part that runs in the server's thread.
+    # The methods below run in the server's thread.
 
     async def _begin(self, view: ClusterView) -> None:
         store = self._store
@@ -402,8 +403,8 @@ class _Session:
             store.held.clear()
         store.now_s = now
         before = store.version
-        # Remove closed nodes before resources of lost pods are released, so that no pod is bound to
-        # a node that is gone.
+        # Close nodes before the resources of their lost pods are released. Otherwise, the scheduler
+        # could bind a pod to a node that is gone.
         await self._change_nodes(view, closing=True)
         for key in [key for key, when in self._leaving.items() if when <= now]:
             self._remove(key)
@@ -414,8 +415,8 @@ class _Session:
         self._past.clear()
         came = [task for when, task in self._later if when <= now]
         self._later = [(when, task) for when, task in self._later if when > now]
-        # Send the most important pods first, so that no pod is bound before a more important one
-        # has arrived.
+        # Send pods in order of priority, so that the scheduler binds no pod before it has seen the
+        # more important ones.
         for task in sorted([*came, *self._new], key=lambda task: (-task.job.job.priority, task.ready_s, task.order)):
             self._submit(task)
         self._new.clear()
@@ -464,7 +465,8 @@ class _Session:
         closed = drained or cordoned
         taints = [taint for taint in value_at(node, "spec.taints") or () if taint.get("key") not in _OWN_TAINTS]
         taints += ([] if up else _NOT_READY) + (_CORDONED if closed else [])
-        # Because of the annotation, kube-scheduler counts each update as exactly one event.
+        # The annotation changes with every update, so kube-scheduler counts each update as exactly
+        # one event.
         note = {"annotations": {"dagsim/version": node["metadata"]["resourceVersion"]}}
         ready = {"type": "Ready", "status": "True" if up else "False"}
         spec = {"taints": taints, "unschedulable": closed}
@@ -626,7 +628,7 @@ class _Session:
         if change.event == "DELETED" or ("deletionTimestamp" in metadata and not _is_leaving(was)):
             self._undecided.discard(key)
             if change.event != "DELETED":
-                # the API only has whole seconds, so a grace_s of 2.5 s becomes 3 s there
+                # The API allows only whole seconds, so it states a grace_s of 2.5 s as 3 s.
                 whole_s = float(metadata["deletionGracePeriodSeconds"])
                 held_s = _LATER_S if key in self._store.held else 0.0
                 self._leaving[key] = self._store.now_s + max(min(whole_s, self._store.grace_s), held_s)
@@ -634,7 +636,9 @@ class _Session:
                 self._events.append(_Event("delete", key))
         elif value_at(change.object, "spec.nodeName") and not value_at(was, "spec.nodeName"):
             self._undecided.discard(key)
-            self._store.held.add(key)  # the kernel cannot stop a run at the instant at which it starts
+            # Delay a deletion that follows now, because the kernel cannot stop a run at the moment
+            # at which it starts.
+            self._store.held.add(key)
             self._events.append(_Event("bind", key, change.object["spec"]["nodeName"]))
         elif any(one.get("type") == "PodScheduled" for one in status.get("conditions") or ()):
             self._undecided.discard(key)

@@ -155,8 +155,8 @@ class Pod:
     def _read_amounts(self, spec: Mapping[str, Any]) -> None:
         self.requests: Amounts = {name: size for name, size in pod_requests(spec).items() if size}
         assumed = {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY}
-        # The score of NodeResourcesFit leaves out the requests of an arriving pod itself (as in
-        # 1.35), but includes those of running pods.
+        # As in Kubernetes 1.35, NodeResourcesFit scores an arriving pod without its pod-level
+        # requests, but counts those of running pods.
         self.scored_requests: Amounts = pod_requests(spec, pod_level=False, assumed=assumed)
         if has_own_requests(spec):
             assumed = {name: size for name, size in assumed.items() if name not in self.requests}
@@ -209,7 +209,8 @@ class Pod:
                     selector = selector.extended([Requirement(key, operator, (self.labels[key],)) for key in keys])
             namespaces: frozenset[str] | None = frozenset(map(str, list_in(term, "namespaces")))
             if object_in(term).get("namespaceSelector") is not None:
-                # the import has replaced each namespace selector by the names of the namespaces
+                # The import has replaced selectors by the names of the namespaces. Where a selector is
+                # left, all namespaces count.
                 namespaces = None
             terms.append(Term(selector, namespaces if namespaces != frozenset() else frozenset({self.namespace}),
                               text_in(term, "topologyKey")))  # fmt: skip

@@ -169,7 +169,8 @@ class Filters:
                 anywhere = anywhere or bool(sums.any())
                 labelled = labelled & (domains[at] >= 0)
                 met = met & (sums[at] > 0)
-            # The first pod of a group whose affinity selects the group itself may run on any node.
+            # If pods of a group require each other, the first of them has nothing to require, so it
+            # may run on any node.
             alone = not anywhere and matches_all(pod.affinity, pod)
             yield "InterPodAffinity", ~(labelled & (met | alone)), "node(s) didn't match pod affinity rules", _FOR_GOOD
         for term in pod.anti_affinity:
@@ -248,7 +249,8 @@ def _fit(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -
         capacity = snapshot.allocatable[row, nodes]
         in_use = snapshot.nonzero if row in (CPU, MEMORY) else snapshot.requested
         score = _utilization_score(arguments, in_use[row, nodes] + asked, capacity)
-        # A ratio of 0 removes the resource, including its weight, from the mean.
+        # If the arguments have a shape, a resource that scores 0 is left out of the mean, together
+        # with its weight.
         counts = (capacity > 0) & (score > 0) if arguments.shape else capacity > 0
         sums += np.where(counts, weight * score, 0)
         weights += np.where(counts, weight, 0)
@@ -379,7 +381,7 @@ def _spread(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray
         if constraint.key == HOSTNAME:
             size, matching = int(scored.sum()), column[nodes]
         else:
-            size = len(np.unique(there[scored]))  # nodes without the label form one domain
+            size = len(np.unique(there[scored]))  # nodes without the label count as one domain
             counted = eligible(snapshot, profile, pod, constraint) & labelled
             matching = by_domain(domains, column, counted)[nodes]
         term = matching * log(size + 2) + (constraint.max_skew - 1)

@@ -384,7 +384,8 @@ class Admission:
         """Admit the entries in order, or let them preempt other workloads, while there is quota left."""
         issued: list[tuple[_Entry, Victim]] = []
         if all(entry.assignment.mode is not Mode.FIT and not entry.targets for entry in entries):
-            # Such heads would only reserve quota, and no other head of this cycle could use it.
+            # None of the heads fits or has workloads to preempt. They would only reserve quota,
+            # which no other head of this cycle could use anyway.
             return issued
         taken: dict[str, WorkloadState] = {}
         roots = {id(entry.queue.node.root): entry.queue.node.root for entry in entries}
@@ -451,8 +452,8 @@ class Admission:
                 cycle.advances = True
             cycle.pending.append((workload, entry.message))
             if workload.message != entry.message:
-                # Writing the status replaces the queue's copy of the workload, so the record of
-                # tried flavors is lost.
+                # In Kueue, writing the status replaces the queue's copy of the workload, so Kueue
+                # forgets which flavors it has tried.
                 workload.message, workload.tried = entry.message, ()
 
     def _deliver(self, cycle: Cycle, issued: list[tuple[_Entry, Victim]], now: float) -> None:
@@ -472,7 +473,7 @@ class Admission:
         if not cycle.advances:
             cycle.heads = tuple([(workload.name, workload.tried, message) for workload, message in cycle.pending])
 
-    # Quota used by workloads.
+    # How workloads take and release quota.
 
     def _hold(self, workload: WorkloadState, assignment: Assignment) -> None:
         workload.assignment, workload.where, workload.usage = assignment, "admitted", assignment.usage
@@ -539,8 +540,8 @@ class Admission:
         usage = 0.0
         for resource in sorted(consumed.keys() | penalties.keys()):
             total = consumed.get(resource, 0) + penalties.get(resource, 0)
-            # Kubernetes writes whole amounts without decimals, and multiplies all other amounts by
-            # 0.001.
+            # Kubernetes writes whole amounts without decimals, and multiplies all others by 0.001.
+            # Do the same, so that rounding errors are equal.
             amount = total * 0.001 if resource in penalties or total % 1000 else float(total // 1000)
             usage += sharing.resource_weights.get(resource, 1.0) * amount
         weight = self._locals[local_queue].weight

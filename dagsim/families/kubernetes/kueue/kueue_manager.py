@@ -156,7 +156,7 @@ class ManagedAdmission:
         await self._beside.ready((_WORKLOADS, _QUEUES), deadline)
         await self._beside.still(max(1.0, self._still_s), deadline)
 
-    # The interface of Admission.
+    # The methods below have the same interface as ``Admission``.
 
     def submit(self, spec: Workload) -> WorkloadState:
         """Add a workload that is waiting, or one that already holds quota (with
@@ -245,7 +245,7 @@ class ManagedAdmission:
                 if condition.get("type") == "QuotaReserved" and condition.get("status") == "False":
                     yield f"{object['spec']['queueName']}: a workload waits for ever: {condition.get('message', '')}"
 
-    # The part that runs in the server's thread.
+    # The methods below run in the server's thread.
 
     async def _settle(self, now: float) -> None:
         self._store.now_s = now
@@ -310,7 +310,7 @@ def _message(object: Mapping[str, Any], kind: str) -> str:
     return next((str(one.get("message", "")) for one in object["status"]["conditions"] if one.get("type") == kind), "")
 
 
-# Manifests of the objects.
+# Functions that write manifests.
 
 
 def manifests_of(objects: KueueObjects, version: str) -> Iterator[tuple[str, str, Manifest]]:

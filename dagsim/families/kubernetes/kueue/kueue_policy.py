@@ -115,8 +115,9 @@ class Kueue:
                         if not self._site.exact:
                             standings.append(Standing(task, queue, 0, priority, parts, rules.nodes(task)))
                             continue
-                        # Past usage may take precedence over priority, and queues share quotas but
-                        # have no common order.
+                        # The priority alone does not tell the order: past usage may take precedence
+                        # over it, and queues that share quotas have no common order. So rehearse
+                        # which workload would start.
                         outcome = rehearsal.outcome(name, rules.never(task))
                         standings.append(Standing(task, queue, -number, priority, parts, 1 << bit, outcome))
         for place, task in tasks.ready.items():
@@ -181,7 +182,8 @@ class Kueue:
             stopped = True
             yield stop
         if stopped:
-            # the policy is called again with the remaining parts of the runs that it stopped
+            # start nothing yet: the kernel will call the policy again with the remaining parts of
+            # the stopped runs
             return
         yield from self._start(view, tasks)
         until = min(
@@ -227,7 +229,7 @@ class Kueue:
         """Create the admission engine."""
         return Admission(objects, requeue_s=self.requeue_s, exact=self._exact)
 
-    # Workloads and the tasks that they represent.
+    # How workloads and tasks correspond.
 
     def _forget(self, view: ClusterView) -> None:
         """Remove the workloads of jobs that have finished or were stopped."""
@@ -278,7 +280,7 @@ class Kueue:
             ):
                 self._returned(back, old, place)
                 continue
-            if back:  # Several instances ran as one; now each waits separately.
+            if back:  # several instances ran as one workload, but now each waits separately
                 self._leave(back, old)
             self._submit(task)
 
@@ -320,7 +322,7 @@ class Kueue:
         if carried is not None:
             queue = self._queue_of(carried, job)
             if carried.spec is None or not queue:
-                return  # Kueue never admits it
+                return  # submit nothing, because Kueue would never admit this workload
             name = self._name_of(carried.spec)
             self._join(name, place)
             self._open[place] = name
@@ -389,7 +391,7 @@ class Kueue:
         carried = self._site.workload(task)
         if carried is not None and carried.spec is not None:
             name, local = self._name_of(carried.spec), self._queue_of(carried, job)
-            if not local:  # no file states its queue, so its quota is charged to no queue
+            if not local:  # no file states the workload's queue, so no queue is charged for its quota
                 self._join(name, _place(task))
                 return name
             if name in self._admission.workloads or carried.spec.assignments:

@@ -156,7 +156,7 @@ class Site:
         types: set[str] | None = None
         for name in flavors:
             own = set(self._flavors[name].gpu_types) if name in self._flavors else set()
-            # The flavor GPUS stands for every type without a quota of its own.
+            # The flavor GPUS covers all GPU types that have no flavor of their own in this queue.
             if name == GPUS and not self.exact:
                 own = set(self.type_names) - {flavor for group in queue.resource_groups for flavor in _names(group)}
             elif not own:
@@ -246,7 +246,7 @@ def _stated_node(node: Node) -> TopologyNode | None:
     manifest = json.loads(node.manifest)
     labels = {HOSTNAME: node.name, **object_in(manifest, "metadata", "labels")}
     if object_in(manifest, "spec").get("unschedulable"):
-        labels = {}  # it belongs to no domain
+        labels = {}  # drop the labels, so that a cordoned node belongs to no domain
     there = {name: quantity(amount) for name, amount in object_in(manifest, "status", "allocatable").items()}
     there |= {"cpu": node.cpus, "memory": node.memory_gb * 2**30}
     return TopologyNode(node.name, labels, there, taints_of(list_in(manifest, "spec", "taints")))

@@ -69,7 +69,7 @@ class PendingQueue:
         for workload in self.aside.values():
             workload.where = "heap"
         self._entries = self._entries[self._start :] + [_entry(workload) for workload in self.aside.values()]
-        self._entries.sort()  # this is usually a concatenation of two sorted lists
+        self._entries.sort()  # fast, because the list usually consists of two sorted parts
         self._start = 0
         self._waiting.update([workload.arrived for workload in self.aside.values()])
         self.aside.clear()

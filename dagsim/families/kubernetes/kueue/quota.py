@@ -210,7 +210,7 @@ class QuotaForest:
             for slot in child.own_slots:
                 node.subtree[slot] += child.subtree[slot] - child.guaranteed[slot]
         node.own_slots = sorted(own)
-        # Stopped queues do not count towards the height, because Kueue's snapshot leaves them out.
+        # Kueue's snapshot contains no stopped queues, so they do not count towards the height.
         node.height = max([child.height + 1 for child in node.cohorts] + [min(1, len(node.cohorts) + len(node.queues))])
         for slot, lending in enumerate(node.lending):
             if lending is not None:

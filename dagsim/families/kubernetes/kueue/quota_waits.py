@@ -164,7 +164,7 @@ class KueueWaits:
         for resource, amount in requests.items():
             flavor = self._site.flavor_of(queue, resource, self._site.type_names[type_])
             slot = None if flavor is None else self._forest.slots.get((flavor, resource))
-            if slot is not None:  # a queue may cover a resource without a quota in each flavor
+            if slot is not None:  # skip resources that the queue covers, but for which this flavor has no quota
                 amounts[slot] = whole(resource, amount) * count
         return amounts
 
@@ -201,7 +201,7 @@ class Rehearsal:
     def __init__(self, engine: Admission, now: float, runs: Mapping[int, str]) -> None:
         """``runs`` maps each run to the name of the workload that is running."""
         self._engine = engine
-        # perhaps no file states the queue of a running workload
+        # the engine has no entry for a running workload whose queue no file states
         users = [(run, engine.workloads.get(name)) for run, name in runs.items()]
         self._users = [(run, workload) for run, workload in users if workload is not None]
         self._slots = {workload.name: frozenset(workload.usage) for _, workload in self._users}

@@ -102,7 +102,7 @@ class Snapshot:
         """Return a number that changes whenever the queue's chances of admission may have changed."""
         return self.changes.get("" if queue.trees else queue.node.root.name, 0)
 
-    # Quota used by workloads.
+    # How workloads take and release quota.
 
     def add(self, workload: WorkloadState) -> None:
         """Add the quota and the topology usage of a workload."""

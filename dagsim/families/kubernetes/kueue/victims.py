@@ -252,7 +252,7 @@ class Preemptor:
             return []
         strategies = self._fair or ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
         node = search.queue.node
-        # the shares include the usage of the workload itself
+        # add the usage of the workload itself, because the shares below include it
         for slot, amount in search.amounts.items():
             node.take(slot, amount)
         tournament = _Victims(self, search, candidates)

@@ -223,7 +223,7 @@ class ApiServer:
             allowed = {"allowed": True, "authenticated": True, "user": {"username": "dagsim"}}
             return 201, {**body, "status": allowed}
         if kind.kind == "Event" and method in ("POST", "PATCH", "PUT"):
-            # Events are not stored, because they are meant for people.
+            # Accept events but do not store them, because only people read them.
             return 201 if method == "POST" else 200, body
         match method:
             case "POST" if target.part == "eviction":

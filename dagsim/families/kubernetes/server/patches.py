@@ -114,7 +114,7 @@ def _take(document: Any, operation: str, path: str, value: Any) -> None:
         case "remove":
             del place[key]
         case "replace":
-            place[key]  # raises KeyError if the key is missing
+            place[key]  # only a check: raises KeyError if the key is missing
             place[key] = value
         case "add":
             if listed:

@@ -109,7 +109,8 @@ class Beside:
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
                 pass_fds=handles,
-                # only dagsim itself receives Ctrl-C, and then stops the program
+                # With a session of its own, the program does not receive Ctrl-C. dagsim receives
+                # it, and stops the program.
                 start_new_session=True,
                 preexec_fn=_dies_with(os.getpid()) if sys.platform == "linux" else None,
             )
@@ -219,7 +220,7 @@ def _dies_with(parent: int) -> Callable[[], None]:
     def set_signal() -> None:
         library.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         if os.getppid() != parent:
-            os._exit(1)  # the parent process has already ended
+            os._exit(1)  # the parent ended before prctl was called, so no signal would come
 
     return set_signal
 
@@ -247,7 +248,7 @@ def _end(
 
     async def stop() -> None:
         api.stop()
-        # transports close in the next iteration of the loop, which ends the watches
+        # let the loop run once, so that the transports close, which ends the watches
         await asyncio.sleep(0)
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         _, pending = await asyncio.wait(rest, timeout=_GOODBYE_S / 2) if rest else (rest, ())
@@ -281,7 +282,7 @@ class Metrics:
         return await asyncio.to_thread(self._page)
 
     def _page(self) -> bytes | None:
-        for _ in range(2):  # the program may have closed the connection in the meantime
+        for _ in range(2):  # try twice, because the program may have closed the connection since the last request
             try:
                 self._connection.request("GET", "/metrics")
                 answer = self._connection.getresponse()

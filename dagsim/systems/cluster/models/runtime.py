@@ -147,9 +147,9 @@ class _ByType(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Flops(_ByType):
-    """A runtime model in which work is in TFLOP and is done at ``efficiency`` times the peak rate
-    of the GPU. The peak rate is the one for ``precision``, or for the next slower precision that
-    the GPU supports.
+    """A runtime model in which work is measured in TFLOP. GPUs do this work at ``efficiency`` times
+    their peak rate. The peak rate is the GPU's rate for ``precision``. If the GPU does not support
+    it, the rate for the next slower precision is used.
 
     A CPU-only task runs at ``efficiency`` times ``cpu_tflops_per_core`` on each core that it
     requests (at least one). The default corresponds to an AVX2 core: 2 fused multiply-adds of 8
@@ -186,11 +186,11 @@ class Flops(_ByType):
 
 @dataclass(frozen=True, slots=True)
 class Recorded(_ByType):
-    """A runtime model in which work is in seconds, measured on the GPU type ``reference``. On other
-    types, the seconds are scaled by the ratio of peak rates.
+    """A runtime model in which work is the run time in seconds on the GPU type ``reference``. For
+    other types, it is scaled by the ratio of their peak rates.
 
-    ``scale`` is the precision whose peak rates are compared; with ``none``, the seconds are the
-    same on all types. Without a reference, it is unknown on which type the seconds were measured,
+    ``scale`` is the precision whose peak rates are compared. With ``none``, tasks take the same
+    time on all types. Without a reference, it is unknown on which type the seconds were measured,
     so every type has speed 1. CPU-only tasks take the same time on any machine.
 
     Raises:
@@ -224,8 +224,8 @@ class Recorded(_ByType):
 
 @dataclass(frozen=True, slots=True)
 class Throughput(_ByType):
-    """A runtime model in which work is in seconds on the GPU type ``reference``. On other types,
-    the seconds are scaled by the measured throughputs of the task's model.
+    """A runtime model in which work is the run time in seconds on the GPU type ``reference``. For
+    other types, it is scaled by the measured throughputs of the task's model.
 
     A task with a ``batch`` is scaled with the throughputs at that batch size. For other tasks,
     ``batch="common"`` compares two types at the largest batch size measured on both, and
@@ -243,11 +243,13 @@ class Throughput(_ByType):
 
     reference: str = "V100-16"
     batch: Literal["common", "best"] = "common"
-    """Batch sizes at which two types are compared if a task states none: the largest one measured
-    on both (``common``), or the fastest of each (``best``)."""
+    """Batch sizes at which two types are compared if a task does not give a batch size: the largest
+    that was measured on both types (``common``), or the fastest on each type (``best``).
+    """
     missing: Literal["error", "flops"] = "error"
-    """Whether tasks that the table does not cover are an error, or are scaled by peak FP32 rates
-    (``flops``)."""
+    """What happens to tasks that the table does not cover: they are an error, or their run times
+    are scaled by peak FP32 rates (``flops``).
+    """
     table: str | None = None
     """CSV file with throughputs that replaces the shipped table."""
     kind: Literal["throughput"] = "throughput"
@@ -309,16 +311,17 @@ class Feed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fed(_ByType):
-    """The runtime model ``base``, in which a task is also slowed down if it has too few cores or
+    """Extends the runtime model ``base``: a task also runs more slowly if it has too few cores or
     too little memory for its model (based on Synergy, Mohan et al., OSDI 2022).
 
     A GPU trains no faster than its cores can prepare samples, and no faster than memory and storage
-    can supply them. The rate is the minimum of the GPU's own rate, the rate of the ``reference``
-    type times cores / ``cpus``, and the rate of the reference type times ``uncached`` / (1 - cached
-    part). A faster GPU therefore needs more cores. Models without a feed, and tasks that state no
-    cores or no memory, are not slowed down in this way. A task's own ``speeds`` apply as measured.
+    can supply them. A task runs at the lowest of three rates: the GPU's own rate, the rate of the
+    ``reference`` type times cores / ``cpus``, and the rate of the reference type times ``uncached``
+    / (1 - cached part). A faster GPU therefore needs more cores. Models without a feed, and tasks
+    that state no cores or no memory, are not slowed down in this way. A task's own ``speeds`` apply
+    as measured.
 
-    ``cores`` determines how many cores each task with whole GPUs gets when it arrives. With
+    ``cores`` sets how many cores each task with whole GPUs is given when it arrives. With
     ``asked``, it gets as many cores as it requests. With ``proportional``, the number is in
     proportion to its share of the node's GPUs. With ``sensitive``, it gets as many cores as its
     model needs on the fastest GPU type, but at least 1 per GPU and at most twice the proportional
@@ -330,8 +333,9 @@ class Fed(_ByType):
     """
 
     models: Mapping[str, Feed]
-    """For each model, the cores per GPU, the GB of memory per GPU, and the fraction of full speed
-    without cached data."""
+    """What each model needs for full speed: the cores per GPU and the GB of memory per GPU. The
+    third value is the fraction of full speed that remains without any cached data.
+    """
     base: Recorded | Throughput | Flops = field(default_factory=Throughput)
     reference: str = "V100-16"
     cores: Literal["asked", "proportional", "sensitive"] = "asked"
@@ -525,7 +529,7 @@ Seconds: TypeAlias = Callable[[Task], tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """The rule that determines which durations a policy sees.
+    """How much policies know about the durations of tasks.
 
     - ``predicted``: the limits stated by users in ``Task.estimate`` (the time limits of a batch
       system), converted by the runtime model, so that tasks with equal limits tie. A job without a
@@ -545,8 +549,9 @@ class Estimates:
     """
 
     kind: Literal["predicted", "exact", "noisy", "hidden"] = "predicted"
-    """Which durations policies see: the users' limits (``predicted``), the true durations
-    (``exact``), the true durations with random errors (``noisy``), or none (``hidden``)."""
+    """Which durations policies receive: the users' time limits (``predicted``), the true durations
+    (``exact``), the true durations with random errors (``noisy``), or none (``hidden``).
+    """
     sigma: float = 0.5
     """Standard deviation of the logarithm of the errors, for ``noisy``."""
 

@@ -84,12 +84,12 @@ class HasLevels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Nodes that store data and checkpoints; jobs are assigned to ``nodes`` in turn.
+    """Nodes that store data and checkpoints. Jobs are assigned to ``nodes`` in turn.
 
-    Before a task computes, it reads the GB listed for its model in ``models`` (or else
-    ``default_gb``). Each of its nodes reads a share in proportion to the number of its instances
-    there. With ``checkpoints``, the storage also receives the states of instances, each as large as
-    the instance's memory:
+    Before a task computes, it reads the amount of data (in GB) that ``models`` lists for its model,
+    or ``default_gb`` if ``models`` does not list it. Each of its nodes reads a share in proportion
+    to the number of its instances there. With ``checkpoints``, the storage also receives the states
+    of instances, each as large as the instance's memory:
 
     - After ``Preemption.checkpoint_interval_s`` of work, a run pauses until its state has reached
       the storage.
@@ -109,7 +109,7 @@ class Storage:
     models: Mapping[str, float] = field(default_factory=dict)
     default_gb: float = 0.0
     checkpoints: bool = True
-    """True if checkpoints are sent to and from the storage."""
+    """True if checkpoints are written to and read from these nodes over the network."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -215,8 +215,8 @@ class ForeseeingCarrier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UniformNetwork:
-    """A network in which a flow takes ``latency_s + size / bandwidth``. Flows to the same run are
-    parallel, and nothing is sent within a node.
+    """A network in which every flow takes ``latency_s + size / bandwidth``, regardless of other
+    flows. Flows to the same run are sent in parallel, and nothing is sent within a node.
     """
 
     bandwidth_gb_s: float = 12.5
