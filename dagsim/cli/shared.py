@@ -369,7 +369,7 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
             from dagsim.experiment.compare import run_until_precise
             from dagsim.experiment.scenario import metric_of
 
-            runs: dict[Cell, CellRun] = {}
+            runs = {}
             seeds: list[int] = []
 
             def run_on(more: Sequence[int]) -> list[CellRun]:

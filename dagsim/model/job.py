@@ -1,5 +1,5 @@
-"""Jobs, their tasks, the DAG of dependencies between the tasks, and the terms of a submission to a
-batch system. These terms determine where a job may run and what it may share.
+"""Jobs, their tasks, the DAG of dependencies between the tasks, and the terms with which a job was
+submitted to a batch system. These terms determine where the job may run and what it may share.
 """
 
 from __future__ import annotations
@@ -186,8 +186,9 @@ def counts_of(constraint: str) -> tuple[Counted, ...] | None:
 
 
 def without_counts(constraint: str, nodes: int) -> str:
-    """Return an equivalent constraint without a count of all ``nodes`` nodes of the job. For a job
-    with four nodes, ``a*4`` means that each of them must satisfy ``a``. Smaller counts are kept.
+    """Return an equivalent constraint without counts that equal ``nodes``, the number of the job's
+    nodes. For a job with four nodes, ``a*4`` becomes ``a``, because each node must satisfy ``a``.
+    Smaller counts are kept.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -245,7 +246,7 @@ def _parsed(constraint: str) -> _Constraint:
             if not tokens or tokens[-1] not in "&,":
                 break
             tokens.pop()
-        if counted and bracketed:  # in [a*2&b*2], each node has one feature or the other
+        if counted and bracketed:  # in [a*2&b*2], a node needs only one of the two features
             tests.append(lambda features: any(test(features) for test in counted))
         return tests[0] if len(tests) == 1 else lambda features: all(test(features) for test in tests)
 
@@ -329,7 +330,7 @@ class TaskGraph:
 
     def __post_init__(self) -> None:
         count = len(self.tasks)
-        if count == 1 and not self.edges:  # this is the path for most jobs in most traces, so keep it cheap
+        if count == 1 and not self.edges:  # most jobs in most traces take this branch, so keep it fast
             self._set(_NONE, _NONE, (0,))
             return
         if not count:
@@ -400,7 +401,9 @@ class TaskGraph:
 
 
 class Links(NamedTuple):
-    """The parents and children of named items, as indices, and a topological order of the items."""
+    """The parents and children of each named item, given as indices, and a topological order of all
+    items.
+    """
 
     parents: tuple[tuple[int, ...], ...]
     children: tuple[tuple[int, ...], ...]
@@ -468,11 +471,11 @@ class Demand(NamedTuple):
     gpu_types: tuple[str, ...] | None = None
 
 
-# Without typed=True, 8 would be returned (and written to files) as 8.0 if 8.0 had been requested
-# before.
+# The numbers 8 and 8.0 are equal. Without typed=True, a request for 8 could therefore return a
+# cached 8.0, which files would then show.
 @lru_cache(maxsize=65536, typed=True)
 def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ...] | None) -> Demand:
-    """Check each distinct demand once, and return it. Tasks with equal demands share one object."""
+    """Create a demand after checking it. Equal demands are checked once and share one object."""
     if not (gpus >= 0 and isfinite(gpus) and (gpus <= 1 or gpus == int(gpus))):
         raise ModelError(f"gpus must be 0, a fraction up to 1 or a whole number, got {gpus!r}")
     if not (cpus >= 0 and isfinite(cpus)):

@@ -1,5 +1,5 @@
-"""Elastic tasks in a configuration: a range of GPUs and a goodput model for the jobs of any
-workload.
+"""The configuration of elastic tasks, which gives the jobs of any workload a range of GPUs and a
+goodput model.
 
 The shipped models are fitted to the measurements of six applications on T4s that come with Pollux
 (Qiao et al., OSDI 2021, artifact, Apache-2.0) by ``scripts/fit_goodput.py``.
@@ -212,7 +212,7 @@ Seconds = Callable[[Task, tuple[GpuType, ...]], Sequence[float]]
 
 
 class _Sizes(NamedTuple):
-    """The number of GPUs of a type: on its largest node, and in total."""
+    """The number of GPUs of one type, on the largest node and in total."""
 
     node: int
     all: int
@@ -233,9 +233,9 @@ def _profiles(folder: str) -> dict[str, TrainingProfile]:
 
 @cache
 def _scaled(name: str, asked: int, slower: tuple[tuple[str, int, float], ...]) -> tuple[dict[str, GoodputModel], float]:
-    """Return models by GPU type, and the goodput of the fastest type with ``asked`` GPUs on as few
-    nodes as possible. ``slower`` lists types, GPUs per node, and the factor by which the ``asked``
-    GPUs of this type are slower than those of the fastest type.
+    """Return models by GPU type. Also return the goodput of the fastest type with ``asked`` GPUs on
+    as few nodes as possible. ``slower`` contains, for each type, the GPUs per node, and the factor
+    by which ``asked`` GPUs of this type are slower than those of the fastest type.
     """
     model = SHIPPED_MODELS[name]
     goodputs = {gpu: float(model.best(-(-asked // size), asked).goodput) for gpu, size, _ in slower}
