@@ -226,7 +226,7 @@ def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int
 @inner
 def _ends_by(s: State, task: int, type_: int, until_s: float) -> bool:
     """Return True if a task that starts now on a type ends by ``until_s``. Like the kernel, compare
-    end times and not durations, because both are rounded differently."""
+    end times, not durations."""
     return s.clock.now_s + s.seconds[task, type_] <= until_s
 
 
