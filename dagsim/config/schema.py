@@ -76,17 +76,21 @@ class Config(TopKeys):
     """
 
     system: Annotated[Any, Registered(SYSTEMS, DEFAULT_SYSTEM)] = DefaultSystem()
-    """The system to simulate: ``cluster`` (the default) or another from ``dagsim list systems``,
-    with its settings."""
+    """The system to simulate, with its settings: ``cluster`` (the default) or another system from
+    ``dagsim list systems``.
+    """
     policy: str = "fifo"
     """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``).
-    In a system without ``fifo``, the default is its first policy.
+    If the system has no policy named ``fifo``, the default is the first policy that it lists.
     """
     prices: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
-    """Price of a GPU hour by type, for ``dagsim whatif`` and ``plan``. Default: the list price."""
+    """Price of one hour on a GPU of each type, for ``dagsim whatif`` and ``plan``. By default, this
+    is the list price.
+    """
     metrics: tuple[str, ...] = ()
-    """Your own metrics, computed for each run in addition to those in ``dagsim list metrics``:
-    ``module:attr`` or names of entry points (docs/own-system.md).
+    """Your own metrics, which are computed for each run in addition to those in ``dagsim list
+    metrics``. Each is given as ``module:attr`` or as the name of an entry point
+    (docs/own-system.md).
     """
     train: Annotated[Any, Later("train")] | None = None
     """How ``dagsim train`` trains an agent. Default: the defaults of the system."""
@@ -95,7 +99,8 @@ class Config(TopKeys):
     seeds: int = Field(default=20, ge=1)
     """Number of runs, each with its own workload."""
     precision: float | None = Field(default=None, gt=0, lt=1)
-    """Add seeds until the intervals of the ratios extend at most this fraction to either side.
+    """Keep adding seeds until the confidence interval of each ratio extends at most this fraction
+    to either side.
     Default: run ``seeds``.
     """
 
@@ -411,7 +416,7 @@ def _described() -> Any:
                 if name in keys:
                     keys[name].setdefault("description", text)
             if "const" in (kind := keys.get("kind", {})):
-                kind.setdefault("description", f"Selects ``{kind['const']}`` among the kinds of this part.")
+                kind.setdefault("description", f"Set this to ``{kind['const']}`` to use the settings in this section.")
             return found
 
     return Described

@@ -1,4 +1,4 @@
-"""Functions that do what commands do: simulate, replay a trace, compare run folders."""
+"""Functions that correspond to commands: they simulate, replay a trace, and compare run folders."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Executors. They run cells in processes on this machine (``--executor local:4``), on a Ray
 cluster, or as Slurm jobs.
 
-An executor only runs cells. The process that calls it writes all files.
+An executor runs the cells, but it writes no files. The process that calls it does.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ between.
 
 @dataclass(frozen=True, slots=True)
 class CellWork:
-    """A function object that runs cells. It is pickled and sent to workers. There, traces must be
-    at the configured paths.
+    """A function object that runs cells. It is pickled and sent to workers, where traces must be at
+    the configured paths.
     """
 
     keep: Keep = "log"
@@ -85,8 +85,8 @@ class CellWork:
         return replace(run, at=cell.at, id=cell.id) if self.named else run
 
     def _set_aside(self, cell: Cell) -> Played | None:
-        """Return the finished simulation of a cell if an earlier attempt kept its log, or else
-        None.
+        """Return the finished simulation of a cell if an earlier attempt saved its log. Otherwise,
+        return None.
         """
         if self.aside is None or not Path(self.aside).is_dir():
             return None
@@ -205,8 +205,8 @@ def in_order(
 ) -> Iterator[Result]:
     """Yield, in order, the results of all items that are still ``wanted`` when it is their turn.
 
-    This process begins the work itself, and starts workers once they clearly save time. The workers
-    end when the iterator or this process ends, for whatever reason. If a worker is killed, new
+    This process begins the work itself, and starts workers when they clearly save time. The workers
+    end when the iterator ends, or when this process ends for any reason. If a worker is killed, new
     workers continue with the remaining items.
 
     Raises:
@@ -327,7 +327,9 @@ class _Pool(Generic[Item, Result]):
         kill_workers(self._executor)
 
     def _has_room(self, futures: Collection[Future[bytes]]) -> bool:
-        """Return True if a worker is idle and the waiting results leave enough memory for more."""
+        """Return True if a worker is idle, and the results that wait for their turn leave enough
+        memory for more.
+        """
         done = [future for future in futures if future.done()]
         held = sum(len(future.result()) for future in done if future.exception() is None)
         return len(futures) - len(done) < self._count and held < _HELD_BYTES

@@ -408,7 +408,7 @@ def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[Sc
 
 
 def _due(cols: ScheduleColumns, chosen: Flags) -> ScheduleColumns:
-    """Return the columns with the deadlines of the chosen jobs only."""
+    """Return the columns without the deadlines of all other jobs."""
     return replace(cols, jobs=replace(cols.jobs, deadline_s=np.where(chosen, cols.jobs.deadline_s, np.nan)))
 
 

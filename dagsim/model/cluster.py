@@ -30,7 +30,7 @@ class PowerState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class OnDemand:
-    """The rule by which a node is powered up for work, and powered down when it is idle.
+    """The rule that determines when an idle node is powered down and when it is powered up again.
 
     A node that is off costs nothing. With ``trigger="placed"``, a policy may place tasks on such a
     node, as Slurm does. The tasks hold its resources while it boots, and start when it is up. With
@@ -44,27 +44,30 @@ class OnDemand:
     """
 
     boot_s: float | tuple[float, ...] = 300.0
-    """Seconds from the beginning of a boot until the node is up, or several such times, of which each
-    boot draws one."""
+    """Duration of a boot in seconds, or a list of durations, from which one is drawn for each boot.
+    """
     idle_s: float | None = 600.0
-    """Seconds without a task after which the node is powered down (``SuspendTime``), or None for
-    never."""
+    """Number of seconds without a task after which the node is powered down (``SuspendTime``). With
+    None, it is never powered down.
+    """
     shutdown_s: float = 0.0
     """Seconds that powering down takes, during which nothing can be placed on the node (``SuspendTimeout``)."""
     trigger: Literal["placed", "pending"] = "placed"
-    """What makes the node boot: a task ``placed`` on it, or a ``pending`` task that fits nowhere
-    else.
+    """When the node boots: as soon as a task is ``placed`` on it, or when a ``pending`` task fits
+    on no other node.
     """
     scan_s: float = 10.0
     """Seconds between two checks for pending tasks."""
     up: bool = False
     """True if the node is up at the beginning."""
     price_per_h: float | None = None
-    """Price of an hour in which the node is not off, in any currency."""
+    """Price per hour of a node that is not powered off, in any currency."""
     off_watts: float = 0.0
-    """Watts that the node draws while it is off."""
+    """Power in watts that the node draws while it is off."""
     min_nodes: int = 0
-    """Number of nodes with the same rule and resources that stay up even if they are idle."""
+    """Number of nodes that stay up even if they are idle, out of all nodes with the same rule and
+    the same resources.
+    """
     boots_a_minute: int = 0
     """Number of nodes that may begin to boot per minute (``ResumeRate``), or 0 for no limit."""
     stops_a_minute: int = 0
@@ -74,8 +77,9 @@ class OnDemand:
     failing: float = 0.0
     """Share of boots that fail."""
     timeout_s: float = 600.0
-    """Seconds after which a boot has failed (``ResumeTimeout``). The node is then down, and its tasks
-    return to the queue."""
+    """Number of seconds after which an unfinished boot is considered failed (``ResumeTimeout``).
+    The node is then down, and its tasks return to the queue.
+    """
     repair_s: float | None = None
     """Seconds until a node whose boot failed is repaired, or None for never."""
 

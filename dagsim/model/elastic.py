@@ -1,5 +1,5 @@
-"""Elastic tasks, which may run on a range of GPUs and make progress at a rate that depends on their
-placement.
+"""Elastic tasks. The number of GPUs on which such a task runs may change, and its rate of progress
+depends on its placement.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Jobs, their tasks, the DAG of dependencies between the tasks, and the terms of a submission to a
-batch system. These terms determine where a job may run and what it may share.
+"""Jobs, their tasks, the DAG of dependencies between the tasks, and the terms with which a job was
+submitted to a batch system. These terms determine where the job may run and what it may share.
 """
 
 from __future__ import annotations
@@ -27,30 +27,32 @@ class Request:
       ``icl&!nvl``. Each node of the job must satisfy it, and all of them must satisfy the same part
       of ``[r1|r2]``. A constraint may also count nodes, as in ``[skl*2&icl*2]``. The nodes of a
       gang must then satisfy all counts together.
-    - ``partitions`` lists all partitions that the job may run in, if there are several.
+    - ``partitions`` lists all partitions in which the job may run, if there are several.
     - ``reservation`` names the reservation in which the job runs.
     - ``licences`` are pairs of a name and a number. The job holds these licences while it runs.
-    - ``nodes`` contains the names of nodes that must be among the job's nodes (``--nodelist``;
-      respected by ``slurm-multifactor``), and ``excluded`` the names of nodes that must not be.
+    - ``nodes`` lists nodes that the job must use (``--nodelist``; only ``slurm-multifactor``
+      respects this), and ``excluded`` lists nodes that it must not use.
     - With ``exclusive``, the job does not share its nodes with other jobs. With ``exclusive_user``,
       the job shares its nodes only with jobs of the same user.
-    - ``together`` names jobs that were submitted together and start together (components of a
-      heterogeneous job; respected by ``slurm-multifactor``).
+    - ``together`` names jobs that were submitted together and have to start together: the
+      components of a heterogeneous job. Only ``slurm-multifactor`` respects this.
     - ``spread`` is True if every instance needs a separate node, False if instances may share
       nodes, and None if this is unknown.
-    - ``least_nodes`` and ``most_nodes`` bound the number of nodes for instances that may share
-      nodes (``-N2 -n 8``; respected by ``slurm-multifactor``).
+    - ``least_nodes`` and ``most_nodes`` limit how many nodes the job gets if its instances may
+      share nodes (``-N2 -n 8``; only ``slurm-multifactor`` respects this).
     - ``array`` names the job array to which the job belongs. At most ``array_limit`` tasks of this
       array run at the same time.
-    - ``after`` contains the ids of jobs and arrays that have to leave before the job becomes
-      eligible. ``start:ID`` only requires a job to start, and ``start:ID+600`` is met 600 s after
-      its start. With ``after_one``, it is sufficient if any of the conditions in ``after`` is met.
-    - ``begin_s`` is the number of seconds after its arrival during which the job is not eligible.
+    - ``after`` lists the ids of jobs and arrays that must end before the job becomes eligible to
+      start. ``start:ID`` only requires a job to start, and ``start:ID+600`` is met 600 s after its
+      start. With ``after_one``, the job becomes eligible as soon as one of the conditions in
+      ``after`` is met.
+    - ``begin_s`` is the number of seconds after its arrival for which the job is not eligible to
+      start.
     - ``level`` is a level of the network's topology (``rack``, ``pod``; ``host`` for one node).
       Each gang in the job must be placed within one domain of this level. Without
       ``level_required``, the level is only a preference.
-    - ``segment`` splits a gang into segments of that many instances, for the placement ``block``.
-      Each segment is placed within one domain of the level (by default the narrowest level),
+    - ``segment`` is the number of instances per segment into which the placement ``block`` splits a
+      gang. Each segment is placed within one domain of the level (by default the narrowest level),
       whereas the whole gang may extend over several domains.
 
     Raises:
@@ -184,8 +186,9 @@ def counts_of(constraint: str) -> tuple[Counted, ...] | None:
 
 
 def without_counts(constraint: str, nodes: int) -> str:
-    """Return an equivalent constraint without a count of all ``nodes`` nodes of the job. For a job
-    with four nodes, ``a*4`` means that each of them must satisfy ``a``. Smaller counts are kept.
+    """Return an equivalent constraint without counts that equal ``nodes``, the number of the job's
+    nodes. For a job with four nodes, ``a*4`` becomes ``a``, because each node must satisfy ``a``.
+    Smaller counts are kept.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -243,7 +246,7 @@ def _parsed(constraint: str) -> _Constraint:
             if not tokens or tokens[-1] not in "&,":
                 break
             tokens.pop()
-        if counted and bracketed:  # in [a*2&b*2], each node has one feature or the other
+        if counted and bracketed:  # in [a*2&b*2], a node needs only one of the two features
             tests.append(lambda features: any(test(features) for test in counted))
         return tests[0] if len(tests) == 1 else lambda features: all(test(features) for test in tests)
 
@@ -327,7 +330,7 @@ class TaskGraph:
 
     def __post_init__(self) -> None:
         count = len(self.tasks)
-        if count == 1 and not self.edges:  # this is the path for most jobs in most traces, so keep it cheap
+        if count == 1 and not self.edges:  # most jobs in most traces take this branch, so keep it fast
             self._set(_NONE, _NONE, (0,))
             return
         if not count:
@@ -398,7 +401,9 @@ class TaskGraph:
 
 
 class Links(NamedTuple):
-    """The parents and children of named items, as indices, and a topological order of the items."""
+    """The parents and children of each named item, given as indices, and a topological order of all
+    items.
+    """
 
     parents: tuple[tuple[int, ...], ...]
     children: tuple[tuple[int, ...], ...]
@@ -466,11 +471,11 @@ class Demand(NamedTuple):
     gpu_types: tuple[str, ...] | None = None
 
 
-# Without typed=True, 8 would be returned (and written to files) as 8.0 if 8.0 had been requested
-# before.
+# The numbers 8 and 8.0 are equal. Without typed=True, a request for 8 could therefore return a
+# cached 8.0, which files would then show.
 @lru_cache(maxsize=65536, typed=True)
 def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ...] | None) -> Demand:
-    """Check each distinct demand once, and return it. Tasks with equal demands share one object."""
+    """Create a demand after checking it. Equal demands are checked once and share one object."""
     if not (gpus >= 0 and isfinite(gpus) and (gpus <= 1 or gpus == int(gpus))):
         raise ModelError(f"gpus must be 0, a fraction up to 1 or a whole number, got {gpus!r}")
     if not (cpus >= 0 and isfinite(cpus)):

@@ -226,7 +226,7 @@ class FactColumns(Sequence[JobFacts]):
     """
 
     ids: tuple[str, ...]
-    arrival_s: NDArray[np.float64]  # (J,), as are all other columns of numbers
+    arrival_s: NDArray[np.float64]  # shape (J,), like all other numeric columns
     priority: NDArray[np.float64]
     deadline_s: NDArray[np.float64]
     """NaN if the job has none."""
@@ -236,9 +236,9 @@ class FactColumns(Sequence[JobFacts]):
     gpus: NDArray[np.float64]
     tenant: tuple[str, ...]
     first: np.ndarray  # (J + 1,) int64: index of the first task of each job
-    name: np.ndarray  # (n,) int: index of the name of each task in names
+    name: np.ndarray  # (n,) int: for each task, the index of its name in ``names``
     names: tuple[str, ...]
-    graph: np.ndarray  # (J,) int: index of the graph of each job in graphs
+    graph: np.ndarray  # (J,) int: for each job, the index of its graph in ``graphs``
     graphs: tuple[Parents, ...]
     """Distinct ``JobFacts.parents``, in order of first appearance in the jobs, like ``names``."""
 
@@ -417,7 +417,7 @@ class ScheduleLog:
 
     def _pack(self) -> None:
         if self._tail:
-            # from a bytearray, so that the array is writable
+            # np.frombuffer makes a writable array from a bytearray, but a read-only one from bytes
             self._packed.append(np.frombuffer(bytearray().join(self._tail), ROW))
             self._packed_rows += len(self._tail)
             self._tail.clear()
@@ -462,7 +462,8 @@ class Schedule:
         rows, jobs = self.log.rows(), FactColumns.of(self.jobs)
         if rows.ndim != 1:
             raise ValueError(f"the rows must have one dimension, got {rows.ndim}")
-        # A rejected job that fits on no node has no ideal end even on an idle cluster.
+        # The ideal times may be infinite, because a rejected job that fits on no node would never
+        # end, even on an idle cluster.
         numbers = np.array([getattr(jobs, name) for name in NUMBERS if name not in ("deadline_s", *_IDEAL)])
         ideals = np.array([getattr(jobs, name) for name in _IDEAL])
         ends = (self.seed, self.ended_s, self.begins_s)

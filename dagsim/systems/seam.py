@@ -121,8 +121,8 @@ class Policy(Protocol[AskedT, AnswerT]):
 
 
 class Statements:
-    """The optional attributes of a policy, with the values that apply to policies without these
-    attributes. ``stated`` reads these attributes.
+    """The optional attributes of a policy, with the values for policies that do not have them.
+    ``stated`` reads these attributes.
     """
 
     name: ClassVar[str] = ""
@@ -160,8 +160,8 @@ class Statements:
 
 
 def stated(part: object, name: str) -> Any:
-    """Return the value of an optional attribute of a policy or of a part of it, or the value that
-    applies if it does not have this attribute.
+    """Return the value of an optional attribute of a policy or of one of its parts. If it lacks the
+    attribute, return the default value.
 
     Raises:
         AttributeError: There is no optional attribute with this name.
@@ -389,7 +389,7 @@ class Scenario(System, ABC):
 
         @property
         def cluster(self) -> Cluster:
-            """The machines as they appear in the log: nodes by number, with their GPUs.
+            """The machines that appear in the log. They are nodes with numbers and GPUs.
 
             Raises:
                 InputError: The machines cannot be built.
@@ -401,8 +401,8 @@ class Scenario(System, ABC):
     ) -> Kernel[Any, Any]:
         """Return a new kernel. The same seed always gives the same jobs, failures and outages.
 
-        ``record=False`` allows a kernel to keep only part of the runs in its log if that is faster;
-        arrivals and completions of jobs are always kept. ``on_arrivals`` is called from time to
+        With ``record=False``, a kernel may keep only part of the runs in its log if this is faster.
+        It always keeps arrivals and completions of jobs. ``on_arrivals`` is called from time to
         time with the number of jobs that have arrived.
 
         Raises:

@@ -257,7 +257,7 @@ def _check_blind_codec(make: Callable[[], Any]) -> None:
     where = "(the work of the blind check)"
     shown: list[list[np.ndarray]] = [[], []]
     for kernel, arrays in zip(blind_kernels(0), shown, strict=True):
-        with suppress(Stalled):  # a randomly drawn choice may wait although nothing is running yet
+        with suppress(Stalled):  # a random choice may be to wait although nothing is running
             _play(make(), kernel, 0, where, BLIND_UNTIL_S, arrays)
     equal = len(shown[0]) == len(shown[1]) and all(map(np.array_equal, *shown))
     assert equal, "the codec shows what tasks really take: other true durations behind equal estimates change an array"

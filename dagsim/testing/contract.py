@@ -106,7 +106,7 @@ def _check_log(schedule: Schedule) -> None:
     assert not len(backwards), f"row {backwards[0] + 1} of the log is earlier than the row before"
     last_s = float(rows["time_s"][-1])
     assert schedule.ended_s == last_s, f"ended_s is {schedule.ended_s!r}, but the last row is at {last_s!r}"
-    started: dict[tuple[int, int], float] = {}  # a run on several nodes has one row per node
+    started: dict[tuple[int, int], float] = {}  # by run and node, because a run on several nodes has one row per node
     for row in schedule.log:
         where = f"run {row.run} on node {row.node}"
         if row.kind == Kind.STARTED:
@@ -151,7 +151,7 @@ def _check_answers(scenario: Scenario, make: Callable[[], Policy[Any, Any]], see
     for nothing in (None, ()):
         kernel = scenario.kernel(seed)
         talk = Conversation(kernel)
-        with suppress(DagsimError):  # a system whose jobs cannot wait may stall
+        with suppress(DagsimError):  # the kernel may raise Stalled if the system does not let jobs wait
             if talk.answer(nothing) is not None:
                 talk.follow(make())
         logs.append(kernel.schedule.log)

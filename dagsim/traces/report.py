@@ -189,8 +189,8 @@ class ReadReport:
 
     def once(self, kind: str, again: int, hours: Hours) -> None:
         """Count a row only once for each kind of contradiction, however many faults of that kind it
-        has. ``again`` is the number of surplus counts, which are removed. ``hours`` of the jobs in
-        these rows are added.
+        has. ``again`` is the number of surplus counts, which are removed. Add ``hours``, the hours
+        of the jobs in these rows.
         """
         contradiction = self.contradictions[kind]
         contradiction.count -= again

@@ -27,7 +27,7 @@ from dagsim.workload.windows import Measure, check_measure, most_windows, spread
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """The jobs in the real trace at ``path``, which are the same for every seed. By default, the
+    """The jobs from the real trace at ``path``. They are the same for every seed. By default, the
     ``format`` is detected automatically.
     """
 
@@ -37,24 +37,26 @@ class TraceFile:
     options: TraceOptions = field(default_factory=TraceOptions)
     """How to read the trace (``--read``, ``dagsim list readers``)."""
     window: int | None = None
-    """Number of consecutive jobs to take for each seed, instead of all jobs. Training, validation
-    and tests use separate parts of the trace. The trace is then held in memory.
+    """Length of a window: for each seed, take this number of consecutive jobs instead of all jobs.
+    Training, validation and tests use separate parts of the trace. The whole trace is then kept in
+    memory.
     """
     windows: int | None = None
-    """Number of disjoint windows, spread evenly over the whole trace, on which experiments run.
+    """Number of windows on which experiments run. They do not overlap, and are spread evenly over
+    the whole trace.
     Default: the number of seeds.
     """
     part: tuple[float, float] | None = None
     """Part of the trace from which experiments take windows, as two fractions of its jobs. Default:
     the whole trace."""
     measure: Measure | None = None
-    """Range of jobs, in order of arrival, that metrics count: ``[first, last]``, in each window if
-    there are windows. Default: all jobs.
+    """Range of jobs that metrics count, ``[first, last]``, by order of arrival. If there are
+    windows, it applies to each window. Default: all jobs.
     """
     since: str | float | None = None
-    """Time at which the run begins, with the jobs running and waiting at that time (``--from``): a
-    date such as 2023-05-03T14:00, or a time after the first job in the log, such as 36h, 7d or a
-    number of seconds.
+    """Time at which the simulation begins, with the jobs that were running and waiting at that time
+    (``--from``). Give a date such as 2023-05-03T14:00, or the time since the first job in the log,
+    such as 36h, 7d or a number of seconds.
     """
     until: str | float | None = None
     """Time after which no more jobs arrive (``--until``), in the same form."""

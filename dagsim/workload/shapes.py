@@ -96,8 +96,9 @@ levels, as in 6,600 real jobs.
 
 @dataclass(frozen=True, slots=True)
 class Alibaba:
-    """Numbers of tasks and levels as published for Alibaba's 2018 trace. A job with ``n`` tasks has 1
-    level plus a binomial number of up to ``n - 1`` levels.
+    """Numbers of tasks and levels as published for Alibaba's 2018 trace. A job with ``n`` tasks has
+    at least one level; the number of further levels is binomially distributed, with at most ``n -
+    1``.
 
     This matches the published mean for each ``n``, and the spread within about 20% (up to 16
     tasks). Each level has one task, and further tasks concentrate on the first levels. A task waits
@@ -171,7 +172,9 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A chain of tasks. ``length`` is the range (from, to) of the number of tasks."""
+    """Tasks in a chain, where each task waits for the one before it. ``length`` gives the smallest
+    and largest number of tasks.
+    """
 
     length: tuple[int, int] = (2, 8)
     kind: Literal["chain"] = "chain"
@@ -188,8 +191,8 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class ForkJoin:
-    """A task, followed by ``width`` parallel tasks, followed by a task that waits for all of them.
-    This is repeated ``stages`` times in a row.
+    """One task, then ``width`` parallel tasks, and then one task that waits for all of them. The
+    pattern is repeated ``stages`` times in sequence.
     """
 
     width: tuple[int, int] = (2, 8)
@@ -212,8 +215,8 @@ class ForkJoin:
 
 @dataclass(frozen=True, slots=True)
 class MapReduce:
-    """``maps`` tasks, followed by ``reduces`` tasks that each wait for all of them. This is repeated
-    ``rounds`` times in a row.
+    """``maps`` tasks, followed by ``reduces`` tasks, each of which waits for all ``maps`` tasks.
+    The pattern is repeated ``rounds`` times in sequence.
     """
 
     maps: tuple[int, int] = (2, 8)
@@ -235,8 +238,8 @@ class MapReduce:
 
 @dataclass(frozen=True, slots=True)
 class Layered:
-    """``layers`` layers of ``width`` tasks. A task waits for each task in the layer above with
-    probability ``density``.
+    """``layers`` layers of ``width`` tasks. Each task waits for each task in the layer before it
+    with probability ``density``.
 
     Each task waits for at least one task, so that a job has as many levels as layers.
     """
@@ -276,8 +279,8 @@ class Layered:
 
 @dataclass(frozen=True, slots=True)
 class RandomDag:
-    """With probability ``single``, a single task, and otherwise ``tasks`` tasks, each of which
-    waits for ``parents`` earlier tasks.
+    """With probability ``single``, the job has a single task. Otherwise, it has ``tasks`` tasks,
+    each of which waits for ``parents`` earlier tasks.
     """
 
     single: float = 0.15

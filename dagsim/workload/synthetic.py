@@ -88,7 +88,8 @@ _BURSTY, _SINGLE, _INDEPENDENT = Bursty(bursts=4, share=0.7, width=0.02), Single
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
-    """``count`` jobs that offer ``load`` to the cluster (defined in ``dagsim.workload.load``).
+    """A generated workload of ``count`` jobs. They offer ``load`` to the cluster (defined in
+    ``dagsim.workload.load``).
 
     With ``load_mode="exact"``, arrivals are stretched so that each generated workload, from the
     first arrival at 0 to the last, offers exactly ``load``. With ``"expected"``, the arrival rate
@@ -107,7 +108,9 @@ class Synthetic:
     count: int = 100
     """Number of jobs."""
     load: float = 0.9
-    """Total work of the jobs, divided by the capacity of the cluster during the time in which they arrive."""
+    """Offered load: the total work of the jobs divided by the work that the cluster can do while
+    they arrive.
+    """
     load_mode: Literal["exact", "expected"] = "exact"
     """``exact``: every generated workload has exactly this load. ``expected``: all seeds have the
     same arrival rate, so the load is right on average."""
@@ -120,13 +123,15 @@ class Synthetic:
     priority: Distribution | None = None
     """Priorities of the jobs (default: those in ``sizes``, or else 0)."""
     tenants: tuple[str, ...] = ()
-    """Names of the owners, who are equally likely."""
+    """Names of the jobs' owners. All owners are equally likely."""
     slack: Distribution | None = None
-    """Deadline of a job, as a multiple of the time that it needs alone on the fastest GPUs."""
+    """Deadline of a job, as a multiple of the time that it would take alone on the fastest GPUs."""
     output_gb: Distribution | None = None
     """Amount of data on each edge of the DAG, in GB."""
     measure: Measure | None = None
-    """Range of jobs by arrival that metrics count, ``[first, last]``; default: all."""
+    """Range of jobs that metrics count, ``[first, last]``, by order of arrival. By default, all
+    jobs count.
+    """
     kind: Literal["synthetic"] = "synthetic"
 
     __pydantic_config__ = {"extra": "forbid"}

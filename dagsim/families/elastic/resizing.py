@@ -30,7 +30,7 @@ _UNKNOWN = 1e-4
 class _ElasticTask:
     """An elastic task in the system, with the data that policies need.
 
-    ``piece`` is the part of the task that is waiting or running; ``run`` is its run, or None while
+    ``piece`` is the part of the task that is waiting or running. ``run`` is its run, or None while
     it is waiting. ``starts`` counts how often this policy has started the task.
     """
 
@@ -45,8 +45,8 @@ class _ElasticTask:
 
     @property
     def domains(self) -> tuple[int, ...]:
-        """Sets of nodes, one of which must contain all GPUs of the task. It is empty if the GPUs
-        may be anywhere.
+        """The sets of nodes among which the task must choose one for all of its GPUs. It is empty
+        if the GPUs may be anywhere.
         """
         terms = self.piece.demand.terms
         return () if terms is None else tuple(terms.domains)
@@ -75,8 +75,8 @@ class _ElasticTask:
         return min(self.elastic.most, batch // self.limits.local_min)
 
     def restart_factor(self, now: float, restart_s: float) -> float:
-        """Return the share of the task's time that would be productive after one more restart, or 1 if
-        the task is young.
+        """Return the share of the task's time that would be productive if it restarted one more
+        time, or 1 if the task is young.
         """
         age_s = now - self.arrival_s
         return max(age_s - max(self.restarts, 0) * restart_s, 0.0) / (age_s + restart_s) if age_s > restart_s else 1.0
@@ -119,8 +119,8 @@ class _ElasticTasks:
 
 
 class _Turns:
-    """Determines when a policy decides: every ``interval_s`` seconds, if the state has changed or
-    ``renew_s`` seconds have passed.
+    """The times at which a policy decides. It may decide every ``interval_s`` seconds, and does so
+    if the state has changed or ``renew_s`` seconds have passed.
 
     Raises:
         ConfigError: A time has the wrong sign.
@@ -150,9 +150,9 @@ class _Turns:
 
 
 class _Resizing(ABC):
-    """Base class of the policies that choose the GPUs of elastic tasks. All other tasks come first:
-    they start oldest first where they fit, and elastic tasks leave GPUs free for other tasks that
-    are still waiting.
+    """The base class of policies that choose the GPUs of elastic tasks. All other tasks take
+    precedence. They start oldest first where they fit, and elastic tasks leave GPUs free for those
+    that are still waiting.
     """
 
     polls = True
@@ -364,8 +364,8 @@ class EftResize(_Resizing):
         nodes: _NodesByType,
         present: int | None,
     ) -> np.ndarray:
-        """Return the reciprocal of the time to the end of the task on each configuration; 0 where
-        it may not run."""
+        """Return, for each configuration, the reciprocal of the time in which the task would end
+        there, or 0 if it may not run there."""
         speeds, names = _goodputs(task, options, nodes), [None if gpu is None else gpu.name for gpu in view.gpu_types]
         asked = task.piece.task.instances
         left_s = np.array([task.piece.seconds[names.index(option.type)] for option in options])
@@ -418,8 +418,8 @@ def equal_nodes(view: ClusterView) -> EqualNodes:
 
 
 class _Nodes(NamedTuple):
-    """The nodes of a GPU type: the number of GPUs on the largest node, and, by node, the GPUs that
-    elastic tasks hold or may have.
+    """The nodes of a GPU type: the number of GPUs on the largest node, and the GPUs on each node
+    that elastic tasks hold or may take.
     """
 
     size: int
@@ -445,8 +445,8 @@ def _room(view: ClusterView) -> _NodesByType:
 
 
 def _capacity(view: ClusterView, nodes: _NodesByType) -> dict[str, int]:
-    """Return the number of GPUs of each type that elastic tasks may use, which excludes GPUs for
-    which other tasks are waiting.
+    """Return how many GPUs of each type elastic tasks may use. GPUs for which other tasks are
+    waiting do not count.
     """
     capacity = {type_: whole_sum(one.free.values()) for type_, one in nodes.items()}
     for task in view.ready:
@@ -492,7 +492,7 @@ def _goodputs(
     """Return the goodput of the task on each configuration. It is 0 outside the task's range, on
     more GPUs per node than were measured, and on more nodes of a GPU type than a domain contains.
 
-    For ``sia``, goodputs are relative to the task's smallest goodput, and very small for
+    If ``sia`` is True, goodputs are divided by the task's smallest goodput, and are very small for
     configurations that the task may not have yet.
     """
     training, goodputs = task.training, np.zeros(len(options))
@@ -518,8 +518,8 @@ def _goodputs(
 
 
 def _asked_goodput(task: _ElasticTask, type_: str, asked: int, options: Sequence[Configuration]) -> float:
-    """Return the goodput with the GPUs that the user requested, on as few nodes of a type as
-    possible, or infinity if the task cannot run there."""
+    """Return the goodput on the requested number of GPUs, on as few nodes of a type as possible, or
+    infinity if the task cannot run there."""
     model = task.training.model(type_)
     if model is None:
         return float(asked) if task.training.runs_on(type_) else inf
@@ -563,9 +563,9 @@ def _present(task: _ElasticTask, options: Sequence[Configuration], view: Cluster
 
 
 def _best_per_gpu(values: np.ndarray, options: Sequence[Configuration], gpus: Mapping[str, int]) -> list[int | None]:
-    """Return the option that each task gets if the next GPUs always go to the task whose value
-    grows most per GPU, until no GPUs are left or no value grows. A task may move to a better type
-    with free GPUs. ``values`` has the shape (tasks, options).
+    """Return the option that each task gets. The next GPUs always go to the task whose value grows
+    most per GPU, until no GPUs are left or no value grows. A task may move to a better type if this
+    has free GPUs. ``values`` has the shape (tasks, options).
     """
     tasks = len(values)
     chosen: list[int | None] = [None] * tasks
@@ -598,7 +598,7 @@ def _moves(
     nodes: _NodesByType,
 ) -> dict[int, Placement | None]:
     """Return the placements of all tasks whose configuration changes, or None for tasks that stop.
-    A task that already has its configuration keeps its GPUs, unless the other tasks on this type
+    A task that already has its configuration keeps its GPUs, unless the other tasks on its GPU type
     would then not fit.
     """
     moves: dict[int, Placement | None] = {}
@@ -623,7 +623,7 @@ def _moves(
 
 
 def _together(domains: Sequence[int], nodes: list[int], count: int) -> list[int]:
-    """Return ``count`` of the nodes, in the smallest domain that has enough of them; return no
+    """Return ``count`` of the nodes, all in the smallest domain that has enough of them. Return no
     nodes if there is no such domain."""
     groups = [[node for node in nodes if domain >> node & 1] for domain in domains] if domains else [nodes]
     return min([group for group in groups if len(group) >= count], key=len, default=[])[:count]
@@ -639,8 +639,8 @@ def _packed(
     kept: set[int],
     nodes: _Nodes,
 ) -> dict[int, Placement] | None:
-    """Place the tasks that are not kept, largest first, on the fullest nodes on which they fit;
-    return None if a task does not fit."""
+    """Place the tasks that do not keep their GPUs, largest first, on the fullest nodes on which
+    they fit. Return None if a task does not fit."""
     size, free = nodes.size, dict(nodes.free)
     for task in tasks:
         if task.order in kept:

@@ -47,9 +47,9 @@ _TREE_S, _TREE_NET_S = 28e-6, 50e-6
 
 @dataclass(frozen=True, slots=True)
 class GroupTraffic:
-    """The traffic of groups of ranks in a step. The numbers of a group's ``size`` ranks are
-    ``stride`` apart. All groups send simultaneously, ``gb`` GB per rank; a pipeline sends as much
-    backward as forward.
+    """The traffic that groups of ranks send in one step. Each group has ``size`` ranks, whose
+    numbers are ``stride`` apart. All groups send at the same time, and each rank sends ``gb`` GB. A
+    pipeline sends the same amount backward as forward.
 
     Raises:
         ModelError: A number is out of range.
@@ -79,10 +79,10 @@ class GroupTraffic:
 
 @dataclass(frozen=True, slots=True)
 class StepTraffic:
-    """A step of a gang: it computes for ``step_s`` seconds, and each rank takes part in ``calls``
-    collectives with ``gb`` GB per rank in total.
+    """One training step of a gang. The gang computes for ``step_s`` seconds, and each rank takes
+    part in ``calls`` collectives, which send ``gb`` GB per rank in total.
 
-    ``step_s`` applies to the fastest GPU type of the cluster that may run the task. With
+    ``step_s`` is measured on the fastest GPU type in the cluster on which the task may run. With
     ``overlap`` 1, the gang communicates while it computes; with 0, it communicates afterwards. Each
     GPU is a rank; if instances have no whole GPU, each instance is a rank.
 
@@ -96,9 +96,11 @@ class StepTraffic:
     """How the ranks exchange data."""
     overlap: int = 0
     calls: int = 1
-    """Number of collectives, each of which adds its latency; with 0, latencies are ignored."""
+    """Number of collectives. Each of them adds its latency, so with 0, latencies are ignored."""
     groups: tuple[GroupTraffic, ...] = field(default=(), kw_only=True)
-    """Traffic of groups of ranks, which send one after another, instead of ``gb`` for all ranks."""
+    """Traffic of groups of ranks, which replaces ``gb`` for all ranks. The groups send one after
+    another.
+    """
 
     __pydantic_config__ = {"extra": "forbid"}
 

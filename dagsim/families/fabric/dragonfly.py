@@ -20,8 +20,9 @@ from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 @dataclass(frozen=True, slots=True)
 class Dragonfly:
-    """A dragonfly in the form of the Cray Cascade (Faanes et al. 2012): a group has ``chassis``
-    chassis, a chassis has ``routers`` routers, and a router has ``hosts_per_router`` hosts.
+    """A dragonfly network built like the Cray Cascade (Faanes et al. 2012). Each group has
+    ``chassis`` chassis, each chassis has ``routers`` routers, and each router has
+    ``hosts_per_router`` hosts.
 
     All routers in a chassis are linked to each other (*green* links), and so are the routers with
     the same number in different chassis of a group (*black* links). All groups are linked as well
@@ -41,9 +42,9 @@ class Dragonfly:
     blue: int = 1
     """Parallel cables between two groups."""
     black: int = 1
-    """Parallel cables between routers in different chassis of a group."""
+    """Number of parallel cables between two routers in different chassis of the same group."""
     green: int = 1
-    """Parallel cables between routers in the same chassis."""
+    """Number of parallel cables between two routers in the same chassis."""
     bandwidth_gb_s: float = 24.0
     """Bandwidth of each cable in each direction. The default is what a 200 Gb/s link achieves."""
     latency_s: float = 0.0

@@ -17,7 +17,7 @@ _FORBID = {"extra": "forbid"}
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """One direction of a link, identified by its name."""
+    """One direction of a link. Routes refer to it by its name."""
 
     name: str
     """Name by which routes refer to the link."""
@@ -45,10 +45,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Explicit:
-    """A fabric that is given as links and a route for every ordered pair of nodes."""
+    """A network that is described link by link, with a route for every ordered pair of nodes."""
 
     links: tuple[Cable, ...]
-    """All links, one for each direction."""
+    """All links. A cable that can send in both directions has two links."""
     routes: tuple[Route, ...]
     """A route for every ordered pair of nodes."""
     kind: Literal["explicit"] = "explicit"
@@ -105,8 +105,8 @@ class Explicit:
 @dataclass(frozen=True, slots=True)
 class TreeSwitch:
     """A switch with nodes or switches below it. ``bandwidth_gb_s`` is the bandwidth of the link
-    upward. The default is the sum of the bandwidths of the links below, divided by the tree's
-    ``oversubscription``."""
+    upward. By default, this is the total bandwidth of the links below the switch, divided by the
+    tree's ``oversubscription``."""
 
     name: str
     """Name of the switch."""
@@ -121,8 +121,9 @@ class TreeSwitch:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A tree of racks, pods and other switches, each with one link upward (Slurm's
-    ``topology/tree``)."""
+    """A tree of switches, such as racks and pods. Each switch has one link upward (Slurm's
+    ``topology/tree``).
+    """
 
     switches: tuple[TreeSwitch, ...]
     """All switches in the tree."""
@@ -133,8 +134,9 @@ class Tree:
     latency_s: float = 0.0
     """Latency of each link."""
     levels_up: tuple[str, ...] = ()
-    """Names of the levels of switches, beginning next to the nodes; by default rack, pod, level3.
-    Named levels exist even if all nodes share them."""
+    """Names of the levels of switches, beginning with the level closest to the nodes. The default
+    is rack, pod, level3. Named levels exist even if all nodes are in the same switch of that level.
+    """
     kind: Literal["tree"] = "tree"
 
     __pydantic_config__ = _FORBID

@@ -22,7 +22,8 @@ from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 @dataclass(frozen=True, slots=True)
 class FatTree:
-    """A parallel-ports generalised fat tree (Zahavi, *D-Mod-K Routing*, 2011).
+    """A fat tree: a parallel-ports generalised fat tree in the notation of Zahavi (*D-Mod-K
+    Routing*, 2011).
 
     Level 1 contains the switches next to the hosts. A switch on level ``i`` has ``down[i - 1]``
     neighbours below; a node on level ``i - 1`` has ``up[i - 1]`` neighbours above, with ``count[i -
@@ -32,13 +33,15 @@ class FatTree:
     """
 
     down: tuple[int, ...] = (16, 4)
-    """Neighbours below each switch, by level."""
+    """Number of neighbours below each switch, for each level."""
     up: tuple[int, ...] = (1, 16)
-    """Neighbours above each node or switch, by level."""
+    """Number of neighbours above each node or switch, for each level."""
     count: tuple[int, ...] = (1, 1)
-    """Parallel links to each neighbour above, by level."""
+    """Number of parallel links to each neighbour above, for each level."""
     bandwidth_gb_s: float = 48.0
-    """Bandwidth of each link and direction; NDR InfiniBand (400 Gb/s) reaches the default."""
+    """Bandwidth of each link in each direction. The default is what NDR InfiniBand (400 Gb/s)
+    achieves.
+    """
     latency_s: float = 0.0
     """Latency of each link."""
     kind: Literal["fat_tree"] = "fat_tree"

@@ -78,19 +78,22 @@ class LlmTraining:
     accumulation: int = 1
     """Micro-batches per step."""
     precision: Literal["bf16", "fp8"] = "bf16"
-    """Number format of matrix products, which determines the peak rate."""
+    """Number format of matrix products. It determines which of the GPU's peak rates applies."""
     sharding: Literal["full", "grad_op", "none"] = "full"
-    """``grad_op`` keeps the parameters on every GPU within a step, and ``none`` always keeps them
-    there."""
+    """How long every GPU keeps all parameters: ``grad_op`` keeps them during a step, and ``none``
+    keeps them all the time.
+    """
     checkpointing: bool = False
     """Recompute activations, which costs one additional forward pass."""
     tensor: int = 1
-    """GPUs over which each layer is split."""
+    """Number of GPUs over which each layer is split."""
     pipeline: int = 1
     """Number of stages into which the layers are split. The number of data ranks is the number of a
     gang's GPUs divided by ``tensor`` and ``pipeline``."""
     chunks: int = 1
-    """Number of parts into which the layers of a stage are divided, in an interleaved schedule."""
+    """For an interleaved schedule, the number of parts into which the layers of each stage are
+    divided.
+    """
 
     __pydantic_config__ = {"extra": "forbid"}
 

@@ -32,9 +32,9 @@ from dagsim.workload.distributions import TaggedUnion
 
 @dataclass(frozen=True, slots=True)
 class SharedNetwork:
-    """A network in which a flow takes the latency of its route plus the time to send its bytes at
-    its max-min fair rate. Rates change whenever a flow starts or ends. Nothing is sent within a
-    node.
+    """A network that flows share. A flow takes the latency of its route plus the time to send its
+    bytes at its max-min fair rate. Rates change whenever a flow starts or ends. Nothing is sent
+    within a node.
     """
 
     topology: Annotated[Island | FatTree | Torus | Dragonfly | Tree | Explicit, TaggedUnion("island")] = field(
@@ -42,8 +42,9 @@ class SharedNetwork:
     )
     """The links of the network, and the routes between nodes."""
     storage: Storage | None = None
-    """Nodes from which data and checkpoints come, or None if transfers of these take no time on the
-    network."""
+    """Nodes that store data and checkpoints. With None, reading and writing them takes no time on
+    the network.
+    """
     kind: Literal["shared"] = "shared"
 
     __pydantic_config__ = {"extra": "forbid"}

@@ -193,8 +193,8 @@ def _forecast(
     state: Path, history: Path | None, jobs: list[str], planned: tuple[str | None, bool], asked: Experiment,
     reading: TraceFlags, algo: str | None, counts: tuple[int, int], output: _Output,
 ) -> None:  # fmt: skip
-    """Forecast the jobs of a snapshot, or a planned job; if progress is shown, also show preliminary
-    answers.
+    """Forecast the jobs of a snapshot, or a planned job. If progress is shown, also show
+    preliminary answers.
     """
     from dagsim.errors import InputError
     from dagsim.families.forecast.live import Question, is_idle
@@ -292,9 +292,9 @@ def explain_waiting(
 def _refined(
     ask: Callable[[IsDue | None], Iterable[Prospect[T]]], grid: Callable[[Prospect[T]], Grid], watched: bool
 ) -> Prospect[T]:
-    """Return the last of several answers, each more accurate than the one before. If progress is
-    shown, a terminal displays each answer until the next one; without a terminal, a line on
-    standard error describes each answer.
+    """Return the last of several increasingly accurate answers. If progress is shown, a terminal
+    displays each answer until the next one is ready. Without a terminal, each answer is described
+    by a line on standard error.
     """
     from rich.live import Live
 
@@ -314,8 +314,9 @@ def _refined(
 
 
 def _doubled_and_second() -> IsDue:
-    """Return a function that decides when to show an answer: as soon as a second has passed since
-    the last answer and twice as many futures have been simulated, at least three.
+    """Return a function that decides when to show an answer. Since the last answer (or the start),
+    a second must have passed and the number of futures must have doubled. At least three futures
+    are required.
     """
     latest_s, latest = monotonic(), 0
 
@@ -376,8 +377,8 @@ def _backtest(
 
 
 def _of_snapshot(state: Path, asked: Experiment, reading: TraceFlags, *, watched: bool) -> Config:
-    """Return the configuration whose workload is a snapshot: the one in ``--config``, or else the one
-    of the site that the snapshot itself describes, as Kueue's objects do.
+    """Return a configuration whose workload is the snapshot. It comes from ``--config``. Without
+    this option, it is made from the site that the snapshot itself describes, as Kueue's objects do.
 
     Raises:
         InputError: The cluster is unknown.
@@ -395,8 +396,8 @@ def _of_snapshot(state: Path, asked: Experiment, reading: TraceFlags, *, watched
 
 
 def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlags, *, watched: bool) -> Config:
-    """Return the configuration for the log: the one in ``--config``, or else the one of the site
-    whose files are in the folder.
+    """Return the configuration for the log. It comes from ``--config`` or, without this option,
+    from the site's files in the folder.
     """
     if path.is_dir():
         asked = with_own_site(path, asked, reading, scratch, told=False)

@@ -186,12 +186,13 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A toleration. An empty ``key`` with ``Exists`` tolerates all taints. An empty ``effect``
-    stands for all effects."""
+    """A toleration. An empty ``key`` with ``Exists`` tolerates all taints, and an empty ``effect``
+    tolerates all effects.
+    """
 
     key: str = ""
     operator: str = "Equal"
-    """``Equal`` compares key and value, and ``Exists`` only the key."""
+    """``Equal`` compares the key and the value, whereas ``Exists`` compares only the key."""
     value: str = ""
     """Value of the tolerated taint, for ``Equal``."""
     effect: str = ""

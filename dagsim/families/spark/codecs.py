@@ -291,7 +291,7 @@ def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class StagesConfig:
-    """A choice is a stage and a number.
+    """A choice consists of a stage and a number.
 
     ``action`` determines what the number means: ``executors`` to add, or a ``limit`` on the
     executors of the stage's job (parallelism limit, Mao et al. 2019, section 5.2).

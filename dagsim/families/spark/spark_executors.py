@@ -17,7 +17,7 @@ from dagsim.families.spark.state import DurationSource, Executor, ExecutorPool, 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorType:
-    """``count`` executors on one kind of machine; ``speed=2`` halves the duration of every task.
+    """``count`` executors on one kind of machine. With ``speed=2``, every task takes half as long.
 
     Raises:
         ModelError: The count is below 1, or the speed is not positive.
@@ -27,7 +27,7 @@ class ExecutorType:
     """Name of the kind of machine."""
     count: int
     speed: float = 1.0
-    """Factor by which tasks are faster than recorded."""
+    """How many times faster tasks run on this kind of machine than recorded."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

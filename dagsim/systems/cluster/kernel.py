@@ -1,13 +1,13 @@
-"""The kernel, which simulates DAG jobs on a cluster with SimPy processes and events.
+"""The kernel. It simulates DAG jobs on a cluster with SimPy processes and events.
 
 - *Arrivals* are one process (``_arrivals``), which waits until the arrival time of the next job and
   then lets the job arrive.
 - *Nodes* are resources (``machines``). For each failure model, a process takes nodes down and
   brings them back by calling ``take_down`` and ``bring_up``.
 - *Tasks* run as events. A ``Run`` consists of instances of a task that started together, and is
-  itself the SimPy event of their end. Its callback ``end`` frees the nodes and makes the children
-  ready. A run that has to fetch inputs or be set up, or whose rate changes, has additional phases
-  (``life.py``).
+  itself the SimPy event of their end. The callback of this event, ``end``, frees the nodes and
+  makes the task's children ready. A run that has to fetch inputs or be set up, or whose rate
+  changes, has additional phases (``life.py``).
 
 ``ClusterKernel.decisions()`` is a generator. It processes all simultaneous events (completions,
 then repairs and failures, then arrivals), yields a ``ClusterView`` and receives decisions until
@@ -266,7 +266,7 @@ class ClusterKernel(Forked):
         return max([limit_s for limit_s in self._limits_s(job, task, seconds) if limit_s < inf], default=0.0)
 
     def _limits_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> tuple[float, ...]:
-        """Return the time limit of a task on each type, as the site's scheduler would know it."""
+        """Return the time limit of a task on each type, according to the site's scheduler."""
         runtime, types = self.models.runtime, self.machines.types
         return limit_seconds(task, job.id, lambda task: runtime.seconds(task, types), seconds, self._site_limits(job))
 
@@ -349,10 +349,10 @@ class ClusterKernel(Forked):
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         last_s, asked_s = min(until_s, float_info.max), -inf
         self.wakes.until_s = until_s
-        # Each iteration handles one point in time. First, everything that is due happens in the
-        # order of the clock; then the policy is called until it returns no decisions. If its
-        # decisions put events on the clock for the same time (a run without work), another
-        # iteration handles them.
+        # Each iteration handles one point in time. First, all events that are due happen in the
+        # order of the clock. Then the policy is called until it returns no decisions. Its decisions
+        # may put further events on the clock for the same time, such as the end of a run without
+        # work. The next iteration handles these.
         while True:
             if self.changed:
                 if self._wake_s <= self.now:
@@ -382,10 +382,12 @@ class ClusterKernel(Forked):
             if not self.running:
                 if self.done or self._only_rules_bind():
                     break
-                # at the beginning, before the first call of the policy
+                # true at the beginning, before the first call of the policy
                 due = clock.peek() <= self.now
                 if not (self.pending or due) and asked_s < self.now:
-                    self.changed = True  # the policy may have waited for something that will not happen any more
+                    # call the policy again: it may have been waiting for something that can no
+                    # longer happen
+                    self.changed = True
                     continue
                 if not (self.pending or due):
                     raise Stalled(why_stalled(self))
@@ -404,8 +406,8 @@ class ClusterKernel(Forked):
         self.schedule.ended_s = min(until_s, self.now)
 
     def _may_leave(self) -> bool:
-        """Return True if a node that is down may never come back. This is always possible at a
-        site, and in a fork without failure models.
+        """Return True if it is possible that a node which is down never comes back. At a site, and
+        in a fork without failure models, this is always possible.
         """
         return (
             self.machines.site is not None
@@ -451,7 +453,7 @@ class ClusterKernel(Forked):
         arrived.
         """
         if self.now == self.schedule.begins_s > 0:
-            # Runs from the past that end now must free their resources first.
+            # Runs in flight that end at this time must free their resources before jobs arrive.
             yield Timer(self.clock, self.now, ARRIVALS)
         while (job := self.upcoming.peek()) is not None:
             if job.arrival_s > self.now:
@@ -518,7 +520,7 @@ class ClusterKernel(Forked):
         return active, rejected
 
     def _estimate(self, active: JobState) -> None:
-        """Replace the true run times of a job by the estimates that policies know."""
+        """Replace the true run times of a job by the estimates that policies see."""
         job = active.job
         self.models.estimates.apply(
             active, self.schedule.seed, lambda task: self._limits_s(job, task.task, task.seconds)
@@ -542,7 +544,7 @@ class ClusterKernel(Forked):
         self._leave(active.number, _REJECTED, float(RejectReason.BY_POLICY))
 
     def _leave(self, number: int, kind: int, value: float = 0.0) -> None:
-        """Record that a job leaves, and let jobs that were waiting for this enter the system."""
+        """Record that a job leaves, and let jobs that were waiting for this job enter the system."""
         self._record_job(kind, number, value)
         if self.eligibility is not None:
             self.eligibility.left(number)
@@ -585,8 +587,8 @@ class ClusterKernel(Forked):
         if machine is None:
             self.occupy(task, legality.started(self, task, placement))
             return
-        # These are the most common starts, which need no list of shares: independent instances, or
-        # a gang on one node.
+        # The most common starts (independent instances, or a gang on one node) need no list of
+        # shares.
         instances = placement[0][1]
         held = (machine, instances, *self.machines.take(machine, task.demand, instances, None))
         self._launch(task, instances, (held,))
@@ -625,7 +627,7 @@ class ClusterKernel(Forked):
         shares = legality.resizable(self, run, placement)
         if run.progress is not None and self.life is not None:
             self.life.settle(run, run.progress)
-        # reject the decision before anything is stopped
+        # an illegal placement raises here, before anything is stopped
         training = legality.placed(self, run.task, shares)
         task = self._preempt(run)
         self.occupy(task, shares, training if self.preemption.on_resume == "resume" else None)
@@ -639,7 +641,7 @@ class ClusterKernel(Forked):
             run.halt()
             self._release(run, _PREEMPTED)
         for task in [task for task in self.frontier.ready if task.job is active]:
-            task.waiting = 0  # indexes drop tasks that are no longer waiting
+            task.waiting = 0  # indexes drop tasks without waiting instances
             del self.frontier.ready[task]
         del self.frontier.jobs[number]
         self.changed = True
@@ -708,8 +710,8 @@ class ClusterKernel(Forked):
         active.tasks_left -= 1
         if not active.tasks_left:
             del self.frontier.jobs[active.number]
-            # The job and its tasks refer to each other, so without this only the garbage collector
-            # would free them.
+            # The job and its tasks refer to each other. Breaking this cycle frees them now, rather
+            # than when the garbage collector runs.
             active.tasks.clear()
             self._leave(active.number, _COMPLETED)
 
@@ -792,7 +794,7 @@ class ClusterKernel(Forked):
         self._lasting = None
         if self._down[node] > 1:
             return
-        if machine.up:  # a node that is powered off is not up
+        if machine.up:  # a node that is powered off has been taken down already
             self.machines.take_down(machine)
         self._away += 1
         self.wakes.tell_loss()
@@ -921,8 +923,8 @@ class ClusterKernel(Forked):
         return twin
 
     def _runs_by_end(self) -> dict[Run, None]:
-        """Return all runs. Runs whose end is on the clock come first, in the order of the clock, so
-        that runs that end together do so in the same order in a fork. Runs that wait for the
+        """Return all runs. Runs whose end is on the clock come first, in the order of the clock.
+        Runs that end at the same time thus end in the same order in a fork. Runs that wait for the
         network or have rate 0 follow.
         """
         events = [event for *_, event in self.clock.scheduled() if event.callbacks]

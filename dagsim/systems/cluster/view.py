@@ -1,5 +1,5 @@
-"""The interface between the kernel and policies: a view of the current state, which includes the
-times at which GPUs are expected to become free, and the protocol for policies.
+"""The interface between the kernel and policies. It consists of the protocol for policies, and of a
+view of the current state, including the times at which GPUs are expected to become free.
 """
 
 from __future__ import annotations
@@ -336,8 +336,8 @@ estimated.
 
 
 class ExpectedFree:
-    """The current runs on each GPU type, sorted by expected end, soonest first. An expected end is
-    the current value of ``Run.estimated_end_s``. Times are measured from the start of the
+    """The current runs on each GPU type, sorted by expected end, soonest first. The expected end of
+    a run is the current value of ``Run.estimated_end_s``. Times are measured from the start of the
     simulation, whereas waits are measured from now.
 
     The cost is O(log running) per start and end, O(runs that are not computing yet) per access
@@ -410,9 +410,9 @@ class ExpectedFree:
         return never_s
 
     def free_in_each_s(self, amounts: Sequence[float], idle: Sequence[int], never_s: float = NEVER_S) -> list[float]:
-        """Return the seconds until each of ``amounts`` GPUs is expected to be idle, type by type.
-        ``idle`` is the number of GPUs of each type that are idle now. The value is ``never_s`` for
-        an amount that is never expected to be idle.
+        """Return, for each type and each number of GPUs in ``amounts``, the seconds until so many
+        GPUs are expected to be idle. ``idle`` is the number of GPUs of each type that are idle now.
+        The value is ``never_s`` for an amount that is never expected to be idle.
         """
         now = self._view.now
         waits: list[float] = []
@@ -440,9 +440,9 @@ class ExpectedFree:
         return self._machines.idle_gpus(type_) + ending
 
     def shadow(self, gpus: float, type_: int) -> tuple[float, float]:
-        """Return the time at which ``gpus`` GPUs of the type are expected to be idle, and the
-        number of additional GPUs that are idle then, counting all runs that end at that time.
-        Return ``(inf, 0)`` if this number of GPUs is never expected to be idle.
+        """Return the time at which ``gpus`` GPUs of the type are expected to be idle, and how many
+        more GPUs are idle at that time, when all runs that end then have ended. Return ``(inf, 0)``
+        if so many GPUs are never expected to be idle.
         """
         now = self._view.now
         missing = gpus - self._machines.idle_gpus(type_)
@@ -456,8 +456,8 @@ class ExpectedFree:
         return (shadow_s, -missing) if missing <= 0 else (inf, 0.0)
 
     def oldest_s(self, type_: int, count: int) -> list[float]:
-        """Return the seconds until the expected ends of the ``count`` oldest runs on the type,
-        oldest run first. If there are fewer runs, the list is padded with 0.
+        """Return, for each of the ``count`` oldest runs on the type, the seconds until its expected
+        end, oldest run first. If there are fewer runs, the list is padded with 0.
         """
         now = self._view.now
         first = sorted([(id_, end_s) for end_s, id_, _ in self._ends[type_]])[:count]
