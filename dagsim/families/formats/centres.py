@@ -15,7 +15,7 @@ import numpy as np
 
 from dagsim.model import Demand
 from dagsim.traces.chunks import Form, Table, csv_form, read_tables
-from dagsim.traces.fields import Dirty, memory_gb
+from dagsim.traces.fields import Dirty, InvalidValue, memory_gb
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, dates, row_blocks, single_tasks
@@ -154,7 +154,7 @@ class CentreLog(Reader):
                     sizes[place] = memory_gb(word) if unit is None else unit * memory_gb(f"{word}G")
             except Dirty:
                 faulty[place] = True
-        checks.drop(faulty[words.place], f"with an invalid size in {self.names.memory}")
+        checks.drop(faulty[words.place], InvalidValue(f"with an invalid size in {self.names.memory}"))
         values: np.ndarray = sizes[words.place]
         return values
 

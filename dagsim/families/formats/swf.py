@@ -23,6 +23,7 @@ import numpy as np
 from dagsim.errors import ConfigError, TraceError
 from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
+from dagsim.traces.fields import InvalidValue
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
@@ -162,7 +163,7 @@ def _node_counts(checks: Checks) -> np.ndarray:
     words = checks.table.words(_NODES)
     counts = [int(match[1]) if (match := _NODE_COUNT.match(word)) else -1 for word in words.words]
     values: np.ndarray = np.array(counts, np.float64)[words.place]
-    checks.drop(values > MOST_INSTANCES, "with an invalid value for nodes")
+    checks.drop(values > MOST_INSTANCES, InvalidValue("with an invalid value for nodes"))
     return values
 
 
