@@ -1,4 +1,4 @@
-"""A table of the old names of metrics, configuration keys and listed parts, with the names that
+"""A table of old names of metrics, configuration keys and registry entries, with the names that
 have replaced them.
 
 Errors about an unknown name use this table to give the new name.

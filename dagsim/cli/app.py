@@ -139,7 +139,7 @@ class Command(typer.core.TyperCommand):
             param.multiple = True
         try:
             values = collecting.make_parser(ctx).parse_args(args=list(args))[0]
-        except _UsageError:  # the actual parsing reports it
+        except _UsageError:  # reported when the arguments are parsed below
             return
         for param in single:
             several = list(dict.fromkeys(values.get(param.name, ())))
@@ -471,19 +471,21 @@ so a replay takes 10% longer with Python's default thresholds.
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(*_GC_THRESHOLDS)
-    # goodput fits are small, so several threads would take six times the CPU time
+    # The models that are fitted to goodput are small: with several BLAS threads, fitting them would
+    # take six times the CPU time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     steady_streams()
     if fault := _unusable():
         raise SystemExit(_ended(InputError(), fault, 2).exit_code)
-    # appended last, so that --policy my_module:MyPolicy finds modules in the current folder
+    # Add the current folder, so that --policy my_module:MyPolicy finds modules there. It comes
+    # last, so that no module there hides an installed one.
     sys.path.append(str(Path.cwd()))
     # Exiting frees all memory anyway, and a final garbage collection would take 10% of a short
     # command's time.
     atexit.register(gc.freeze)
     with Stops() as stops:
         try:
-            app(prog_name="dagsim")  # also under python -m dagsim
+            app(prog_name="dagsim")  # the same name under python -m dagsim
         except SystemExit as end:
             if end.code == 128 + signal.SIGINT and stops.received is not None:
                 raise SystemExit(128 + stops.received) from None

@@ -237,7 +237,7 @@ def _explain_run(
     if is_rejected(schedule_columns, asked):
         jobs = schedule_columns.jobs
         never, reason = "", RejectReason(int(jobs.rejected[asked])).words
-        with suppress(InputError):  # the job's request may no longer be known
+        with suppress(InputError):  # the trace with the job's request may be gone
             never = obstacle(folder, schedule, line.policy, asked)
         if as_json:
             say(json.dumps(facts | {"job": jobs.ids[asked], "rejected": reason, "never": never or None}))

@@ -56,7 +56,7 @@ def config_check(
         try:
             config = configured(file, None, own=False)
             unchecked = foreign_parts(config)
-            if not unchecked:  # if a part was not checked, the scenario cannot be built
+            if not unchecked:  # a scenario can be built only from parts that dagsim may import
                 check(config, (config.policy,))
                 # the rewards, baselines and estimators of a training run are imported only when it
                 # starts

@@ -263,7 +263,7 @@ def read_settings(texts: Iterable[str]) -> Iterator[Setting]:
     from dagsim.config.schema import Setting
 
     for text in texts:
-        from dagsim.traces import TraceOptions  # imported here, because a run without traces does not need it
+        from dagsim.traces import TraceOptions  # imported only here, because runs without a trace do not need it
 
         key, equals, value = text.partition("=")
         if not key.strip():

@@ -120,7 +120,7 @@ def experiment(
         asked.append("--cluster")
     try:
         config = configured(what.config, what.set_, [*settings, *reading], what.workload)
-    except ConfigError:  # perhaps because of an option that applies only to traces
+    except ConfigError:  # The cause may be an option that applies only to traces; if so, say so instead.
         _refuse_without_trace(configured(what.config, what.set_, settings, what.workload), asked)
         raise
     _refuse_without_trace(config, [*asked, *(["--strict"] if trace.strict else [])])
@@ -369,7 +369,8 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
             from dagsim.experiment.compare import run_until_precise
             from dagsim.experiment.scenario import metric_of
 
-            runs, seeds = dict[Cell, CellRun](), list[int]()
+            runs = {}
+            seeds: list[int] = []
 
             def run_on(more: Sequence[int]) -> list[CellRun]:
                 nonlocal runs
@@ -386,11 +387,19 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
 def tell(kept: Kept, output: Output) -> None:
     """Print and draw the results, which are already in the folder. Exit with code 1 if a policy
     failed.
+
+    Raises:
+        InputError: Every job of every run was rejected, so that no run shows anything about a policy.
     """
+    from dagsim.errors import InputError
+    from dagsim.metrics.incomplete import is_all_rejected
+
     with kept.folder.noting():
         _tell_kept(kept, output)
     if tell_failures(kept.folder):
         raise typer.Exit(1)
+    if kept.lines and all(is_all_rejected(line.workload) for line in kept.lines):
+        raise InputError("no job could run: the cluster rejected every job when it arrived")
 
 
 def _tell_kept(kept: Kept, output: Output) -> None:
@@ -501,7 +510,7 @@ def _print(
     show_grid(table, output.table, wide=output.wide)
     for failed in dict.fromkeys(failure.policy for failure in folder.failures()):
         say(f"failed: {failed}")
-    # use the first run if there are several seeds
+    # If a policy ran with several seeds, show its first run.
     first = {line.policy: line for line in reversed(lines)}
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:

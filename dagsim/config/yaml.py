@@ -108,7 +108,7 @@ class Document:
         if not isinstance(self.value, dict):
             kind = "a list" if isinstance(self.value, list) else repr(self.value)[:60]
             raise ConfigError(f"{self.place(())}: the file must be a mapping of keys to values, got {kind}")
-        value = deepcopy(value)  # a later setting may change a part of this value
+        value = deepcopy(value)  # copied, because a later setting may change a part of it
         holder = self.value
         path: Key = ()
         *way, last = key.split(".")
@@ -209,7 +209,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)  # this indents list items below their key
+        super().increase_indent(flow, False)  # False indents list items below their key
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -340,7 +340,8 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
             place = document.place(path)
         case _:
             what = fault_in_words(fault)
-    while (said := what.partition(": "))[2] and said[0] in path:  # the path already contains this
+    # remove a key from the message if the path already contains it
+    while (said := what.partition(": "))[2] and said[0] in path:
         what = said[2]
     if place.startswith(("--", "NAME ")) and document.values.get(path) == place:
         return _of_option(place, path, what)
@@ -412,7 +413,7 @@ def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
     for key in loc:
         node = _within(schema, node, key)
         part = _child(value, key)
-        # pydantic's path includes the kinds of unions, which do not appear in the document
+        # pydantic's path also contains the kind of each union, which is not a key in the document
         value = value if part is _ABSENT else part
     branches = _branches(schema, node)
     kind = value.get("kind", _default_kind(schema, node)) if isinstance(value, dict) else None

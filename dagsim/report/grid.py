@@ -78,7 +78,8 @@ class Grid:
         """Return column widths that fit into ``available`` characters, if possible without breaking
         a word. Numbers are never broken.
         """
-        from dagsim.model.arithmetic import whole_sum  # it imports numpy, which a command's help does not need
+        # imported here, because it imports numpy, which help does not need
+        from dagsim.model.arithmetic import whole_sum
 
         columns = list(zip(*rows, strict=True))
         widths = [max(len(line) for cell in column for line in cell.split("\n")) for column in columns]

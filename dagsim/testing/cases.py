@@ -202,7 +202,7 @@ def _disturbances(rng: np.random.Generator, nodes: int) -> tuple[FailureModel, .
     models: list[FailureModel] = []
     if rng.random() < 0.35:
         models.append(NodeFailures(float(rng.choice((30.0, 100.0))), float(rng.choice((0.5, 5.0)))))
-    if rng.random() < 0.2:  # all jobs arrive simultaneously
+    if rng.random() < 0.2:  # all nodes go down simultaneously
         start_s = float(rng.choice((0.0, 1.0, 2.0)))
         models.append(Maintenance(tuple(range(nodes)), start_s, start_s + float(rng.choice((1.0, 7.0)))))
     if rng.random() < 0.3:
@@ -288,7 +288,8 @@ def blind_kernels(seed: int) -> tuple[ClusterKernel, ClusterKernel]:
             jobs.append(
                 Job(f"j{number}", TaskGraph((task,), ()), arrival_s, priority=priority, tenant=f"u{number % 3}")
             )
-        # If a preempted run kept its work, the policy could infer how long the run takes.
+        # If a preempted run kept its work, the work that is left would reveal the run's true
+        # duration to the policy.
         preemption = Preemption("restart", "restart")
         return ClusterScenario(
             cluster, jobs, preemption=preemption, failures=joining, estimates=Estimates("predicted")

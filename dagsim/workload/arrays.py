@@ -185,7 +185,7 @@ def _kinds_of(tasks: Sequence[Task]) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
     features: Iterable[tuple[Any, ...]] = map(
         attrgetter("demand", "gang", "model", "batch", "speeds", "manifest"), tasks
     )
-    if any(task.speeds is not None for task in tasks):  # mappings cannot be compared by hash
+    if any(task.speeds is not None for task in tasks):  # mappings are not hashable
         features = (
             (*rest, None if speeds is None else tuple(speeds.items()), manifest) for *rest, speeds, manifest in features
         )
@@ -595,7 +595,7 @@ def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
     if codes > 4 * count:
         code = places_of(code)
     first = np.zeros(int(code.max()) + 1 if count else 0, np.int64)
-    # The assignments are made backwards, so the last one is that of the first row.
+    # Assign backwards, so that the first row of each code is assigned last and stays.
     first[code[::-1]] = np.arange(count - 1, -1, -1)
     numbers, rows = renumbered(code, first.tolist())
     return numbers, np.array(rows, np.int64)
@@ -620,7 +620,7 @@ def distinct_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def places_of(column: np.ndarray) -> np.ndarray:
     """Return (n,) int64: the index of each value among the sorted distinct values."""
-    # This is faster than ``return_inverse``, which sorts indices.
+    # faster than np.unique(return_inverse=True), which sorts indices
     return np.searchsorted(np.unique(column), column)
 
 
@@ -637,7 +637,7 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[T, ...]]:
     """Renumber kinds, keeping only those in use, in order of first use by a task."""
     first = np.full(len(kinds), len(kind))
-    # The assignments are made backwards, so the last one is that of the first task of each kind.
+    # Assign backwards, so that the first task of each kind is assigned last and stays.
     first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)
     used = np.flatnonzero(first < len(kind))
     order = used[np.argsort(first[used])]

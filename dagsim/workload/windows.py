@@ -35,8 +35,8 @@ def spread_windows(
             f"where only {most:,} fit; choose fewer or shorter windows"
         )
     share = last - first
-    # Each window starts at the middle of its share, less half a window, in whole numbers. Starts
-    # are at least window_jobs apart.
+    # Divide the range into equal shares and centre a window in each, in whole numbers. Starts are
+    # at least window_jobs apart, so windows do not overlap.
     starts = (first + ((2 * i + 1) * share - windows * window_jobs) // (2 * windows) for i in range(windows))
     return tuple(range(start, start + window_jobs) for start in starts)
 

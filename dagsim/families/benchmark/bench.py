@@ -172,8 +172,8 @@ def bounds_of(
     bounds: dict[str, list[float]] = {}
     for task in tasks:
         seeds = task.seeds(entry.seeds, entry.draw)
-        # There is no bound for a run that begins with jobs in the system, and most systems have no
-        # bound either.
+        # An InputError means that there is no bound. Either the run begins with jobs in the system,
+        # or dagsim has no bound for this system, which is true of most systems.
         with suppress(InputError):
             bounded(task.config)
             bounds[task.name] = [bound_of(task.config, seed, by_area=True).mean_s for seed in watch(seeds)]

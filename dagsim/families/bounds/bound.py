@@ -78,7 +78,7 @@ def bounded(config: Config) -> ClusterScenario:
     """
     if not config.whole_system.has_top_keys:
         raise InputError(
-            f"bound: the system {config.kind!r} has no bound; only the GPU cluster (system: cluster) has one"
+            f"bound: dagsim has bounds only for the GPU cluster (system: cluster), but the system is {config.kind!r}"
         )
     return cluster_scenario_of(config)
 
@@ -119,8 +119,8 @@ def scenario_bound(
     if measured is not None:
         weight[:] = 0.0
         weight[slice(*measured)] = 1.0
-    # Jobs that are already in the system at the beginning may have run earlier, under the rules of
-    # their log.
+    # Leave out jobs that are already in the system at the beginning, because they may have run
+    # before it, under the rules of their log.
     later = np.flatnonzero(jobs.arrival_s >= stream.begins_s)
     earlier = int(weight.sum() - weight[later].sum())
     jobs, weight = jobs.chosen(later), weight[later]

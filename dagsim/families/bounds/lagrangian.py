@@ -215,7 +215,7 @@ class Flows:
         job, parent, child = self._problem.job, self._problem.parent, self._problem.child
         if not len(parent):
             return prices
-        left_s = seconds.copy()  # from the start of a task to the end of its job, along the edges
+        left_s = seconds.copy()  # from a task's start to its job's end, along the edges
         for edges in reversed(self._by_parent):
             np.add.at(left_s, parent[edges], prices.split[edges] * left_s[child[edges]])
         end_s = start_s + left_s
@@ -286,7 +286,7 @@ class _Starts(NamedTuple):
 
     def cheapest(self, slope: np.ndarray, rate: np.ndarray, length_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return, for each task, the lowest cost of the start and the resource, and the start itself."""
-        # price of all earlier cells
+        # for each cell, the total price of all earlier cells
         before = np.concatenate([[0.0], np.cumsum(rate[:-1] * length_s)])
         cost: np.ndarray = rate[self.last]
         cost *= self.reach_s
@@ -386,7 +386,8 @@ class _WithBreaks:
                 moment = moment + (done * at_s).sum(axis=1)
                 for type_, part in enumerate(held):
                     part += np.where(chosen == type_, self._usage[:, type_, None] * self._half_s, 0.0)
-        # Everything is free after the grid, so the fastest type runs until the level is reached.
+        # After the last cell, resources cost nothing, so the fastest type runs until the level is
+        # reached.
         worth = np.maximum(level - slope * self._last_s, 0.0)
         seconds = worth / np.maximum(slope, 1e-300)
         after = seconds / self._need_s
@@ -398,7 +399,7 @@ class _Work(NamedTuple):
     """The best amount of work for each copy if a unit of work has a certain value."""
 
     work: np.ndarray  # (V,): units of work
-    value: np.ndarray  # (V,): lower bound of the cost of one unit
-    moment: np.ndarray  # (V,): work times its completion time
+    value: np.ndarray  # (V,): lower bound on the cost of one unit
+    moment: np.ndarray  # (V,): each part of the work times its completion time, summed
     # T arrays of shape (V, C): amount of the resource held by a copy, times seconds
     held: list[np.ndarray]

@@ -155,7 +155,7 @@ def _in_slots(problem: Relaxation, twin: np.ndarray, slot_s: float, *, exact: bo
     rounded = problem._replace(arrival_s=down(problem.arrival_s / slot_s), seconds=seconds)
     for row in np.flatnonzero((problem.seconds == 0).all(axis=1) & (problem.usage == 0).all(axis=1)).tolist():
         before = problem.parent[problem.child == row]
-        if len(before):  # a task of zero length marks the end of a job
+        if len(before):  # a task of zero length only marks the end of its job
             spare_s[row] = spare_s[before].min()
     return _Slots(rounded, slot_s, exact, twin, np.where(exact, 0.0, spare_s))
 
@@ -229,7 +229,7 @@ class _Program(NamedTuple):
         if bound_s is None or not np.isfinite(bound_s):
             return None
         done = result.status == 0
-        if slots.exact and (problem.weight == 1).all():  # the optimum is a multiple of the slot
+        if slots.exact and (problem.weight == 1).all():  # the optimum is a whole number of slots, so round up
             bound_s = ceil(bound_s / slots.slot_s - 1e-4) * slots.slot_s
             return Optimum(bound_s * (1 - 1e-9), done, done)
         return Optimum(bound_s * (1 - 1e-6), done and slots.exact, done)
@@ -283,7 +283,7 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
             span = np.arange(int(begin[theirs].min()), int(end[mine].max()))
             entries += len(span) * (len(mine) + len(theirs)) / 2
             if entries > _ENTRIES / 3:
-                continue  # the constraint above is sufficient, but weaker
+                continue  # too large; the constraint above suffices, but is weaker
             # In every slot, a child can only have started if its parent has ended.
             started, ended = (np.nonzero(times_[None, :] <= span[:, None]) for times_ in (begin[theirs], end[mine]))
             rows += [first + started[0], first + ended[0]]

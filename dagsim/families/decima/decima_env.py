@@ -129,7 +129,7 @@ class DecimaEnv(EpisodeEnv):
         self._play(self.scenario.kernel(seed, record=self.render_mode is not None, jobs=jobs), limit_s)
 
     def _choose(self, episode: Episode, action: np.ndarray) -> None:
-        with suppress(Stalled):  # all executors are left idle
+        with suppress(Stalled):  # raised if the agent leaves all executors idle
             episode.step(action)
 
     def _ended(self, episode: Episode) -> tuple[bool, bool]:

@@ -118,7 +118,7 @@ class EpisodeState(NamedTuple):
     # (K, types) float64: seconds until a demand class fits on a type; -1 if not yet known
     eta_s: np.ndarray
     shown: np.ndarray  # (types, 8) float32: the encoded row of each type.
-    # Only used by the codec relative.
+    # Used only by the codec ``relative``.
     kinds: np.recarray  # (K,) LISTED
     profiles: np.recarray  # (profiles,) LISTED: tasks of a demand class with the same ratios of seconds
     heads: np.recarray  # (profiles, types) HEADS
@@ -296,7 +296,7 @@ def _groups(kind: np.ndarray, seconds: np.ndarray, best_s: np.ndarray, digits: i
     the last digit.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        # NaN for a task that cannot run anywhere; its job is rejected
+        # The ratio is NaN for a task that cannot run anywhere. Its job is rejected.
         ratios = seconds / best_s[:, None]
     distinct, place = np.unique(ratios, return_inverse=True)
     rounded = np.array([round(ratio, digits) for ratio in distinct.tolist()])

@@ -69,7 +69,7 @@ def show_types(e: EpisodeState) -> None:
         shown[1] = gpus / e.tally.gpus
         shown[2] = log1p(exact_sum(area[0], area[1]) / gpus / 600)
         shown[3] = exact_sum(slowdowns[0], slowdowns[1]) / e.tally.waiting
-        for probe in range(4):  # counts of 1, 2, 4 and 8 GPUs
+        for probe in range(4):  # seconds until 1, 2, 4 and 8 GPUs are free
             wait_s = freed_in_s(e, (1 << probe) - idle, type_)
             shown[4 + probe] = _log_time(wait_s) if wait_s else 0.0
 
@@ -113,7 +113,7 @@ def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) 
     age = job_age = shorter = eta_best = on_best_s = first_s = second_s = job_left = tasks_left = 0.0
     for choice in range(choices):
         type_ = e.choice[choice, 1]
-        if e.choice[choice, 0] != task:  # the columns that are equal in all rows of a task
+        if e.choice[choice, 0] != task:  # compute the columns that all rows of a task share
             task = e.choice[choice, 0]
             job, kind = int64(s.tasks[task].job), int64(s.tasks[task].kind)
             age, job_age = _log_time(now - e.ready_s[task]), _log_time(now - s.jobs[job].arrival_s)
@@ -233,7 +233,7 @@ def show_relative_state(e: EpisodeState, context: np.ndarray, gpus: np.ndarray) 
         shown[1] = count / e.tally.gpus
         shown[2] = _log_scale(exact_sum(area[0], area[1]) / count, unit_s)
         shown[3] = exact_sum(slowdowns[0], slowdowns[1]) / e.tally.waiting
-        for probe in range(4):  # counts of 1, 2, 4 and 8 GPUs
+        for probe in range(4):  # seconds until 1, 2, 4 and 8 GPUs are free
             shown[4 + probe] = _log_scale(freed_in_s(e, (1 << probe) - idle, type_), unit_s)
     context[0] = log1p(8 * float(e.tally.waiting) / e.tally.gpus)
     context[1] = s.count.runs / e.tally.gpus
@@ -260,7 +260,7 @@ def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int)
     on_best_s = first_s = second_s = shorter = left_s = 0.0
     for choice in range(e.tally.choices):
         type_ = e.choice[choice, 1]
-        if e.choice[choice, 0] != task:  # the columns that are equal in all rows of a task
+        if e.choice[choice, 0] != task:  # compute the columns that all rows of a task share
             task = e.choice[choice, 0]
             job, kind = int64(s.tasks[task].job), int64(s.tasks[task].kind)
             left_s = work_left_s(e, job)

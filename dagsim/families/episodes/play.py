@@ -100,7 +100,8 @@ def catch_up(e: EpisodeState) -> None:
         _add_task(e, s.fresh[index])
     s.count.ended = 0
     s.count.fresh = 0
-    # all these starts belong to one task, and their records remain valid until the next start
+    # All these starts are of one task. The slots of their runs are not reused before the next
+    # start.
     if s.count.starts > e.tally.heard:
         _forget_task(e, s.runs[s.starts[e.tally.heard] & ((1 << SLOTS) - 1)].task)
     for index in range(e.tally.heard, s.count.starts):
@@ -250,8 +251,8 @@ def play_on(e: EpisodeState) -> bool:
                 return True
             s.clock.phase = MOVE
         if len(e.log) - s.count.rows < len(s.nodes) + 2:
-            # there may be many simultaneous events, so make space in the log for the rows of the
-            # next one
+            # The next moment may bring many simultaneous events, so make space for their rows in
+            # the log.
             catch_up(e)
         if not move_on(s, e.log):
             catch_up(e)

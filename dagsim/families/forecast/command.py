@@ -193,10 +193,9 @@ def _forecast(
     state: Path, history: Path | None, jobs: list[str], planned: tuple[str | None, bool], asked: Experiment,
     reading: TraceFlags, algo: str | None, counts: tuple[int, int], output: _Output,
 ) -> None:  # fmt: skip
-    """Forecast the jobs of a snapshot, or a planned job; if progress is shown, also show preliminary
-    answers.
+    """Forecast the jobs of a snapshot, or a planned job. If progress is shown, also show
+    preliminary answers.
     """
-    from dagsim.errors import InputError
     from dagsim.families.forecast.live import Question, is_idle
     from dagsim.families.forecast.planned_jobs import PlannedJob, shapes_of
     from dagsim.families.forecast.texts import queue_grid, shapes_grid, shapes_sentences, without_grid, without_sentence
@@ -223,10 +222,6 @@ def _forecast(
         answers["planned"] = _refined(lambda early: question.shapes(wanted, early), shapes_grid, output.watched)
     if plan is None or names or output.page is not None:
         answers["jobs"] = queue = _refined(lambda early: question.answers(names, early), queue_grid, output.watched)
-        if missing := sorted(names - {row.job for row in queue.rows} - {job.job for job in queue.without}):
-            raise InputError(
-                f"{state}: job {missing[0]} is not waiting in this snapshot; without job ids, eta lists waiting jobs"
-            )
         if queue.without:
             say(f"{state.name}: {without_sentence(queue.without)}", err=True)
     if output.page is not None:
@@ -292,9 +287,9 @@ def explain_waiting(
 def _refined(
     ask: Callable[[IsDue | None], Iterable[Prospect[T]]], grid: Callable[[Prospect[T]], Grid], watched: bool
 ) -> Prospect[T]:
-    """Return the last of several answers, each more accurate than the one before. If progress is
-    shown, a terminal displays each answer until the next one; without a terminal, a line on
-    standard error describes each answer.
+    """Return the last of several increasingly accurate answers. If progress is shown, a terminal
+    displays each answer until the next one is ready. Without a terminal, each answer is described
+    by a line on standard error.
     """
     from rich.live import Live
 
@@ -314,8 +309,9 @@ def _refined(
 
 
 def _doubled_and_second() -> IsDue:
-    """Return a function that decides when to show an answer: as soon as a second has passed since
-    the last answer and twice as many futures have been simulated, at least three.
+    """Return a function that decides when to show an answer. Since the last answer (or the start),
+    a second must have passed and the number of futures must have doubled. At least three futures
+    are required.
     """
     latest_s, latest = monotonic(), 0
 
@@ -376,8 +372,8 @@ def _backtest(
 
 
 def _of_snapshot(state: Path, asked: Experiment, reading: TraceFlags, *, watched: bool) -> Config:
-    """Return the configuration whose workload is a snapshot: the one in ``--config``, or else the one
-    of the site that the snapshot itself describes, as Kueue's objects do.
+    """Return a configuration whose workload is the snapshot. It comes from ``--config``. Without
+    this option, it is made from the site that the snapshot itself describes, as Kueue's objects do.
 
     Raises:
         InputError: The cluster is unknown.
@@ -395,8 +391,8 @@ def _of_snapshot(state: Path, asked: Experiment, reading: TraceFlags, *, watched
 
 
 def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlags, *, watched: bool) -> Config:
-    """Return the configuration for the log: the one in ``--config``, or else the one of the site
-    whose files are in the folder.
+    """Return the configuration for the log. It comes from ``--config`` or, without this option,
+    from the site's files in the folder.
     """
     if path.is_dir():
         asked = with_own_site(path, asked, reading, scratch, told=False)

@@ -249,7 +249,9 @@ def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
     """Write tensors and plain values together with their digest, either completely or not at
     all."""
     content = {name: value for name, value in plain.items() if name != "digest"}
-    buffer = BytesIO()  # on a full disk, torch's own file writer would raise only a RuntimeError
+    # Write to memory first, because torch's own file writer reports a full disk only as a
+    # RuntimeError.
+    buffer = BytesIO()
     torch.save({**content, "digest": _digest(content)}, buffer)
     with replaced(path) as temporary:
         temporary.write_bytes(buffer.getbuffer())
@@ -265,7 +267,7 @@ def read_plain(path: Path) -> dict[str, Any]:
         plain = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise RunFolderError(f"{path}: no such file") from None
-    except Exception:  # unpickling a damaged file can raise any exception, and the message is PyTorch's
+    except Exception:  # unpickling a damaged file can raise any exception, with a message that does not help users
         why = "the checkpoint is damaged" if is_zipfile(path) else "not a checkpoint"
         raise RunFolderError(f"{path}: {why}; dagsim train writes checkpoints, such as RUN/best.pt") from None
     if not isinstance(plain, dict):

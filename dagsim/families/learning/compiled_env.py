@@ -21,7 +21,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
     """
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        self._in_kernel = True  # this changes when an episode begins
+        self._in_kernel = True  # decided anew whenever an episode begins
         self._kernel: Any = None
         super().__init__(*arguments, **settings)
         config = self.config
@@ -86,7 +86,9 @@ class CompiledSchedulingEnv(SchedulingEnv):
         return HIDDEN if action == len(self._mask) - 1 else action
 
     def _begin(self, seed: int, **options: Any) -> None:
-        if self._episodes is None:  # its placement, for example, is not compiled
+        # The compiled engine does not support these episodes, for example because of their
+        # placement.
+        if self._episodes is None:
             return super()._begin(seed)
         self._in_kernel, self._kernel, self._episode = False, None, None
         self._over = bool(self._episodes.begin(_ONE, [seed])[0])
@@ -120,7 +122,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
             return
         self._in_kernel = True
         assert self._seed is not None
-        illegal, self._illegal = self._illegal, 1  # the warning has already been given
+        illegal, self._illegal = self._illegal, 1  # a count above 0 keeps the repetition from warning again
         super()._begin(self._seed)
         episode = self._episode
         assert episode is not None

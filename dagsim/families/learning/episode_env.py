@@ -265,7 +265,8 @@ def picture_of(kernel: Kernel[Any, Any] | None, title: str) -> np.ndarray:
     if kernel is None:
         raise ResetNeeded("there is nothing to draw yet; call reset() first")
     now_s = kernel.now
-    after_s = now_s + max(_INSTANT_S, now_s * 1e-9)  # include runs that have only just started
+    # End slightly after the current time, to include runs that start now.
+    after_s = now_s + max(_INSTANT_S, now_s * 1e-9)
     columns = ScheduleColumns.of(kernel.schedule, start_s=0.0, end_s=after_s)
     return Scene(columns, title).array(now_s)
 

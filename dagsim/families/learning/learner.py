@@ -144,8 +144,8 @@ def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> 
         decide = factory.scenario.fitted(policy).decide
         while (view := conversation.view) is not None:
             observation = codec.encode(view)
-            # Make one decision at a time, so that a policy sees the effect of each decision before
-            # the next one.
+            # Take one decision at a time, so that the policy sees its effect before it decides
+            # again.
             decisions = list(islice(decide(view), 1))
             if observation is not None and not getattr(observation, "is_forced", False):
                 choice = codec.choice_of(decisions)

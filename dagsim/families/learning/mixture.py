@@ -58,8 +58,8 @@ class _Worlds:
 
 @dataclass(frozen=True)
 class MixtureScenario(ClusterWorld):
-    """A different GPU cluster with different jobs for every seed, so that an agent learns rules
-    that work on every cluster.
+    """For every seed, a different GPU cluster with different jobs. An agent that trains on them
+    learns rules that work on every cluster.
 
     The seed determines the GPU types (as measured, with random speeds, or equally fast), their
     number and their nodes; the number of jobs, their load and their arrivals; the shape of their
@@ -80,23 +80,25 @@ class MixtureScenario(ClusterWorld):
     sigma: tuple[float, float] = (0.6, 2.8)
     """Smallest and largest standard deviation of the logarithm of a task's work."""
     instances: int = 200
-    """Largest number of independent instances of a task."""
+    """Largest number of independent instances that a task may have."""
     noisy: float = 0.3
-    """Share of worlds with noisy estimates."""
+    """Share of worlds in which estimates of durations have random errors."""
     noise: tuple[float, float] = (0.2, 1.0)
-    """Smallest and largest ``sigma`` of noisy estimates."""
+    """Smallest and largest ``sigma`` of these errors."""
     hidden: float = 0.0
     """Share of worlds in which policies know nothing about durations."""
     limited: float = 0.0
-    """Share of worlds in which policies know only the time limits that users set: 1 to about 20 times
-    the true duration, rounded up to a power of 2."""
+    """Share of worlds in which policies know only the users' time limits. A time limit is 1 to
+    about 20 times the true duration, rounded up to a power of 2.
+    """
     failing: float = 0.0
     """Share of worlds in which nodes fail; runs on a failed node start over."""
     restart_s: tuple[float, float] = (0.0, 0.0)
-    """Smallest and largest number of seconds of set-up when a preempted run resumes. A quarter of
-    the worlds have the smallest number."""
+    """Smallest and largest set-up time in seconds when a preempted run resumes. In a quarter of the
+    worlds, it has the smallest value.
+    """
     trace_share: float = 0.25
-    """Share of worlds with jobs from ``traces``, if any traces are given."""
+    """Share of worlds that take their jobs from ``traces``, if there are any traces."""
     traces: tuple[TraceFile, ...] = ()
     """Traces, each with a ``window``."""
     kind: Literal["mixture"] = "mixture"
@@ -293,7 +295,7 @@ class MixtureScenario(ClusterWorld):
         load = float(rng.uniform(*self.load))
         plain = runtime if not isinstance(runtime, Throughput) else Throughput(missing="flops")
         file = replace(trace, options=replace(trace.options, load=load))
-        # the window is rescaled to this cluster and load
+        # ``window_of`` rescales the trace to this cluster and this load
         arrays = file.window_of(seed, cluster, plain, overlap=True)
         if models:
             arrays = _with_models(arrays, models, rng)

@@ -163,7 +163,7 @@ class _CompiledStage:
 
     def step(self, choices: np.ndarray) -> np.ndarray:
         overwritten, over = self._lane.advance(self._which, choices)
-        rewards: np.ndarray = overwritten.copy()  # the next step overwrites the array
+        rewards: np.ndarray = overwritten.copy()  # copy the array, because the next step overwrites it
         if over.any():
             self._which = self._which[~over]
             self.live = self._which.tolist()
@@ -350,7 +350,7 @@ class ProcessRollouts:
             count, mp_context=get_context("spawn"), initializer=_begin, initargs=(factory,)
         )
         with starting(main=True):
-            for _ in range(count):  # no process is idle yet, so each submission starts a new one
+            for _ in range(count):  # as no process is idle, each of these submissions starts a new one
                 self._pool.submit(_nothing)
         leave_to_workers(self._pool)
 
@@ -375,7 +375,7 @@ class ProcessRollouts:
             parts = self._pool.map(run, parts_of_rollout(seeds, rng_key, self._lockstep))
             return [steps for all_steps in parts for steps in all_steps]
         except BrokenProcessPool:
-            kill_workers(self._pool)  # from Python 3.12 on, the executor waits for them forever
+            kill_workers(self._pool)  # from Python 3.12 on, the executor would wait for the remaining workers forever
             raise SimulationError(
                 "a worker process was killed, perhaps for lack of memory; --workers 1 needs the least memory"
             ) from None

@@ -64,7 +64,7 @@ class Sb3Policy:
         legal = self._presets.legal(observation)
         mask = self._presets.mask(legal)
         seen = self._presets.observe(observation, legal, mask)
-        # Stable-Baselines3 concatenates the parts of a dict in alphabetical order
+        # join the parts in alphabetical order, as Stable-Baselines3 does
         if self._with_mask:
             seen = np.concatenate([seen["action_mask"].astype(np.float32), seen["observations"]])
         with torch.inference_mode():

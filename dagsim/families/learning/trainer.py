@@ -448,7 +448,7 @@ class TrainingRun:
             return None
         train = replace(self.train, net=LinearConfig())
         learner: Learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
-        if learner.net.settings != train.net:  # this algorithm uses a network of its own
+        if learner.net.settings != train.net:  # the algorithm has replaced the linear network by one of its own
             return None
         for iteration in range(count):
             self._tell(Progress("a linear policy", iteration, count))

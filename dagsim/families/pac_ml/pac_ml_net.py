@@ -27,7 +27,7 @@ class ComputationGraphs(NamedTuple):
     sources: Tensor  # (M,) int64
     targets: Tensor  # (M,) int64
     owner: Tensor  # (N,) int64: the graph of each operation
-    in_degree: Tensor  # (N,) float32: number of dependencies into each operation, plus 1 for the operation itself
+    in_degree: Tensor  # (N,) float32: number of dependencies into the operation, plus 1 for itself
     many: int
     """Number of graphs."""
 
@@ -61,7 +61,7 @@ class ComputationBatch(NamedTuple):
     tokens: Tensor  # (N, F) float32
     context: Tensor  # (B, C) float32
     gpus: Tensor  # (B, g, D) float32
-    segment: Tensor  # (N,) int64: the observation that a row belongs to
+    segment: Tensor  # (N,) int64: index of the observation to which the row belongs
     first: Tensor  # (B,) int64: the first row of each observation
     graphs: ComputationGraphs
     graph: Tensor  # (B,) int64: the graph of each observation

@@ -32,7 +32,7 @@ from dagsim.model import Demand
 from dagsim.model.arithmetic import numbered, whole_sum
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import object_in
-from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.fields import Dirty, InvalidValue, count, finite_number
 from dagsim.traces.reader import Block, Reader, WaitingJob
 from dagsim.traces.report import Disagreement, ImpossibleTimes, OnlyInText, ReadReport, RepeatedId
 from dagsim.traces.rows import Checks, JobBatch, JobTimes, in_parts, job_blocks, rows_by_job
@@ -60,13 +60,13 @@ _PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
 _CONTINUES = re.compile(r"\t| {6}")
 """Begins a line of ``qstat -f`` with the rest of a long value: a tab, or the spaces that copies make of
 it. Lines with names have four spaces."""
-_LONGEST = 1 << 20  # in bytes; lines of large jobs list every core, so 100 KB is normal
+_LONGEST = 1 << 20  # in bytes; the line of a large job lists every core, so 100 KB is normal
 _TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
 _ASKED = ("select", "nodes", "neednodes", "procs", "ncpus", "nodect")
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
-_MOST_NODES = 1 << 14  # maximum per job
+_MOST_NODES = 1 << 14  # maximum number of nodes per job
 _PROTOCOLS = ("last-attempt", "all-attempts")
-_FAR_S = 60  # the walltime is only updated when the server receives a report
+_FAR_S = 60  # in seconds; a stored walltime may be older, because the server updates it only when it receives a report
 
 
 class Pbs(Reader):
@@ -273,11 +273,12 @@ def _listed_jobs(source: Source) -> Iterator[tuple[int, str, dict[str, str]]]:
         if line.startswith("Job Id:"):
             if id:
                 yield place, id, job
-            id, *pairs = re.split(r"(?<!\\)\|", line.partition(":")[2])  # qstat -F dsv prints several fields on a line
+            # The command qstat -F dsv prints all fields of a job on one line.
+            id, *pairs = re.split(r"(?<!\\)\|", line.partition(":")[2])
             id, place, last = id.strip(), number, ""
             job = {key.strip(): value.replace("\\|", "|") for key, _, value in (pair.partition("=") for pair in pairs)}
         elif _CONTINUES.match(line) and last:
-            job[last] += line.strip()  # continuation of a long value
+            job[last] += line.strip()  # this line continues a long value
         elif " = " in line:
             last, _, value = line.strip().partition(" = ")
             job[last] = value
@@ -409,7 +410,7 @@ def _queued(source: Source, options: TraceOptions, report: ReadReport) -> Iterat
             start_s = now_s
             if state in _RUNS:
                 start_s = finite_number(fields["start"], "stime")
-            elif state in _SUSPENDED:  # a suspended job resumes before waiting jobs, with the rest of its limit
+            elif state in _SUSPENDED:  # resumes before any waiting job starts, with the rest of its limit
                 ran_s = duration_s(fields.get("resources_used.walltime", ""), "walltime") or 0.0
                 limit_s, arrival_s = max(limit_s - ran_s, _LEAST_S), first_s
             elif begin := _epoch(fields.get("Execution_Time", ""), zone):  # qsub -a
@@ -454,12 +455,14 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
     start_s, ran_s = _ran(checks)
     job, count, every = groups.job_of_row(), len(groups.ids), options.protocol == "all-attempts"
     usable = np.flatnonzero(checks.usable)
-    # grouped by job, with the attempts of each job in order
+    # sort the rows by job, and the attempts of each job by start
     rows = usable[np.lexsort((usable, start_s[usable], job[usable]))]
     owner, attempts = job[rows], np.bincount(job[rows], minlength=count).astype(np.int64)
     kept, shown = attempts > 0, np.zeros(count, np.int64)
     turns = rows[::-1] if every else rows
-    shown[job[turns]] = turns  # the last assignment wins
+    # NumPy keeps the last of several rows for a job: the first attempt if ``every``, otherwise the
+    # last.
+    shown[job[turns]] = turns
 
     def drop(jobs: np.ndarray, reason: str, details: Mapping[int, str] | None = None) -> None:
         """Drop all attempts of the jobs in a mask."""
@@ -491,7 +494,10 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
         stage=1,
     )
     limits, reasons = zip(*map(_seconds, limit.words), strict=True)
-    drop(np.array([bool(reason) for reason in reasons])[limit.place], "with an invalid duration in walltime")
+    drop(
+        np.array([bool(reason) for reason in reasons])[limit.place],
+        InvalidValue("with an invalid duration in walltime"),
+    )
     seconds = np.bincount(owner, ran_s[rows], count) if every else ran_s[shown]
 
     listed, of_job = list(chain.from_iterable(chunks)), np.repeat(np.arange(count), sizes)
@@ -601,12 +607,14 @@ def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[_Ch
 def with_gpus(fields: dict[str, str]) -> dict[str, str]:
     """Return the fields of a record, with the total of the stated GPUs under ``gpus``."""
     stated = [fields.get(f"Resource_List.{name}", "") for name in _GPUS]
-    held = fields.get("exec_gpus", "")  # Torque writes node-gpu/0+node-gpu/1
+    held = fields.get("exec_gpus", "")  # the value has the form node-gpu/0+node-gpu/1 (Torque)
     total = next(filter(None, stated), "") or (str(held.count("+") + 1) if held else "")
     asked, needed = fields.get("Resource_List.nodes", ""), fields.get("Resource_List.neednodes", "")
-    if "gpus=" in needed and "gpu" not in asked:  # Torque stores in neednodes what a prologue or a filter has added
+    # In Torque, a prologue or a filter may have added GPUs, which only neednodes states.
+    if "gpus=" in needed and "gpu" not in asked:
         fields = fields | {"Resource_List.nodes": needed}
-    if not any(fields.get(f"Resource_List.{name}") for name in _ASKED):  # the log states only what was allocated
+    # The log lacks the request, so use the allocation.
+    if not any(fields.get(f"Resource_List.{name}") for name in _ASKED):
         chunks = re.sub(r"\)\+\(", "+", fields.get("exec_vnode", "")).strip("()")
         fields = fields | {"Resource_List.select": chunks}
     return fields | {"gpus": total}
@@ -635,7 +643,7 @@ def _chunks(
         pieces = whole_sum(chunk.pieces for chunk in parsed)
     if total and not any(chunk.gpus for chunk in parsed):
         if total % pieces and total < pieces and pieces % total == 0 and len(parsed) == 1:
-            # several cores share one GPU
+            # Several cores share a GPU, so make one part per GPU with all of its cores.
             parsed = [parsed[0]._replace(pieces=total, cpus=parsed[0].cpus * pieces / total)]
             pieces = total
         if total % pieces:

@@ -189,5 +189,5 @@ def _seconds(text: str) -> float | None:
 def _value(queue: str, key: str, text: str, read: Callable[[str], _Read]) -> _Read:
     try:
         return read(text)
-    except ValueError as error:  # Dirty is a subclass of ValueError
+    except ValueError as error:  # this includes Dirty, a subclass of ValueError
         raise TraceError(f"queue {queue}: {key} = {text[:80]!r} cannot be read ({error})") from None

@@ -91,7 +91,7 @@ class External:
 
         def stop() -> None:
             late.append(True)
-            process.kill()  # unblocks the threads that read and write
+            process.kill()  # this also unblocks the threads that read and write
 
         watchdog = Timer(self.timeout_s, stop)
         watchdog.daemon = True

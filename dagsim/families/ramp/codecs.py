@@ -44,21 +44,23 @@ RAMP_CODECS: Registry[Any] = Registry(
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """The first row rejects the job; every other row represents a degree with which the job can be
-    placed now (Parsonson et al. 2023).
+    """The first row stands for rejecting the job. Every other row stands for a degree of
+    partitioning with which the job can be placed now (Parsonson et al. 2023).
 
-    With ``blocks``, a row also determines the servers: it represents a degree on one block of
-    servers. Each degree has at most ``blocks`` rows, for the blocks that leave the most space for
-    later jobs. Without it, the scenario's placer chooses the servers.
+    With ``blocks``, a row also determines the servers, because it stands for a degree on one
+    particular block of servers. There are at most ``blocks`` rows for each degree, namely for the
+    blocks that leave the most space for later jobs. Without it, the scenario's placer chooses the
+    servers.
     """
 
     blocks: int = 0
     outlooks: bool = True
-    """Show the outcome of each row according to the look-ahead, and the blocks that become free,
-    and omit rows that would be too slow. With false, an agent has the information that PAC-ML's
-    agent had: the job, its graph, the numbers of busy servers and running jobs, and the degrees
-    that the rules allow (under the rules of ``ddls``, it may be impossible to place the job with
-    such a degree)."""
+    """Add features from the look-ahead: the outcome of each row, and the blocks that become free.
+    Also omit rows with which the job would be too slow. With false, an agent has the same
+    information as PAC-ML's agent: the job, its graph, the numbers of busy servers and running jobs,
+    and the degrees that the rules allow. Under the rules of ``ddls``, it may be impossible to place
+    the job with one of these degrees.
+    """
     kind: Literal["partition"] = "partition"
 
     version: ClassVar[int] = 1

@@ -24,7 +24,7 @@ class Rules:
     quantum_s: float = 1e-5
     """Length of a piece: operations are split into pieces of about this length (SiP-ML: 1e-5 s)."""
     max_degree: int = 16
-    """Maximum number of pieces of an operation."""
+    """Maximum number of pieces into which an operation may be divided."""
     flow_bytes: Literal["output", "memory"] = "output"
     """Load of an edge: its producer's output, or (ddls) output and weights of the end that is split
     first."""

@@ -83,26 +83,33 @@ class RampScenario(Scenario):
     graphs: str | None = None
     """Folder of computation graphs; by default, synthetic graphs."""
     models: tuple[str, ...] = ()
-    """Names of the graphs to draw from (files without ``.txt``); by default, all in the folder."""
+    """Names of the graphs to draw from (file names without ``.txt``). By default, all graphs in the
+    folder are used.
+    """
     time_unit: Literal["s", "ms", "us"] | None = None
-    """Unit of the times in ``graphs``; by default the unit of the format (PipeDream: milliseconds;
-    ``ddls``: seconds)."""
+    """Unit of the times in ``graphs``. The default depends on the format: milliseconds for
+    PipeDream, seconds for ``ddls``.
+    """
     profiled_on: str | None = None
-    """GPU type on which the graphs were profiled; times on other types are estimated from it. By
-    default, times are the same on all types, except for types whose times a graph states."""
+    """GPU type on which the graphs were profiled. Times on other types are estimated from the times
+    on this type. By default, an operation takes the same time on all types, unless the graph gives
+    its own times for a type.
+    """
     jobs: int = 100
-    """Jobs per episode. They use every graph equally often, in random order."""
+    """Jobs per episode. The jobs use every graph equally often, in random order."""
     gap_s: float = 1.0
     """Seconds between two arrivals."""
     poisson: bool = False
     """Draw gaps from an exponential distribution with mean ``gap_s``."""
     beta: str = "A"
-    """Distribution of the acceptable fraction of the time that one GPU would need: A to D (PAC-ML),
-    or ``uniform[least=0.1,most=1]``, ``fixed[value=0.5]`` ..."""
+    """Distribution of the longest acceptable duration of a job, as a fraction of the time that one
+    GPU would need. It is one of A to D (PAC-ML), or a form such as ``uniform[least=0.1,most=1]`` or
+    ``fixed[value=0.5]``.
+    """
     training_steps: int = 50
     """Training steps of each job."""
     max_degree: int = 16
-    """Maximum number of pieces of an operation."""
+    """Maximum number of pieces into which an operation may be divided."""
     partitioner: str = "sip_ml"
     """Rule that divides operations into pieces: ``sip_ml`` (even numbers of pieces of about one
     quantum) or ``random``."""
@@ -115,14 +122,19 @@ class RampScenario(Scenario):
     flow_schedule: str = "srpt"
     """Which flow a link sends first: ``srpt`` (the shortest remaining one) or ``fifo``."""
     ddls: bool = False
-    """Use the rules of ``ddls``, including its peculiarities (docs/ramp.md)."""
+    """Use the rules of the simulator ``ddls``, including its peculiarities (docs/ramp.md)."""
     rules: Mapping[str, Any] = field(default_factory=dict)
-    """Rules that differ from the chosen set, by name (``dagsim.families.ramp.decisions.Rules``)."""
+    """Individual rules that replace those of the chosen set, by name
+    (``dagsim.families.ramp.decisions.Rules``).
+    """
     horizon_s: float | None = None
-    """Time at which the simulation stops; by default, it stops when all jobs have left."""
+    """Time at which the simulation stops. By default, it stops when all jobs have completed or been
+    rejected.
+    """
     figures: bool = False
-    """Store the figures that ``ddls`` reports for an episode with each run
-    (``dagsim.families.ramp.kpis``)."""
+    """With each run, store the figures that ``ddls`` reports for an episode
+    (``dagsim.families.ramp.kpis``).
+    """
     kind: Literal["ramp"] = "ramp"
     _made: Any = field(default_factory=_Made, init=False, repr=False, compare=False)
 

@@ -143,7 +143,7 @@ def _skewed(skewness: float, least: float, most: float, shape: int) -> tuple[NDA
     rng = stream(shape, "ramp beta")
     delta = skewness / sqrt(1 + skewness**2)
     one, other = rng.standard_normal((2, _SHAPE_DRAWS))
-    draws = delta * np.abs(one) + sqrt(1 - delta**2) * other  # method of Azzalini (1985)
+    draws = delta * np.abs(one) + sqrt(1 - delta**2) * other  # skew-normal draws, by the method of Azzalini (1985)
     draws = (draws - draws.min()) / (draws.max() - draws.min()) * most
     counts, edges = np.histogram(np.maximum(draws, least), bins=_SHAPE_BINS)
     return edges[1:], counts / counts.sum()

@@ -64,7 +64,7 @@ def import_site(
         name, queues, network = site.cluster_name or out.stem, site.queues(named), site.network(imported.node_names())
         restarts = site.restarts(queues)
         log = log_in(paths)
-        # queues and the network add to the list of unmodelled settings
+        # ``queues`` and ``network``, called above, have added to ``site.unmodelled``
         unmodelled = with_jobs(site.unmodelled, log, site.written_s)
         text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy, restarts)
     elif listed := _node_lists(files):
@@ -121,7 +121,8 @@ def _audit_of(config: Config, log: Trace) -> tuple[Audit, list[str]]:
     """Return the contradictions between a site's log and its configuration, and any fault that kept
     the log from being checked in full.
     """
-    scenario = replace(cluster_scenario_of(config), runtime=Recorded())  # jobs in a log name no models
+    # Recorded suits jobs from a log, which have no model name
+    scenario = replace(cluster_scenario_of(config), runtime=Recorded())
     log.change = lambda jobs: accepting(jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types)
     log.watcher = auditor = scenario.auditor(log)
     faults = []

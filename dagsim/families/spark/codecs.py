@@ -96,12 +96,13 @@ class StageObservation(NamedTuple):
     height: np.ndarray  # (N,) int64: edges on the longest path to a sink
     edges: np.ndarray  # (M, 2) int64: parent and child, sorted by parent
     level: np.ndarray  # (M,) int64: height of the parent
-    choices: np.ndarray  # (S,) int64: indices of the stages that can be chosen
-    # (S,) int64: largest number of executors (from 1 to committable) that each stage or, with a
-    # limit, its job can be given
+    choices: np.ndarray  # (S,) int64: indices of the stages that can be chosen.
+    # (S,) int64: largest number of executors that an action can give to each stage (or, if actions
+    # set limits, to its job), from 1 to ``committable``
     most: np.ndarray
-    has: np.ndarray  # (S,) int64: executors that the job keeps, not counting those to be committed
-    # (S, 3) float32: executors of the job under equal, larger-first and smaller-first sharing
+    has: np.ndarray  # (S,) int64: executors that the stage's job keeps, not counting those to be committed.
+    # (S, 3) float32: executors that the job would get under equal, larger-first and smaller-first
+    # sharing
     shares: np.ndarray
     work_s: np.ndarray  # (S,) float32: remaining work of the job
     executors: int
@@ -190,7 +191,7 @@ def _job_rows(
     can, cluster, starts = graph.schedulable, graph.executors, graph.first[:-1]
     jobs = len(starts)
     rank = np.empty(jobs, np.int64)
-    order = np.lexsort((work, open_ == 0))  # jobs that can take executors come first
+    order = np.lexsort((work, open_ == 0))  # sort by work, with jobs that can take executors first
     rank[order] = np.arange(jobs)
     lacks = np.clip((shares - kept[:, None]) / 8, -2.0, 2.0)
     return _columns(
@@ -290,7 +291,7 @@ def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class StagesConfig:
-    """A choice is a stage and a number.
+    """A choice consists of a stage and a number.
 
     ``action`` determines what the number means: ``executors`` to add, or a ``limit`` on the
     executors of the stage's job (parallelism limit, Mao et al. 2019, section 5.2).

@@ -200,8 +200,8 @@ class SparkKernel:
                 cluster.retire(source, cluster.idle(source))
                 cluster.source = None
             if not self._offers:
-                # in spark-sched-sim, a source stays even if all its executors are committed, and
-                # may open a round again later
+                # In spark-sched-sim, a source remains set even if all its executors are committed,
+                # so it may open another round later.
                 if not cluster.parity:
                     cluster.source = None
                 return False

@@ -42,8 +42,8 @@ class _Pool:
 
 @dataclass(frozen=True)
 class SparkScenario(Scenario):
-    """Spark jobs on executors (Mao et al. 2019): the pool of jobs, their arrivals, and the
-    executors.
+    """Spark jobs that run on executors (Mao et al. 2019). The settings describe the pool of jobs,
+    their arrivals, and the executors.
 
     Jobs are drawn from ``profiles`` (a file or folder of TPC-H profiles), from ``trace`` (any trace
     of DAG jobs, except jobs with more than ``max_tasks`` tasks), or else from synthetic queries.
@@ -69,18 +69,21 @@ class SparkScenario(Scenario):
         "weighted-fair[alpha=0.25,order=shortest]",
     )
     executors: int | tuple[int, int] | tuple[ExecutorType, ...] = 50
-    """Number of executors, a range for this number, or a list of types, each with name, count and
-    speed."""
+    """Number of executors, a range from which it is drawn, or a list of executor types with their
+    names, counts and speeds.
+    """
     jobs: int = 200
     """Jobs per episode."""
     mean_gap_s: float | tuple[float, float] = 25.0
-    """Mean seconds between two arrivals, or a range for this mean."""
+    """Mean number of seconds between two arrivals, or a range from which this mean is drawn."""
     batch: int = 1
-    """Number of jobs that arrive simultaneously at the start."""
+    """Number of jobs that arrive together at the start."""
     moving_delay_s: float = 2.0
     """Seconds for which an executor is unavailable when it moves to another job."""
     parity: bool = False
-    """Use the rules and random numbers of spark-sched-sim, bit for bit (requires ``profiles``)."""
+    """Reproduce spark-sched-sim bit for bit, with its rules and its random numbers (requires
+    ``profiles``).
+    """
     profiles: str | None = None
     trace: str | None = None
     max_tasks: int | None = None

@@ -17,7 +17,7 @@ from dagsim.families.spark.state import DurationSource, Executor, ExecutorPool, 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorType:
-    """``count`` executors on one kind of machine; ``speed=2`` halves the duration of every task.
+    """``count`` executors on one kind of machine. With ``speed=2``, every task takes half as long.
 
     Raises:
         ModelError: The count is below 1, or the speed is not positive.
@@ -27,7 +27,7 @@ class ExecutorType:
     """Name of the kind of machine."""
     count: int
     speed: float = 1.0
-    """Factor by which tasks are faster than recorded."""
+    """How many times faster tasks run on this kind of machine than recorded."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -234,8 +234,8 @@ class ExecutorPools:
             self._place(executor, self.common if saturated else job.pool)
             if saturated:
                 self._detach(executor)
-                # spark-sched-sim never withdraws the commitment, so the job appears to have more
-                # executors than it really has
+                # Like spark-sched-sim, do not reduce the supply in parity mode, although the job
+                # then appears to have too many executors.
                 if not self.parity:
                     job.supply -= 1
 
@@ -244,8 +244,8 @@ class ExecutorPools:
         comes first.
         """
         executors = self.executors
-        # spark-sched-sim iterates over a CPython set, so reproduce its order by copying a set in
-        # the same way.
+        # spark-sched-sim iterates over a CPython set, whose order depends on its history. Copy a
+        # set in the same way to get the same order.
         if self.parity:
             return [
                 executors[number]

@@ -26,9 +26,9 @@ class StageGraph(NamedTuple):
     """
 
     remaining: np.ndarray  # (N,) int64: tasks that have not been launched
-    seen_ms: np.ndarray  # (N,) float64: duration of a task, as far as policies may see it
-    # (N,) int64: executors that the stage could use in addition to those running or on their way;
-    # may be negative
+    seen_ms: np.ndarray  # (N,) float64: duration of a task, as policies see it.
+    # (N,) int64: number of further executors that the stage could use, beyond those working for it
+    # or on their way to it. May be negative.
     demand: np.ndarray
     executing: np.ndarray  # (N,) int64: running tasks
     ready: np.ndarray  # (N,) bool: True if all parents are complete
@@ -101,7 +101,9 @@ class StageTable:
         live = self._live
         schedulable = self._schedulable()
         number = np.cumsum(live) - 1
-        kept = live[self._edges[:, 0]]  # a child never completes before its parents
+        # An edge remains as long as its parent does, because a child never completes before its
+        # parents.
+        kept = live[self._edges[:, 0]]
         counts = np.add.reduceat(live, self._starts, dtype=np.int64) if self._jobs else np.empty(0, np.int64)
         jobs = self._jobs
         home = cluster.source.job if cluster.source is not None else None
@@ -147,7 +149,9 @@ class StageTable:
         assert moved is not None
         for stage in moved:
             row = self._row.get(stage)
-            if row is not None:  # stages of a job that has left can change while executors are still moving to it
+            # Skip stages of a job that has left: they can still change while executors are moving
+            # to the job.
+            if row is not None:
                 self._write(row, stage)
         self._cluster.moved = {stage for stage in moved if stage.executing}
 

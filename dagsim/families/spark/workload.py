@@ -241,7 +241,7 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
     """
     inner = list(range(scans, count))
     joins = scans - 1
-    # each step is either a join, or a stage that follows a single other stage
+    # Each step adds either a join, or a stage with a single parent. True stands for a join.
     steps = [True] * joins + [False] * (len(inner) - joins)
     order = [bool(parents) for parents in rng.permutation(np.array(steps, bool))]
     waiting = list(range(1, scans))
@@ -251,7 +251,7 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
         if is_join:
             edges += [(main, stage), (waiting.pop(0), stage)]
             main = stage
-        # put it on the branch that is joined next
+        # add the stage to the branch that is joined next
         elif waiting and not is_last and rng.random() < 0.5:
             edges.append((waiting[0], stage))
             waiting[0] = stage

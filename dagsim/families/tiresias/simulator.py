@@ -134,11 +134,12 @@ class TiresiasEvents:
                 yield Wait(self._jump_s)
             return
         if event_s > now:
-            # the end is slightly early, so arrivals at that time belong to the same event
+            # This event comes slightly early. Wait, so that jobs that arrive at ``event_s`` belong
+            # to it.
             yield Wait(event_s)
             return
         if any(0 < run.estimated_end_s(now) - now <= _SAME_S for run in runs):
-            return  # the end is slightly late, but belongs to this event
+            return  # a run that ends slightly later belongs to this event
         self._serve(arrived, ended, event_s)
         chosen = self._chosen(whole_sum(machine.gpus for machine in view.machines.list if machine.up), running)
         for run in runs:

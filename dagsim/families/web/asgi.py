@@ -225,7 +225,7 @@ def _list_page(results: Results) -> str:
 async def _events(results: Results, asked: Sequence[str], stopping: Callable[[], bool]) -> AsyncIterator[str]:
     """Yield server-sent events: first all runs (or the requested ones), then those that change or
     disappear."""
-    # Report runs that have already disappeared, too.
+    # A requested run that has already disappeared is also reported.
     sent: Mapping[str, RunState | None] = dict.fromkeys(asked)
     silent_s = first = 0.0
     while not stopping():

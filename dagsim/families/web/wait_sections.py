@@ -277,7 +277,8 @@ def blocking_grids(runs: Sequence[Shown], blocking: Blocking) -> tuple[Grid, Gri
         rate = mean(lines, "blocking_rate")
         first = (beta, policy, f"{len(mine):,}", short(rate.value), interval(rate.low, rate.high, short))
         shares = [_share_of_arrived(lines, f"rejected_{reason.name.lower()}") for reason in blocking.causes]
-        # jobs_unfinished also counts a job that arrived exactly at the end
+        # Do not use jobs_unfinished here, because it also counts a job that arrived exactly at the
+        # end.
         still_running = max(rate.value - ordered_sum(shares), 0.0)
         blocked.append((*first, *map(short, (*shares, still_running))))
         times = [_times(run.folder, run.number) for run in mine]

@@ -129,7 +129,7 @@ class Journal:
                 except ValueError:
                     entry = None
                 if not isinstance(entry, dict):
-                    return  # the rest was not written completely
+                    return  # the last line is not completely written yet
                 self._size += len(line)
                 yield entry
 

@@ -177,7 +177,8 @@ def save(drawn: Figure, path: Path) -> Path:
     """
     _make_plain(drawn)
     with writing(path) as temporary, catch_warnings():
-        # names may be in any script, and characters that the font lacks are drawn as boxes
+        # Names may be in any script. Do not warn about characters that the font lacks, which are
+        # drawn as boxes.
         filterwarnings("ignore", r"Glyph \d+")
         _save(drawn, temporary, path.suffix)
     return path
@@ -191,7 +192,7 @@ def _make_plain(drawn: Figure) -> None:
     from matplotlib.ticker import FuncFormatter
 
     for axis in (axis for axes in drawn.axes for axis in (axes.xaxis, axes.yaxis)):
-        if isinstance(shown := axis.get_major_formatter(), FuncFormatter):  # set_yticks uses such a formatter for names
+        if isinstance(shown := axis.get_major_formatter(), FuncFormatter):  # set_yticks creates one for labels
             axis.set_major_formatter(FuncFormatter(partial(_plain_tick, shown)))
     for text in drawn.findobj(Text):
         if isinstance(text, Text):

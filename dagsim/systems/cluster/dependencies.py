@@ -34,7 +34,7 @@ def _depends(request: Request | None) -> bool:
 
 
 def _most(active: JobState) -> int:
-    """Return the maximum number of tasks that a job's array may have in the system."""
+    """Return how many tasks of a job's array may be in the system at a time."""
     return (active.job.request and active.job.request.array_limit) or 1
 
 
@@ -47,12 +47,12 @@ class Dependencies(Forked):
     (``Request.after``), for a time (``Request.begin_s``), or until fewer tasks of their array are
     in the system than ``Request.array_limit`` allows. All attributes are plain data.
 
-    In Slurm's terms, a job is eligible from then on, and its age counts from that time
-    (job_independent in job_mgr.c, Slurm 22.05). However, the limit of an array does not prevent the
-    tasks of this array from ageing (``JobState.queued_s``). It does not matter how a job ended,
-    even for ``afterok``: a job with an unmet ``afterok`` never ran, so no log lists it. Ids that
-    belong to no earlier job are ignored, and the job becomes eligible at the time in the log. An
-    arrival, a start or a departure costs O(log waiting).
+    In Slurm's terms, the job is eligible once its wait here ends, and its age is counted from that
+    time (job_independent in job_mgr.c, Slurm 22.05). However, the limit of an array does not
+    prevent the tasks of this array from ageing (``JobState.queued_s``). It does not matter whether
+    a job succeeded, even for ``afterok``. If an ``afterok`` is never met, the waiting job never
+    runs, so no log lists it. Ids that belong to no earlier job are ignored, and the job becomes
+    eligible at the time in the log. An arrival, a start or a departure costs O(log waiting).
     """
 
     __slots__ = {
@@ -114,12 +114,12 @@ class Dependencies(Forked):
 
     @property
     def next_s(self) -> float:
-        """The next time at which a condition is met merely because time passes."""
+        """The next time at which a condition will be met just because time passes."""
         return self._times[0][0] if self._times else inf
 
     def arrived(self, active: JobState, now: float) -> bool | None:
-        """Add a job. Return True if the job has to wait, False if it is eligible now, and None if
-        it has neither conditions nor an array.
+        """Add a job. Return True if the job has to wait, and False if it is eligible now. Return
+        None if it has no conditions and belongs to no array.
         """
         number, job = active.number, active.job
         for id in {job.id, job.id.partition("_")[0]}:
@@ -135,7 +135,8 @@ class Dependencies(Forked):
             return None
         conditions = [Condition.of(text) for text in request.after]
         needed, met = self._ask(number, conditions, now)
-        # the log knows when a condition was met by a job that had left by the beginning
+        # If a job had left before the simulation began, only the eligible time in the log shows
+        # when a condition on this job was met.
         lacks_one = job.eligible_s is not None and any(condition.id not in self._numbers for condition in conditions)
         if request.after_one and (met or not needed or lacks_one):
             needed = 0
@@ -182,14 +183,16 @@ class Dependencies(Forked):
         return needed, met
 
     def started(self, number: int, now: float) -> bool:
-        """Record the first start of a job, or its departure if it never started. Return True if
-        ``next_s`` may be earlier now.
+        """Record that a job started for the first time, or that it left without ever starting.
+        Return True if ``next_s`` may be earlier as a result.
         """
         if number in self._started_s:
             return False
         self._started_s[number] = now
         array = self._array_of.get(number)
-        if array is not None:  # Slurm delays a task only while the permitted number of tasks is running
+        # Slurm holds back a task of an array only while as many of the array's tasks are running as
+        # its limit allows
+        if array is not None:
             self._at_work[array] = self._at_work.get(array, 0) + 1
             self.eligible_s[number] = max(self._queued_s.pop(number, now), self._full_until_s.get(array, 0.0))
         followers = self._on_start.pop(number, ())
@@ -223,7 +226,8 @@ class Dependencies(Forked):
             behind = self._behind.get(array)
             while behind:
                 active = self.waiting.get(behind[0])
-                # More tasks than the limit allows were running at the beginning.
+                # At the beginning of the simulation, more tasks may have been running than the
+                # limit allows.
                 if active is not None and self._inside[array] >= _most(active):
                     break
                 self.waiting.pop(behind.popleft(), None)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class Eligibility(Forked):
-    """The jobs in a kernel that are not eligible yet. A kernel creates no object of this class if
-    it has no such jobs and no admission control.
+    """The jobs in a kernel that are not eligible yet. A kernel creates an object of this class only
+    if it has such jobs or admission control.
 
     A job can become eligible only because a timer ends, a run starts, or another job leaves. The
     kernel therefore checks each job only once, on its arrival (``holds``), and is later notified
@@ -47,8 +47,8 @@ class Eligibility(Forked):
         """The time of the next timer for conditions."""
 
     def attach(self) -> None:
-        """Register with the kernel for starts, and put the timers on its clock, both at the
-        beginning and in a fork.
+        """Register with the kernel to be notified of starts, and put the timers on its clock. This
+        is called at the beginning of a simulation and in each fork.
         """
         if self.dependencies is not None:
             self._kernel.frontier.started.append(self._started)
@@ -75,7 +75,7 @@ class Eligibility(Forked):
         return bool(self._held) or (self.dependencies is not None and self.dependencies.next_s < inf)
 
     def behind(self, active: JobState) -> int:
-        """Return the number of tasks that wait for the limit of a job's array."""
+        """Return how many tasks of a job's array are waiting because of the array's limit."""
         request = active.job.request
         if self.dependencies is None or request is None or request.array_limit is None:
             return 0
@@ -118,8 +118,8 @@ class Eligibility(Forked):
         return held_s if self.dependencies is None else min(held_s, self.dependencies.next_s)
 
     def pass_time(self) -> None:
-        """Let the jobs that are eligible by now enter the system. This is needed before the
-        beginning of the simulation, when there are no timers.
+        """Let all jobs that are eligible by now enter the system. This is called for times before
+        the beginning of the simulation, when there are no timers yet.
         """
         self._let_in_due()
         if self.dependencies is not None:

@@ -1,4 +1,5 @@
-"""Indexes of nodes by the amounts that are free on them, based on bit sets of machines.
+"""Indexes that find nodes by the amounts of resources that are free on them. They are based on bit
+sets of machines.
 
 A bit set is a single integer with one bit per machine. Intersecting two bit sets and finding the
 first machine in the result are single operations, so finding a machine on which something fits
@@ -21,8 +22,8 @@ _AMOUNTS = 64
 
 
 class FreeIndex(Forked):
-    """An index of machines by free amount. It has a bit set of machines for each level, and a bit
-    set of the levels in use.
+    """An index of machines by free amount. It has a bit set of machines for each level, that is,
+    for each free amount, and a bit set of the levels in use.
 
     Finding the next level with a machine, and the first machine on it, takes a few integer
     operations, whatever the size of the cluster.
@@ -136,7 +137,7 @@ class ShareIndex(Forked):
     def tightest(self, share: int, among: int) -> Iterator[int]:
         """Yield the machines in the set ``among`` with a GPU on which ``share`` fits. The smallest
         free amount on such a GPU comes first, and among equal amounts the lowest number. A machine
-        is yielded once for each different free amount on its GPUs.
+        is yielded several times if its GPUs have different free amounts.
         """
         amounts = self._amounts
         for place in range(bisect_left(amounts, share), len(amounts)):
@@ -148,8 +149,8 @@ class EnoughIndex(Forked):
     """An index of machines with enough CPUs, or with enough memory. It has a bit set of machines
     for each of up to 64 requested amounts.
 
-    For any other amount, the set for the next lower requested amount is used, so a machine in
-    ``having`` may have too little.
+    For any other amount, the set for the next lower requested amount is used, so a machine in the
+    result of ``having`` may have too little.
     """
 
     __slots__ = {

@@ -116,13 +116,15 @@ class OnDemandNodes(Forked):
 
     @classmethod
     def of(cls, kernel: ClusterKernel) -> OnDemandNodes | None:
-        """Return the power states of a kernel's nodes, or None if no node is powered on demand."""
+        """Create the object for a kernel. Return None if no node is powered on demand."""
         on_demand = any(node.on_demand is not None for node in kernel.schedule.cluster.nodes)
         return cls(kernel) if on_demand else None
 
     @property
     def pending(self) -> bool:
-        """True if a node will come up, will be available again, or is about to boot."""
+        """True if a node is booting or shutting down, will be repaired after a failed boot, or may
+        boot after a scheduled scan.
+        """
         changing = any(state in (_BOOTING, _STOPPING) for state in self.states.values())
         return self._scan_s < inf or changing or any(until_s < inf for until_s in self._broken_s.values())
 
@@ -131,7 +133,9 @@ class OnDemandNodes(Forked):
         yield from [node for node, until_s in self._broken_s.items() if until_s < inf]
 
     def attach(self) -> None:
-        """Put the timers on the kernel's clock, both at the beginning and in a fork."""
+        """Put the timers on the kernel's clock. This is called at the beginning of a simulation and
+        in each fork.
+        """
         for node, due_s in self._due_s.items():
             self._set_timer(node, due_s)
         if self._scan_s < inf:
@@ -141,7 +145,7 @@ class OnDemandNodes(Forked):
                 self._kernel.call_at(until_s, partial(self._mend, node))
 
     def believe_estimates(self) -> None:
-        """Make every boot take its expected time from now on, for look-ahead."""
+        """Let every boot take its expected time from now on. Forks for look-ahead use this."""
         self._expected, now = True, self._kernel.now
         self._failing.clear()
         for node, state in self.states.items():
@@ -152,7 +156,7 @@ class OnDemandNodes(Forked):
 
     def allocate(self, run: Run, *, in_flight: bool = False) -> bool:
         """Record that a run has taken its nodes, and boot those that are off. Return True if the
-        run has to wait for a boot. The nodes of a run ``in_flight`` are up.
+        run has to wait for a boot. If the run is ``in_flight``, its nodes are already up.
         """
         now, booting, known_s = self._kernel.now, 0, 0.0
         for node in self._nodes_of(run):
@@ -219,8 +223,8 @@ class OnDemandNodes(Forked):
         self._set_timer(node, begins_s + boot_s)
 
     def _turn_s(self, kind: str, rate: int) -> float:
-        """Return the earliest time from now on at which one more node may boot or stop. Count the
-        change if it is a boot, or if it may happen now.
+        """Return the earliest time from now on at which one more node may boot or stop. Count this
+        change towards the rate if it is a boot, or if it may happen now.
 
         As in slurmctld, each change adds 1 to a counter that loses a sixtieth per second. While the
         rounded counter is at or above the rate per minute, no further node changes its state.
@@ -238,7 +242,7 @@ class OnDemandNodes(Forked):
         return turn_s
 
     def _mend(self, node: int, _: Event) -> None:
-        """Return a node to service after its boot had failed."""
+        """Return a node to service after a failed boot."""
         if self._broken_s.pop(node, None) is not None:
             self._kernel.bring_up(node)
 
@@ -313,15 +317,17 @@ class OnDemandNodes(Forked):
             self._set_timer(node, self._idle_until_s(node))
 
     def _idle_until_s(self, node: int) -> float:
-        """Return the time at which an idle node is powered down. This is always later than the time
-        at which it becomes idle, because a policy may place the next task on the node at that very
-        time.
+        """Return the time at which an idle node is powered down. A node is never powered down at
+        the very time at which it becomes idle, because a policy may still place the next task on it
+        at that time.
         """
         idle_s, since_s = self._rules[node].idle_s, self._idle_since_s[node]
         return inf if idle_s is None else max(since_s + idle_s, nextafter(since_s, inf))
 
     def _is_needed(self, node: int) -> bool:
-        """Return True if a node has to stay up because its group would be below its minimum."""
+        """Return True if a node has to stay up because its group would otherwise be below its
+        minimum.
+        """
         up = sum(self.states[other] == _UP for other in self._groups[node])
         return up <= self._rules[node].min_nodes
 
@@ -380,9 +386,9 @@ class OnDemandNodes(Forked):
             self._boot(node)
 
     def _wanted(self) -> list[int]:
-        """Return the nodes to boot for waiting tasks that fit on no node that is up or booting. For
-        each task, in the order in which the tasks became ready, the first nodes on which it fits
-        are chosen.
+        """Choose the nodes to boot for waiting tasks that fit on no node which is up or booting.
+        The tasks are examined in the order in which they became ready. Each gets the first nodes on
+        which it fits.
         """
         empty, coming = list(self._twins(_OFF)), list(self._twins(_BOOTING))
         booting, hopeless = len(coming), set[DemandClass]()
@@ -403,10 +409,10 @@ class OnDemandNodes(Forked):
                 yield twin
 
     def _fill(self, task: TaskState, coming: list[NodeState], empty: list[NodeState]) -> bool:
-        """Place the waiting instances of a task on nodes of one type: first on those that are
-        ``coming``, then on ``empty`` ones, which are then moved to ``coming``. Return True if any
-        instance could be placed, or the whole gang: on these nodes and on those that are up, within
-        one of its domains, and as its counts require.
+        """Place the waiting instances of a task on nodes of one type. Nodes that are already
+        ``coming`` are used first, then ``empty`` ones, which are moved to ``coming``. Return True
+        if any instance could be placed. A gang must be placed as a whole. It may also use nodes
+        that are up, but must be within one of its domains and satisfy its counts.
         """
         demand, machines = task.demand, self._kernel.machines.list
         domains = demand.terms.domains if demand.terms is not None and demand.bound else (ALL,)
@@ -417,7 +423,8 @@ class OnDemandNodes(Forked):
             for machine, room in there:
                 count = min(room, missing)
                 missing -= count
-                if count and machine is not machines[machine.index]:  # a copy of a node that is not up
+                # ``machine`` is a copy that represents a node which is not up
+                if count and machine is not machines[machine.index]:
                     filled.append((machine, count))
             if not filled or (demand.gang and missing > 0):
                 continue
@@ -432,9 +439,9 @@ class OnDemandNodes(Forked):
     def _with_room(
         self, demand: DemandClass, type_: int, domain: int, twins: list[NodeState]
     ) -> list[tuple[NodeState, int]]:
-        """Return the nodes of one type and domain on which instances fit, each with their number: the
-        ``twins`` and, for a gang, also the nodes that are up, which come first. A gang with counts
-        gets the nodes that meet them, or none.
+        """Return the nodes of one type and domain on which instances fit, each with the number of
+        instances. These are ``twins`` and, for a gang, also the nodes that are up, which come
+        first. For a gang with counts, return nodes that satisfy the counts, or none.
         """
         machines = self._kernel.machines
         demand.open_to(demand.opened)  # an earlier search may have chosen some of the nodes

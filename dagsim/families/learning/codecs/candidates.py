@@ -116,8 +116,8 @@ class Candidates:
         if not offers:
             if (
                 self.config.select == "heads"
-                # all groups have been checked, so nothing will fit until a task arrives or GPUs are
-                # released
+                # Without offers, this setting has checked all groups, so nothing will fit until a
+                # task arrives or GPUs are released.
             ):
                 self._quiet = machines.released, pool.pushed
             return None
@@ -187,7 +187,7 @@ class Candidates:
     def _observe(self, view: ClusterView, machines: ClusterState, pool: Pool, offers: list[Offer]) -> Observation:
         idle, expected = [levels.total() for levels in machines.by_gpus], view.expected_free
         gpu_rows = self._gpu_rows(pool, expected, idle)
-        # rounded to the precision of the observation
+        # round the values to the precision of the observation (float32)
         seen = [_GPU_ROW.unpack(row) for row in gpu_rows]
         tokens = self._tokens(view.now, pool, offers, expected, idle, [row + self._tail for row in gpu_rows], seen)
         rows = len(self.rows)

@@ -225,7 +225,7 @@ class Pool:
     def push(self, task: TaskState) -> None:
         """Add a task that became ready."""
         self.pushed += 1
-        if task in self.tasks:  # the task was started and stopped again before the next observation
+        if task in self.tasks:  # the task is still listed: it was started and stopped again between two observations
             return
         ready = self.tasks[task] = self.ready_task(task)
         best_s = ready.best_s
@@ -258,7 +258,7 @@ class Pool:
             if not run.task.waiting:
                 self._drop(run.task)
         self.new.clear()
-        # tasks of a killed job leave the queue without having started
+        # if a job is killed, its tasks leave the queue without a start
         if len(self.tasks) > len(ready):
             for task in [task for task in self.tasks if not task.waiting]:
                 self._drop(task)

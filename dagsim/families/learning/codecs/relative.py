@@ -218,7 +218,7 @@ class Relative(Candidates):
             scale, least_s, rank_s = 1.0, task.best_s, task.rank_s
             if self._belief is not None and is_hidden(
                 task
-            ):  # the resumed part of a stopped task would reveal its remaining time
+            ):  # use the whole task, because the rest of a stopped task would reveal its remaining time
                 whole = job.tasks[task.index]
                 scale, least_s, rank_s = self._belief.typical_s(task), whole.best_s, whole.rank_s
             for type_ in room:

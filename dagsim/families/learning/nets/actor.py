@@ -120,12 +120,12 @@ def sample(log_p: np.ndarray, first: np.ndarray, rng: np.random.Generator | None
     sampled (as the maximum of log-probability + Gumbel noise); without it, the most likely row is
     chosen."""
     noisy = log_p if rng is None else log_p + rng.gumbel(size=len(log_p))
-    if len(first) == 1:  # shortcut for a single observation
+    if len(first) == 1:  # a faster way for a single observation
         return np.array([noisy.argmax()])
     maxima = np.maximum.reduceat(noisy, first)
     lengths = np.diff(np.append(first, len(noisy)))
     hits = np.flatnonzero(noisy == np.repeat(maxima, lengths))
-    # if several rows are tied, take the first
+    # ``hits`` contains all rows with the maximum, so take the first of each observation
     chosen: np.ndarray = hits[np.searchsorted(hits, first)] - first
     return chosen
 

@@ -111,7 +111,7 @@ class Scorer(ScoreNet):
         takes as long as their computations."""
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Scorer:
-        # moving a module to another device may replace its parameters
+        # moving a module to another device may replace its parameters, so collect them again
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self._layers = [(layer.weight, layer.bias) for layer in self._linear]
         return self

@@ -116,7 +116,7 @@ def projected(log_p: Tensor, rewards: Tensor, discounts: Tensor, support: Tensor
     values = (rewards[:, None] + discounts[:, None] * support).clamp(low, high)
     place = (values - low) / (high - low) * (atoms - 1)
     below = place.floor().clamp(0, atoms - 2)
-    share = place - below  # the fraction that belongs to the atom above
+    share = place - below  # the fraction of the probability that moves to the atom above
     p = torch.exp(log_p)
     moved = torch.zeros_like(p)
     moved.scatter_add_(1, below.long(), p * (1 - share))

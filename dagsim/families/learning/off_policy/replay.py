@@ -33,9 +33,9 @@ class Drawn(NamedTuple):
     rewards: Tensor  # (B,) float32: discounted over the n steps
     following: ObservationBatch
     """Observations n steps later; arbitrary ones if the episode had ended by then."""
-    discounts: Tensor  # (B,) float32: factor for the value n steps later; 0 if the episode ended
+    discounts: Tensor  # (B,) float32: factor by which the value n steps later counts; 0 if the episode had ended
     weights: Tensor  # (B,) float32: importance weights, at most 1
-    places: np.ndarray  # (B,) int64: indices for ``update``
+    places: np.ndarray  # (B,) int64: positions in the buffer, for ``update``
 
 
 class ReplayBuffer:
@@ -234,7 +234,8 @@ class ReplayArchive:
         """
         first, after = state["span"]
         paths = [path for path in self._paths() if int(path.stem) < after]
-        # there are no files before the first iteration
+        # a file ends where the next one begins, and the last file (if there are any) ends at
+        # ``after``
         ends = [int(path.stem) for path in paths[1:]] + [after] * bool(paths)
         needed = [path for path, end in zip(paths, ends, strict=True) if end > first]
         try:

@@ -113,7 +113,7 @@ class PolicyGradient(ABC, Generic[ConfigT]):
         store = self.net.store([observation for steps in episodes for observation in steps.observations])
         time_s = self._context.time_constant_s(config.discount_jcts, progress)
         raw, metrics = self.estimator.estimate(episodes, store, time_s, critic_rng)
-        # nothing can be learned from a step with a single choice
+        # leave out steps with a single choice, because nothing can be learned from them
         free = np.flatnonzero(store.is_free)
         if varied:
             raw = equal_weights(

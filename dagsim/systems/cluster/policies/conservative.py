@@ -71,7 +71,7 @@ class Conservative:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self)
         waiting = view.index(Conservative, Ready)
-        # the rules of the site have removed tasks from the queue
+        # a planned task is missing from the queue if the site's rules have removed it
         self._early = self._early or any(key not in waiting.tasks for key in self._starts)
         new = sorted(waiting.tasks.keys() - self._starts.keys())
         for key in new:
@@ -206,8 +206,8 @@ class Conservative:
 
 
 def _least_wanted(item: tuple[tuple[int, tuple[int, ...]], Sequence[NodeState]]) -> tuple[int, int, int]:
-    """Return a key that sorts the parts of a type: those that the fewest tasks may use come first
-    and, among these, larger parts come first.
+    """Return a sort key for the parts of a type. The parts that the fewest tasks may use come
+    first, and larger parts come before smaller ones.
     """
     (type_, may_use), nodes = item
     return type_, may_use.count(1), -len(nodes)
@@ -264,9 +264,9 @@ def _earliest_on(
     seconds: float,
     licences: Sequence[tuple[StepProfile, int]],
 ) -> tuple[float, list[tuple[float, ...]]]:
-    """Return the first time from which all instances, each of which takes ``one``, fit on several
-    parts together, and the amounts that they take from each part. The time is ``inf`` if there is
-    none.
+    """Return the first time from which all instances fit on several parts together, and the amounts
+    that they take from each part. Each instance takes ``one``. If there is no such time, it is
+    ``inf``.
     """
     profiles = [profile for part in parts for profile in part.profiles] + [profile for profile, _ in licences]
     needed = [amount * instances - NEARLY for amount in one]
@@ -290,7 +290,7 @@ def _earliest_on(
 
 def _earliest(profiles: Sequence[StepProfile], amounts: Sequence[float], seconds: float) -> float:
     """Return the first time from which all amounts are free for ``seconds``, or ``inf`` if there is
-    none.
+    no such time.
     """
     start_s = -inf
     while True:

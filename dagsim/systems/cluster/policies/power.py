@@ -1,5 +1,5 @@
-"""Power-aware policies, which save energy within a bound on the slowdown, stay below a power cap,
-or shift work to the cheapest hours.
+"""Power-aware policies. They save energy within a bound on the slowdown, stay below a power cap, or
+shift work to the cheapest hours.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing, st
 
 
 def busy_watts(view: ClusterView) -> list[float]:
-    """Return the difference between the busy and idle watts of a GPU of each type, or 0 for CPU
-    machines."""
+    """Return, for each GPU type, how many more watts a busy GPU draws than an idle one. The value
+    for CPU machines is 0.
+    """
     watts = [None if gpu is None else DEFAULT_POWER.of(gpu) for gpu in view.gpu_types]
     return [0.0 if gpu_watts is None else gpu_watts.busy - gpu_watts.idle for gpu_watts in watts]
 
@@ -57,10 +58,10 @@ class EnergySaver:
 
 
 class PowerCap:
-    """The pair of a task and a GPU type with the shortest run comes first, below a power cap. A
-    task does not start if it would raise the total busy watts of all GPUs above ``watts``. A task
-    that exceeds the cap by itself starts when nothing else is running. The policy uses estimates
-    and never preempts. The cost is O(types x log n) per decision.
+    """Shortest job first under a power cap: the pair of a task and a GPU type with the shortest run
+    comes first. A task does not start if it would raise the total busy watts of all GPUs above
+    ``watts``. A task that exceeds the cap by itself starts when nothing else is running. The policy
+    uses estimates and never preempts. The cost is O(types x log tasks) per decision.
 
     Raises:
         ConfigError: ``watts`` is not positive.
@@ -91,28 +92,29 @@ class PowerCap:
 
 class CheapHours:
     """First come, first served, but tasks with slack wait for cheaper hours (temporal shifting:
-    Wiesner et al., Middleware 2021). When a task becomes ready, it books GPUs: within its slack, at
-    the time at which its energy costs least and enough GPUs are not booked yet (or at the earliest
-    of several such times). The slack ends at ``deadline`` minus the path to the end of the job.
-    ``wait_s`` is the longest wait of a task without a deadline; if it is above 0, it also limits
-    the wait of a task with a deadline. If all GPUs are booked within its slack, a task starts as
-    soon as it fits, and so does a task whose GPUs are occupied when its booking begins. Of these
-    tasks, the one that may wait for the shortest time comes first.
+    Wiesner et al., Middleware 2021). A task books GPUs when it becomes ready. The booking is within
+    the task's slack, at the time at which its energy costs least while enough GPUs are not booked
+    yet. If there are several such times, the earliest is used. The slack ends at ``deadline`` minus
+    the path to the end of the job. ``wait_s`` is the longest wait of a task without a deadline; if
+    it is above 0, it also limits the wait of a task with a deadline. If all GPUs are booked
+    throughout its slack, or if its GPUs are still occupied when its booking begins, a task starts
+    as soon as it fits. Of several such tasks, the one that may wait for the shortest time comes
+    first.
 
     ``series`` is a CSV file with prices or carbon intensities (``dagsim.metrics.tariff``). Without
     a series, energy costs half as much at night (22 to 6 h). ``begins`` is the ISO date that
     corresponds to 0 s in a run with generated jobs (default: the first date in the series). With
     ``repeats=false``, a run that outlasts the series is rejected. The policy uses estimates and
     never preempts. As long as GPUs are not scarce, the energy costs are the lowest possible. The
-    cost is O((changes of the series within the slack + booked tasks) x booked tasks) per task, and
-    O(log n) per decision.
+    cost is O((price changes within the slack + booked tasks) x booked tasks) per task, and O(log
+    tasks) per decision.
 
     Raises:
         ConfigError: The series cannot be read, or ``wait_s`` is negative.
     """
 
     forgets = "the GPUs that tasks had booked"
-    rehearses = False  # an index contains the bookings
+    rehearses = False  # because an index contains the bookings
 
     def __init__(
         self,

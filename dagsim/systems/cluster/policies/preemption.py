@@ -1,5 +1,5 @@
-"""Policies that put the least remaining time or service first, and the choice of the runs that a
-preemption stops.
+"""Preemptive policies that run the task with the least remaining time or service first, and
+functions that choose which runs to stop.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Weight: TypeAlias = Callable[[TaskState], float]
 class LeastRemaining:
     """The task with the least ``weight x remaining seconds`` comes first. A ready task that does
     not fit displaces the runs for which this product is largest, as long as it is larger for each
-    of them than for the task on their type. The policy uses estimates, and it preempts. The cost is
-    O(log n) per decision, plus O(weights + log running) for each run that might be stopped. The
-    counterpart in the compiled engine is ``compiled.srtf``.
+    of them than for the task on their type. The policy uses estimates, and it preempts runs. The
+    cost is O(log tasks) per decision, plus O(weights + log running) for each run that might be
+    stopped. The counterpart in the compiled engine is ``compiled.srtf``.
     """
 
     def __init__(self, weight: Weight, placement: str | PlacementRule = "best-fit") -> None:
@@ -60,8 +60,8 @@ class LeastRemaining:
         return decided
 
     def _take_over(self, view: ClusterView) -> list[Decision]:
-        """Preempt runs for the first ready task, provided that it fits once runs with a larger
-        product have been stopped.
+        """Preempt runs for the first ready task, if stopping runs with a larger product makes it
+        fit.
         """
         pair = view.typed_queue(self.order.key).first()
         if pair is None:
@@ -142,8 +142,8 @@ def _room(machines: ClusterState, demand: DemandClass, type_: int) -> int:
 
 
 class _FreedGpus:
-    """The idle GPUs on nodes as they would be without some runs. For demands of whole GPUs, nothing
-    else matters.
+    """The idle GPUs on each node as if some runs had been stopped. This is sufficient for demands
+    that consist only of whole GPUs.
     """
 
     def __init__(self, view: ClusterView) -> None:
@@ -174,7 +174,7 @@ class _FreedGpus:
 
 
 class FreedNodes:
-    """Copies of nodes as they would be without some runs."""
+    """Copies of nodes as if some runs had been stopped."""
 
     def __init__(self, view: ClusterView) -> None:
         self._machines = view.machines.list
@@ -205,7 +205,7 @@ class FreedNodes:
 
 def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
     """Shortest remaining time first (Schrage 1968, for one machine). The policy uses estimates, and
-    it preempts. The cost is that of ``LeastRemaining``.
+    it preempts runs. It costs as much as ``LeastRemaining``.
     """
     return LeastRemaining(_one, placement)
 
@@ -213,7 +213,7 @@ def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
 def srsf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
     """Shortest remaining service first, where service is GPUs x remaining time (two-dimensional
     SRTF; the baseline with known durations in Tiresias, Gu et al., NSDI 2019). The policy uses
-    estimates, and it preempts. The cost is that of ``LeastRemaining``.
+    estimates, and it preempts runs. It costs as much as ``LeastRemaining``.
     """
     return LeastRemaining(width, placement)
 
