@@ -369,7 +369,8 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
             from dagsim.experiment.compare import run_until_precise
             from dagsim.experiment.scenario import metric_of
 
-            runs, seeds = dict[Cell, CellRun](), list[int]()
+            runs = {}
+            seeds: list[int] = []
 
             def run_on(more: Sequence[int]) -> list[CellRun]:
                 nonlocal runs
@@ -386,11 +387,19 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
 def tell(kept: Kept, output: Output) -> None:
     """Print and draw the results, which are already in the folder. Exit with code 1 if a policy
     failed.
+
+    Raises:
+        InputError: Every job of every run was rejected, so that no run shows anything about a policy.
     """
+    from dagsim.errors import InputError
+    from dagsim.metrics.incomplete import is_all_rejected
+
     with kept.folder.noting():
         _tell_kept(kept, output)
     if tell_failures(kept.folder):
         raise typer.Exit(1)
+    if kept.lines and all(is_all_rejected(line.workload) for line in kept.lines):
+        raise InputError("no job could run: the cluster rejected every job when it arrived")
 
 
 def _tell_kept(kept: Kept, output: Output) -> None:
