@@ -1,4 +1,4 @@
-"""``dagsim.plan``: the smallest cluster that meets a target on a log."""
+"""The function ``dagsim.plan``, which finds the smallest cluster that meets a target on a log."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dagsim.families.kubernetes.kueue_manifests import MOST_PODS, kueue_workload
 from dagsim.families.kubernetes.terms import WHOLE_GPUS, Selector, label_selector, pod_requests
 from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.traces.documents import list_in, object_in, text_in
-from dagsim.traces.fields import MOST_GPUS, Dirty
+from dagsim.traces.fields import MOST_GPUS, Dirty, InvalidValue
 from dagsim.traces.times import moment_s
 
 _SHARED = "nvidia.com/gpu.shared"
@@ -278,7 +278,7 @@ def whole_gpus(value: float) -> int:
         Dirty: The value is not a number of GPUs.
     """
     if value != int(value) or value > MOST_GPUS:
-        raise Dirty("with impossible resources")
+        raise Dirty(InvalidValue("with impossible resources"))
     return int(value)
 
 
@@ -427,7 +427,7 @@ def kueue_workload(object: Any, around: ClusterObjects | None = None, *, now: bo
     for pod_set in list_in(spec, "podSets"):
         count, template = object_in(pod_set).get("count"), object_in(pod_set, "template", "spec")
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_PODS:
-            raise Dirty("with an invalid count")
+            raise Dirty(InvalidValue("with an invalid count"))
         yield PodRecord(
             text_in(owner, "uid") or text_in(object, "metadata", "uid") or f"{namespace}/{name}",
             f"{namespace}/{name}",
@@ -529,14 +529,14 @@ def _carried(object: Any, around: ClusterObjects, *, now: bool) -> dict[str, Any
     try:
         kueue_workload_object(carried)
     except TraceError:
-        raise Dirty("with an invalid quantity, count or time") from None
+        raise Dirty(InvalidValue("with an invalid quantity, count or time")) from None
     return carried
 
 
 def _hosts(domains: Sequence[tuple[tuple[str, ...], int]]) -> tuple[str, ...]:
     """Return the node of each pod that Kueue's topology has placed."""
     if whole_sum(count for _, count in domains) > MOST_PODS:
-        raise Dirty("with an invalid count")
+        raise Dirty(InvalidValue("with an invalid count"))
     return tuple([address[-1] for address, count in domains for _ in range(count) if address])
 
 

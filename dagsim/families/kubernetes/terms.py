@@ -16,7 +16,7 @@ from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
 from dagsim.traces.documents import list_in, object_in, text_in
-from dagsim.traces.fields import Dirty
+from dagsim.traces.fields import Dirty, InvalidValue
 
 _QUANTITY = re.compile(
     r"([+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30}))(?:[eE]([+-]?\d{1,2})|(n|u|m|k|K|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?"
@@ -59,7 +59,7 @@ def _quantity(text: str) -> Fraction:
         raise Dirty("with resources that are not quantities")
     value = Fraction(match[1]) * (Fraction(10) ** int(match[2]) if match[2] else _UNITS[match[3] or ""])
     if not 0 <= value < _MOST:
-        raise Dirty("with impossible resources")
+        raise Dirty(InvalidValue("with impossible resources"))
     return value
 
 
@@ -71,7 +71,7 @@ def units(resource: str, text: Any) -> int:
     """
     value = ceil(_exact(text) * (1000 if resource == "cpu" else 1))
     if value >= _MOST:
-        raise Dirty("with impossible resources")
+        raise Dirty(InvalidValue("with impossible resources"))
     return value
 
 
