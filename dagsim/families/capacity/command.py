@@ -50,7 +50,7 @@ Prices_ = Annotated[
     list[str] | None,
     typer.Option(
         metavar="PRICES",
-        help=f"{_PRICES}. A CSV file of hourly prices per kWh (columns time,value) adds the cost of energy (repeatable).",
+        help=f"{_PRICES}. A CSV of hourly prices per kWh (columns time,value) adds the cost of energy (repeatable).",
     ),
 ]
 
