@@ -221,7 +221,7 @@ def source_file(name: str) -> Path | None:
         return file if file.is_file() else None
     spec: ModuleSpec | None = None
     parts = name.partition(":")[0].split(".")
-    # unlike importlib.util.find_spec, this does not import the parent packages
+    # importlib.util.find_spec is not used here, because it would import the parent packages
     for count in range(1, len(parts) + 1):
         folders = None if spec is None else list(spec.submodule_search_locations or ())
         spec = PathFinder.find_spec(".".join(parts[:count]), folders)

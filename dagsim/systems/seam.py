@@ -531,7 +531,7 @@ def decisions_of(answer: object, now: float) -> Iterator[Any]:
     """
     if answer is None:
         return iter(())
-    # otherwise, the fields of the decision would be treated as decisions
+    # A decision is a tuple, so its fields would otherwise be treated as decisions.
     if isinstance(answer, tuple) and hasattr(answer, "_fields"):
         kind = type(answer).__name__
         raise IllegalDecision(

@@ -145,8 +145,8 @@ class Dependencies(Forked):
             self._one_of.add(number)
         begins_s = job.arrival_s + (request.begin_s or 0.0)
         if not conditions and request.begin_s is not None and job.eligible_s is not None:
-            # The eligible time in the log also reflects holds and later changes, which no policy
-            # can influence.
+            # Use the eligible time in the log, because it also reflects holds and later changes,
+            # which no policy can influence.
             begins_s = job.eligible_s
         if begins_s > now:
             needed += 1

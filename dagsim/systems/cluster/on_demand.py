@@ -280,7 +280,7 @@ class OnDemandNodes(Forked):
                 if (until_s := max(self._idle_until_s(node), self._needed_until_s(node))) > self._kernel.now:
                     self._set_timer(node, until_s)
                 elif self._is_needed(node):
-                    pass  # this is decided again when another node of its group comes up
+                    pass  # the group needs this node; this is checked again when another node of the group comes up
                 elif (until_s := self._turn_s("stops", self._rules[node].stops_a_minute)) > self._kernel.now:
                     self._set_timer(node, until_s)
                 elif shutdown_s := self._rules[node].shutdown_s:
@@ -292,7 +292,7 @@ class OnDemandNodes(Forked):
     def _come_up(self, node: int) -> None:
         """Record that a node is up, and start the runs that were waiting only for this node."""
         self._change(node, _UP)
-        for other in self._groups[node]:  # one of them may be powered down now
+        for other in self._groups[node]:  # now that this node is up, another one may be powered down
             if self.states[other] == _UP and not self._runs[other] and self._due_s[other] == inf and other != node:
                 self._set_timer(other, max(self._kernel.now, self._idle_until_s(other)))
         if not self._runs[node]:
@@ -304,7 +304,7 @@ class OnDemandNodes(Forked):
                     del self._allocated[run.id]
                     run.setup_s = 0.0
                     self._kernel.begin(run)
-                    self._kernel.changed = True  # a policy may set a time limit for the run now
+                    self._kernel.changed = True  # call the policy, because it may set a time limit for the run now
                     for tell in self._kernel.frontier.rated:
                         tell(run, self._kernel.now)
 
@@ -361,7 +361,7 @@ class OnDemandNodes(Forked):
         elif machine.up and not is_open:
             machines.take_down(machine)
         if self.states[node] == _OFF and not is_open:
-            kernel.changed = True  # waiting tasks may make the node boot
+            kernel.changed = True  # the node is off now, so waiting tasks may make it boot
 
     def _set_timer(self, node: int, due_s: float) -> None:
         self._due_s[node] = due_s

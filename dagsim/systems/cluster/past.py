@@ -55,7 +55,7 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
             first, last = run.rows
             events.append((run.since_s, _DECIDED, first, number, number, run))
             if run.until_s is not None:
-                # the run was preempted, or it had no work
+                # a decision ended the run: a preemption, or its own start because it had no work
                 decided = run.stopped == "preempted" or run.until_s == run.since_s
                 order = _DECIDED if decided else _FAILS if run.stopped else _ENDS
                 events.append((run.until_s, order, last if last >= 0 else first, number, number, Ended(run)))
@@ -225,7 +225,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
         run.phase_until(max(run._ends_s, begins_s))
         if kernel.life is not None:
             kernel.life.recall(run)
-    kernel.changed = False  # the events that are due at the beginning happen first
+    kernel.changed = False  # events that are due at the beginning happen before the policy is called
     kernel.wait(begins_s)
 
 
@@ -244,7 +244,7 @@ def parts_of(policy: object) -> Iterator[object]:
     parts, seen = [policy], set[int]()
     while parts:
         part = parts.pop()
-        part = getattr(part, "__self__", part)  # replace a bound method by its object
+        part = getattr(part, "__self__", part)  # for a bound method, use the object to which it is bound
         if id(part) in seen or not type(part).__module__.startswith("dagsim."):
             continue
         seen.add(id(part))

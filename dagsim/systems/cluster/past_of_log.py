@@ -151,7 +151,7 @@ def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
     ran = np.isfinite(end_s)
     gpus = (jobs.asked("gpus") * jobs.instances)[ran]
     times, changes = np.concatenate([end_s[ran], start_s[ran]]), np.concatenate([-gpus, gpus])
-    # at equal times, ends come before starts
+    # the sort is stable, so at equal times ends come before starts
     held = np.cumsum(changes[np.argsort(times, kind="stable")])
     if held.max(initial=0.0) > cluster.gpus * (1 + _ROUNDING):
         return f"its jobs hold up to {held.max():,.10g} GPUs at once, more than the cluster's {cluster.gpus:,}"

@@ -240,7 +240,7 @@ class SiteState(Forked):
         request = job.request or _NO_REQUEST
         nodes, reservation = self.nodes_of(job.partition, request), -1
         wanted = [nodes & self._named[name] for name in request.nodes if name in self._named]
-        # the named nodes are already as many as the task may use
+        # the task can use no nodes besides the named ones
         if wanted and len(wanted) >= max(gang, 1):
             nodes = whole_sum(wanted)
             wanted = wanted if gang > 1 else []

@@ -84,7 +84,7 @@ class Transfers(Forked):
         try:
             write = self.writes.get(run.task.piece)
             if write is not None and write.process is not None and not run.moves:
-                yield write.process  # the state must be in the storage first
+                yield write.process  # wait until the state is in the storage
             yield from self.carrier.fetch(run.flows)
         except Interrupt:
             return

@@ -404,7 +404,7 @@ class _Past:
         if node >= 0:
             self._touched.add(node)
         if kind in (Kind.STARTED, Kind.ALLOCATED):
-            if (run, node) not in self._held:  # the run has not been allocated before
+            if (run, node) not in self._held:  # a run that was allocated earlier is already recorded
                 self._start(self._task(job, task), run, self._machines.list[node], instances, gpus)
             if kind == Kind.ALLOCATED:
                 self._allocated[run] = job

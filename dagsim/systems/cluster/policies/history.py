@@ -29,8 +29,8 @@ class AsObserved:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         due = view.index(self, lambda: DueTasks(_due_s, Queue(_due_s, view.machines)))
         while (task := due.next(view.now)) is not None:
-            # some instances may have to wait; the queue drops a task once all its instances have
-            # started
+            # Some of the task's instances may have to wait, so it is put in the queue, which drops
+            # a task when all its instances have started.
             due.late.push(task)
             placement = self._observed(view, task) or self._place(view, task)
             if placement is not None:

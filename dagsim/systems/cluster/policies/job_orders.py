@@ -130,7 +130,7 @@ class JobQueue:
             if task is not None and current and (task[1], task[2]) == (order, piece):
                 return entry, task[3]
             heappop(heap)
-            if current:  # the task that was first when the entry was made has started
+            if current:  # the entry's task has started, so enter the job again with its next task
                 self._enter(demand, number)
         return None
 

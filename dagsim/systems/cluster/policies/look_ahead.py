@@ -338,7 +338,7 @@ class Rollout:
             return inf
         fork = view.fork()
         written = len(fork.schedule.log)
-        # these jobs need nodes that are down for an unknown time
+        # the number of jobs that need nodes which are down for an unknown time
         stuck = _play(fork, _policies().create(self.base), start)
         rows, jobs = fork.schedule.log.since(written), fork.schedule.jobs
         done = [row[1] - jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]

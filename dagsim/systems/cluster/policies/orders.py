@@ -443,7 +443,7 @@ class _Columns:
         if len(best) > 1:
             orders = self._order[best]
             best = best[orders == orders.min()]
-        if len(best) > 1:  # the rows belong to several pieces of one task
+        if len(best) > 1:  # a tie between several pieces of one task
             return int(min(best.tolist(), key=self._tasks.__getitem__))
         return int(best[0])
 
@@ -472,13 +472,13 @@ def _leads_until(leader: int, since: np.ndarray, rates: np.ndarray, products: np
     faster, others = rates > rate, (rates != rate) | (since != since_s)
     farthest_s = float(np.abs(since).max())
     until = inf
-    if faster.any():  # rows with a higher rate overtake others where the lines cross
+    if faster.any():  # a row with a higher rate overtakes the leader when their products become equal
         gains = rates[faster] - rate
         cross_s = (rates[faster] * since[faster] - rate * since_s) / gains
         unsure_s = ROUNDING * rates[faster] * (np.abs(cross_s) + farthest_s) / gains
         until = float((cross_s - unsure_s).min())
     slower = others & ~faster
-    if slower.any():  # rows with a lower rate only fall behind, but rounding errors grow with time
+    if slower.any():  # a row with a lower rate falls further behind, but rounding errors grow with time
         gap = products[leader] - float(products[slower].max())
         until = min(until, gap / (ROUNDING * abs(rate)) - farthest_s)
     return until
@@ -551,7 +551,7 @@ class RandomFeasible:
             demand, type_, at = _pick(bags, fitting, int(rng.integers(total)))
             bag = bags.by_demand[demand]
             task = bag[at]
-            # this task has already started; dropping it and drawing again keeps the choice uniform
+            # The task has already started. Dropping it and drawing again keeps the choice uniform.
             if not task.waiting:
                 bag[at] = bag[-1]
                 bag.pop()

@@ -429,7 +429,7 @@ class Fgd:
         kind = demand._replace(memory_gb=0.0)
         self._asked[kind] = self._asked.get(kind, 0) + 1
         self._count += 1
-        if self._count & (self._count - 1) == 0:  # the count is a power of two
+        if self._count & (self._count - 1) == 0:  # true if the count is a power of two
             self._weights = dict(self._asked)
             self._growths.clear()
 

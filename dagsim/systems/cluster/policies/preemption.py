@@ -95,7 +95,9 @@ class LeastRemaining:
             looked_at.append((weight, entry))
             run = running[entry[1]]
             if run.started_s == now:
-                continue  # spare new runs; otherwise two tasks could displace each other for ever
+                # spare runs that have just started, because otherwise two tasks could displace each
+                # other for ever
+                continue
             if run.type in task.demand.types and most > self.order.key(task, run.type):
                 yield run
 

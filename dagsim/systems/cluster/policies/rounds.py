@@ -119,7 +119,7 @@ class Rounds:
             self._round += 1
         competing = self._round * self.quantum_s == now
         latest_s = (self._round - 1) * self.quantum_s
-        # behave as if no round had been skipped
+        # rounds may have been skipped; continue as if none had been
         if self._skips and not competing and latest_s > decided_s:
             self._service.now = latest_s
             self._rank_partly_running(view, queue)
