@@ -452,8 +452,8 @@ class Schedule:
         self.jobs.append(job)
 
     def check(self) -> None:
-        """Check that a schedule from a file has the properties of every schedule that a simulation
-        writes, as far as code that reads schedules relies on these properties.
+        """Check that a schedule from a file has the properties on which code that reads schedules
+        relies. Every schedule that a simulation writes has them.
 
         Raises:
             ValueError: No simulation could have written this schedule. The message names the first

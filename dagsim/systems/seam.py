@@ -174,7 +174,7 @@ class HasPast(Protocol):
     """A kernel that may begin in the middle of a schedule."""
 
     def remind(self, policy: object) -> None:
-        """Give the policy the memory that it would have at the beginning, if that is known."""
+        """If the past is known, give the policy the memory that it would have at the beginning."""
 
 
 @runtime_checkable

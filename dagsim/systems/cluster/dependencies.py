@@ -43,9 +43,9 @@ _NAMED = 3
 
 
 class Dependencies(Forked):
-    """Jobs that have arrived but are not eligible: they wait until others have left or started
-    (``Request.after``), for a time (``Request.begin_s``), or until fewer tasks of their array are
-    in the system than ``Request.array_limit`` allows. All attributes are plain data.
+    """Jobs that have arrived but are not eligible. They wait until other jobs have left or started
+    (``Request.after``), until a given time has passed (``Request.begin_s``), or until few enough
+    tasks of their array are in the system (``Request.array_limit``). All attributes are plain data.
 
     In Slurm's terms, the job is eligible once its wait here ends, and its age is counted from that
     time (job_independent in job_mgr.c, Slurm 22.05). However, the limit of an array does not

@@ -416,8 +416,8 @@ class ClusterKernel(Forked):
         )
 
     def _withdraw(self) -> None:
-        """Remove tasks from the queue that can never start, because the nodes that they need have
-        left for good or the rules of the site forbid it. Otherwise, these tasks would block other
+        """Remove tasks that can never start from the queue. Either the nodes that they need have
+        left for good, or the site's rules forbid it. Otherwise, these tasks would block other
         tasks. Their jobs stay unfinished.
         """
         if self._lasting is None:

@@ -178,9 +178,9 @@ _Event: TypeAlias = tuple[float, str, Any]
 
 
 def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
-    """Replay the arrivals of the jobs that are in the system when a simulation begins, and the
-    starts and ends of their runs, at the recorded times. The kernel must be at its beginning.
-    ``left`` contains the jobs that had left by then.
+    """Replay what happened before a simulation begins, at the recorded times: the arrivals of the
+    jobs that are in the system, and the starts and ends of their runs. The kernel must be at its
+    beginning. ``left`` contains the jobs that had left by then.
 
     Raises:
         ModelError: A run in flight does not fit; see ``past_of`` and ``check_in_flight``.
@@ -230,8 +230,9 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
 
 
 def forgotten(policy: object) -> list[str]:
-    """Return descriptions of what a policy and its parts (a placement, an order) remember between
-    decisions, but what neither the log nor the state of the cluster contains (``forgets``).
+    """Return the ``forgets`` texts of a policy and its parts (a placement, an order). They describe
+    what these remember between decisions although neither the log nor the state of the cluster
+    contains it.
     """
     texts = [stated(part, "forgets") for part in parts_of(policy)]
     return list(dict.fromkeys([text for text in texts if isinstance(text, str) and text]))

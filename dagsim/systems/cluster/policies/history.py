@@ -82,7 +82,7 @@ def _due_s(task: TaskState) -> float:
 
 class Qssf:
     """The task with the least predicted GPU time comes first (Helios, Hu et al., SC 2021, section
-    4.2; Helios predicts with gradient boosting on more columns than all traces have). The
+    4.2). Helios itself predicts with gradient boosting, on columns that some traces lack. The
     prediction is the mean over past tasks with the same tenant, model and number of GPUs. If there
     are none, it is the mean over all past tasks. Recent tasks have a higher weight: each new
     duration multiplies the weights of the older durations by ``memory``. Until the first task has

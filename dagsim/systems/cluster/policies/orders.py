@@ -299,7 +299,7 @@ def _by_priority(task: TaskState) -> float:
 
 def themis(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """Finish-time fairness (based on Themis, Mahajan et al., NSDI 2020): the job that would end
-    latest relative to its ideal time comes first, that is, the job with the largest rho = (time in
+    latest relative to its ideal time comes first. This is the job with the largest rho = (time in
     the system + remaining path) / critical path. Each job is assumed to have an equal share of the
     cluster. The number of jobs therefore multiplies every rho by the same factor, and does not
     affect the order. The auctions and leases of Themis are left out. The policy uses estimates and
@@ -493,8 +493,9 @@ def edf(placement: str | PlacementRule = "best-fit") -> Ordered:
 
 def llf(placement: str | PlacementRule = "best-fit") -> Ordered:
     """Least laxity first: the task with the smallest ``deadline - now - path to the end of the
-    job`` comes first, with every task on its fastest type. ``now`` is the same for all tasks, so
-    the order never changes. The policy uses estimates. The cost is O(log tasks) per decision.
+    job`` comes first. The path is computed with every task on its fastest type. ``now`` is the same
+    for all tasks, so the order never changes. The policy uses estimates. The cost is O(log tasks)
+    per decision.
     """
     return Ordered(by_laxity, placement)
 
@@ -573,7 +574,7 @@ class _Bags:
 
 
 def _pick(bags: _Bags, fitting: list[tuple[DemandClass, int]], at: int) -> tuple[DemandClass, int, int]:
-    """Number all pairs of a task and a type, and return pair number ``at``: its demand class, its
+    """Number all pairs of a task and a type. Return the demand class of pair number ``at``, its
     type, and its index in the bag of that class.
     """
     for demand, type_ in fitting:

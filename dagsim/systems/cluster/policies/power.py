@@ -28,12 +28,12 @@ def busy_watts(view: ClusterView) -> list[float]:
 
 
 class EnergySaver:
-    """The shortest task comes first, and each task runs where it needs the least energy without
-    being too slow (bounded-slowdown energy saving as in Auxo and Zeus; You et al., NSDI 2023). A
-    task may use types on which it takes at most ``slowdown`` times as long as on its fastest type.
-    Of the types on which it fits now, it uses the one with the least energy: seconds x GPUs x (busy
-    - idle watts). If it fits on none of these types, the task waits, provided that any event is
-      still pending.
+    """The shortest task comes first. Each task runs where it needs the least energy without being
+    too slow (bounded-slowdown energy saving as in Auxo and Zeus; You et al., NSDI 2023). A task may
+    use types on which it takes at most ``slowdown`` times as long as on its fastest type. Of the
+    types on which it fits now, it uses the one with the least energy: seconds x GPUs x (busy
+    - idle watts). If it fits on none of these types, the task waits as long as an event is still
+      pending.
     The policy uses estimates and never preempts. The cost is O(groups x types) per decision, where
     the tasks in a group have the same demand and the same speed ratios.
 
@@ -242,8 +242,8 @@ class _Shortest:
         heappush(group[1], (task.best_s, task.order, task.piece, task))
 
     def first(self, machines: ClusterState) -> tuple[TaskState, int] | None:
-        """Return the shortest task that fits on a type that it may use, and the type of these on
-        which it needs the least energy.
+        """Return the shortest task that fits on a type which it may use. Of these types, also
+        return the one on which it needs the least energy.
         """
         best: tuple[float, int, int, TaskState] = (inf, 0, 0, None)  # type: ignore[assignment]
         on = -1
