@@ -73,8 +73,9 @@ class GpuType:
             raise ModelError(f"GPU type {self.name!r}: nvlink_gb_s must not be negative, got {self.nvlink_gb_s!r}")
 
     def tflops(self, precision: str = "fp32") -> float:
-        """Return the peak TFLOPS at ``precision`` (``fp32``, ``tf32`` or ``fp16``), or in the next
-        slower mode that the GPU supports."""
+        """Return the peak rate in TFLOPS at ``precision`` (``fp32``, ``tf32`` or ``fp16``). If the
+        GPU does not support this precision, return the rate at the next slower one.
+        """
         match precision:
             case "fp32":
                 return self.fp32_tflops
@@ -178,8 +179,8 @@ _ALIASES = {"A100": "A100-40", "V100": "V100-16", "V100M16": "V100-16", "V100M32
 
 
 def canonical(name: str) -> str:
-    """Return the catalogue's name for the GPU type ``name``. ``A100`` and ``V100`` mean the smaller
-    memory size.
+    """Return the catalogue's name for the GPU type ``name``. ``A100`` and ``V100`` stand for the
+    variants with less memory.
     """
     return _ALIASES.get(name, name)
 
@@ -217,7 +218,8 @@ def mig_slice(gpu: GpuType, profile: str) -> GpuType:
 
 
 def gpu_type(name: str) -> GpuType:
-    """Look up a GPU type in the catalogue. ``A100`` and ``V100`` mean the smaller memory size.
+    """Look up a GPU type in the catalogue. ``A100`` and ``V100`` stand for the variants with less
+    memory.
 
     Raises:
         ModelError: There is no such type. The message lists the known types.

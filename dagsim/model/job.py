@@ -24,12 +24,12 @@ class Request:
     """Terms of a job's submission other than its resources.
 
     - ``constraint`` is an expression over node features, as in Slurm: ``skl``, ``a100|v100``,
-      ``icl&!nvl``. Each node of the job must satisfy it, and all of them must satisfy the same part
-      of ``[r1|r2]``. A constraint may also count nodes, as in ``[skl*2&icl*2]``. The nodes of a
-      gang must then satisfy all counts together.
+      ``icl&!nvl``. Each node of the job must satisfy it. With ``[r1|r2]``, all nodes must satisfy
+      the same part. A constraint may also count nodes, as in ``[skl*2&icl*2]``. The nodes of a gang
+      must then satisfy all counts together.
     - ``partitions`` lists all partitions in which the job may run, if there are several.
     - ``reservation`` names the reservation in which the job runs.
-    - ``licences`` are pairs of a name and a number. The job holds these licences while it runs.
+    - ``licences`` are pairs of a name and a number. The job occupies these licences while it runs.
     - ``nodes`` lists nodes that the job must use (``--nodelist``; only ``slurm-multifactor``
       respects this), and ``excluded`` lists nodes that it must not use.
     - With ``exclusive``, the job does not share its nodes with other jobs. With ``exclusive_user``,
@@ -52,8 +52,8 @@ class Request:
       Each gang in the job must be placed within one domain of this level. Without
       ``level_required``, the level is only a preference.
     - ``segment`` is the number of instances per segment into which the placement ``block`` splits a
-      gang. Each segment is placed within one domain of the level (by default the narrowest level),
-      whereas the whole gang may extend over several domains.
+      gang. Each segment is placed within one domain of the level (by default, the narrowest level).
+      The whole gang may extend over several domains.
 
     Raises:
         ModelError: The constraint cannot be read, or a number is below 1.
@@ -96,7 +96,7 @@ class Request:
         return self != _NOTHING
 
     def over(self, default: Request) -> Request:
-        """Return these terms, with missing terms taken from ``default``. A level is always taken
+        """Return these terms, and take missing terms from ``default``. A level is always taken
         together with its ``level_required``.
         """
         own = {field.name: value for field in fields(Request) if (value := getattr(self, field.name)) != field.default}
@@ -109,8 +109,8 @@ _NOTHING = Request()
 
 
 class Condition(NamedTuple):
-    """A condition on which a job depends: another job has to leave or to start, and a number of
-    seconds have to pass after its start.
+    """A condition on which a job depends: either another job has to end, or it has to start and a
+    number of seconds have to pass after its start.
     """
 
     id: str
@@ -128,7 +128,7 @@ class Condition(NamedTuple):
 
 
 def canonical_json(document: Any) -> str:
-    """Return JSON text that is identical for equal documents. ``Task.manifest`` and
+    """Return JSON text that is the same for all equal documents. ``Task.manifest`` and
     ``Node.manifest`` have this form.
     """
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
@@ -361,8 +361,8 @@ class TaskGraph:
         return cls(listed, tuple(edges))
 
     def upward_rank(self, seconds: Sequence[float]) -> list[float]:
-        """Return, for each task, the length of the longest path from its start to the end of the
-        job, including the task itself.
+        """Return, for each task, the length of the longest path from the start of the task to the
+        end of the job. The path includes the task itself.
 
         ``seconds`` contains the duration of each task.
         """
@@ -461,7 +461,7 @@ def _circle(names: Sequence[str], parents: Sequence[Sequence[int]], free: set[in
 
 
 class Demand(NamedTuple):
-    """The resources that one instance of a task holds while it runs. Tasks with equal demands are
+    """The resources that one instance of a task uses while it runs. Tasks with equal demands are
     interchangeable on a node.
     """
 
@@ -492,16 +492,16 @@ class Task:
     """A vertex in a job's DAG. It consists of ``instances`` identical parallel parts, each of which
     does ``work``.
 
-    - ``work`` is per instance, in the unit of the runtime model: TFLOP, or seconds on the reference
-      GPU.
-    - ``speeds`` are the task's own rates by GPU type, in units of work per second. They override
-      those of the model.
+    - ``work`` is the work of one instance in the unit of the runtime model: TFLOP, or seconds on
+      the reference GPU.
+    - ``speeds`` gives the task's own rate on each GPU type, in units of work per second. These
+      rates override those of the runtime model.
     - ``gpus`` is the number of GPUs per instance: 0 (CPU only), a fraction of one GPU, or a whole
       number on one node.
     - A ``gang`` may span several nodes. Its instances start together, on one GPU type.
     - ``model`` and ``batch`` select a row of the throughput table.
-    - ``estimate`` is the amount of work that the user requested (a batch system's time limit), for
-      policies that may not see the true work.
+    - ``estimate`` is the amount of work that the user requested, such as a batch system's time
+      limit. Policies that may not see the true work see this value.
     - ``manifest`` is additional information about the task for a particular scheduler, in the
       scheduler's own format, as canonical JSON (``canonical_json``). For Kubernetes, it is a pod.
       The core does not read it.
@@ -561,13 +561,13 @@ class Task:
 
 
 class InFlight(NamedTuple):
-    """A run from before the beginning of the simulation: instances of a task that started at
-    ``since_s``.
+    """A run that started before the beginning of the simulation. It consists of instances of a task
+    that started at ``since_s``.
 
-    From then on, the instances do their task's work. They end when this work is done, or at the
-    beginning of the simulation if it would have been done earlier. If ``until_s`` is set, the run
-    had ended by the beginning: either its instances were done, or the run was ``stopped`` and its
-    instances returned. A gang runs as a whole.
+    From then on, the instances do their task's work. They end when this work is done. If it would
+    have been done before the beginning of the simulation, they end at the beginning. If ``until_s``
+    is set, the run ended before the beginning: either its instances were done, or the run was
+    ``stopped`` and its instances returned to the queue. A gang runs as a whole.
     """
 
     since_s: float
@@ -586,8 +586,8 @@ class InFlight(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A recorded run of a job, from its start to its end on these nodes. The job was in the queue
-    for this run from ``eligible_s`` on.
+    """A recorded run of a job on these nodes, from its start to its end. The job waited for this
+    run from ``eligible_s`` on.
     """
 
     eligible_s: float
@@ -602,18 +602,19 @@ class Job:
 
     - ``priority`` is larger for more urgent jobs.
     - ``deadline_s`` is a point in time, not a duration.
-    - ``weight`` is the cost of each second for which this job waits.
+    - ``weight`` is how much each second of waiting costs for this job.
     - ``observed_start_s``, ``observed_nodes`` and ``observed_gpu`` come from the log of a real
-      cluster. They state when the first recorded attempt started in that cluster, on which nodes
-      (each listed as often as it held instances, if that is known), and on which GPU type. The job
-      may not start before ``eligible_s``, because of a dependency, a hold or a begin time.
-      ``observed_attempts`` are all attempts of a job that was requeued or suspended; they are left
-      out if the only attempt lasted for as long as its work.
+      cluster. They describe the first recorded attempt in that cluster: when it started, on which
+      nodes and on which GPU type. If the number of instances on each node is known, a node is
+      listed once per instance. The job may not start before ``eligible_s``, because of a
+      dependency, a hold or a begin time. ``observed_attempts`` contains all attempts of a job that
+      was requeued or suspended. It is empty if there was only one attempt, which lasted exactly as
+      long as the job's work.
     - ``user``, ``account``, ``partition`` (a queue in a batch system) and ``qos`` come from the
-      submission of the job, if they are known. ``request`` contains the other terms. Metrics are
-      grouped by ``tenant``.
+      submission of the job, if they are known. ``request`` contains the other terms of the
+      submission. Metrics are grouped by ``tenant``.
     - ``in_flight`` contains the job's runs from before the beginning of the simulation. Tasks that
-      are done by then are either left out of the graph or have runs that have ended.
+      were already done are either left out of the graph or have runs that have ended.
 
     Raises:
         ModelError: The arrival is negative; a deadline, an observation or a run in flight is before

@@ -30,27 +30,28 @@ def violations(
     sharing: bool = False,
     suspensions: Sequence[JobSuspension] = (),
 ) -> list[str]:
-    """Describe every impossible event in the log. The result is empty if there is none.
+    """Describe every impossible event in the log. If there is none, the result is empty.
 
     The rules are:
 
     - Time never goes backwards.
     - Tasks start after their parents, and after the arrival and the admission of their job, on
       nodes that are up and have an allowed type. Gangs start as a whole, on one type.
-    - No node has more GPUs, cores or memory in use than it has, and no GPU serves more than one
-      whole task (with ``sharing``, two) or shares that add up to more than 1. A run that ends
-      releases the resources that it took.
+    - The runs on a node never use more GPUs, cores or memory than the node has. A GPU serves at
+      most one whole task (two with ``sharing``), or shares that add up to at most 1. A run that
+      ends releases the resources that it took.
     - A run fails only if one of its nodes went down at that moment. Nothing runs on a node that is
       down, off, booting or being powered down.
     - A job completes with its last task.
 
-    With ``seconds``, a run must compute for as long as its task takes on the run's GPU type (to the
-    last bit if no run of the task was stopped before, and the run had rate 1), and no task may end
-    with work left. An elastic task must complete all of its work. With ``keeps_work`` (no work is
-    lost, and runs compute from their start), no task may do more than its work either. With
-    ``whole``, every job must be completed or rejected at the end. ``suspensions`` are on the clock
-    of the log: a suspended run does not compute, and others may use its cores. After it has
-    resumed, it may share cores with the runs that started on its nodes in the meantime.
+    With ``seconds``, a run must compute for exactly as long as its task takes on the run's GPU
+    type, and no task may end with work left. The two durations must be equal to the last bit if no
+    run of the task was stopped before and the run's rate was 1. An elastic task must complete all
+    of its work. ``keeps_work`` means that no work is lost and that runs compute from their start.
+    In this case, no task may do more than its work either. With ``whole``, every job must be
+    completed or rejected at the end. ``suspensions`` use the clock of the log. A suspended run does
+    not compute, and other runs may use its cores. After it has been resumed, it may share cores
+    with runs that started on its nodes in the meantime.
     """
     reading = _Reading(schedule, jobs, seconds, 2 if sharing else 1, suspensions)
     for record in schedule.log:

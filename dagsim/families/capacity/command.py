@@ -1,5 +1,5 @@
-"""``dagsim whatif``, ``plan`` and ``calibrate``: the effect of other machines, how many are enough,
-and a site's hidden rules, fitted to its log."""
+"""The commands ``dagsim whatif``, ``plan`` and ``calibrate``. They estimate the effect of other
+machines, how many machines are enough, and the hidden rules of a site."""
 
 from __future__ import annotations
 
@@ -301,9 +301,10 @@ def _tell_answer(
     remarks: Iterable[str],
     audit: Audit,
 ) -> None:
-    """Store an answer in its folder, write the page for decision makers, and print the answer and
+    """Store an answer in its folder, and write the page for decision makers. Print the answer and
     the remarks, or the facts as JSON. On the terminal, contradictions in the input come first. What
-    policies knew is described before the answer if it includes hindsight, or else after the answer.
+    the policies knew is described before the answer if it includes hindsight, and otherwise after
+    the answer.
     """
     from dagsim.experiment.store import Store
     from dagsim.families.capacity.whatif import TODAY
@@ -350,8 +351,9 @@ def _configured(
     *,
     watched: bool,
 ) -> tuple[Config, Audit]:
-    """Return the configuration with its log, its cluster and the first policy, and the
-    contradictions in the log, which are printed. Arrivals are more frequent if the demand grows.
+    """Return the configuration with its log, its cluster and the first policy. Also return the
+    contradictions in the log, after printing them. If the demand grows, jobs arrive more
+    frequently.
 
     Raises:
         InputError: An option is wrong, or the log or the cluster cannot be read.

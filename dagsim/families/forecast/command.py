@@ -196,7 +196,6 @@ def _forecast(
     """Forecast the jobs of a snapshot, or a planned job. If progress is shown, also show
     preliminary answers.
     """
-    from dagsim.errors import InputError
     from dagsim.families.forecast.live import Question, is_idle
     from dagsim.families.forecast.planned_jobs import PlannedJob, shapes_of
     from dagsim.families.forecast.texts import queue_grid, shapes_grid, shapes_sentences, without_grid, without_sentence
@@ -223,10 +222,6 @@ def _forecast(
         answers["planned"] = _refined(lambda early: question.shapes(wanted, early), shapes_grid, output.watched)
     if plan is None or names or output.page is not None:
         answers["jobs"] = queue = _refined(lambda early: question.answers(names, early), queue_grid, output.watched)
-        if missing := sorted(names - {row.job for row in queue.rows} - {job.job for job in queue.without}):
-            raise InputError(
-                f"{state}: job {missing[0]} is not waiting in this snapshot; without job ids, eta lists waiting jobs"
-            )
         if queue.without:
             say(f"{state.name}: {without_sentence(queue.without)}", err=True)
     if output.page is not None:

@@ -64,10 +64,11 @@ def train(
 
     ``config`` is a configuration, a file, or a name from ``dagsim list configs``. ``settings``
     (``key=value``) change it as ``--set`` does. ``init`` is a checkpoint to start from. ``workers``
-    is the number of processes that run the episodes. ``on`` (as in ``--executor``) sets where the
-    policies of the final test run; the default is the same number of processes. On Ray, the
-    episodes run there as well. Neither changes the result. ``device`` is where the network learns
-    (``cpu``, ``cuda``, ``mps`` or ``auto``), and weights from different devices differ slightly.
+    is the number of processes that run the episodes. ``on`` determines where the policies of the
+    final test run, like ``--executor``. By default, they run in ``workers`` processes. If this is
+    Ray, the episodes run on Ray as well. Neither changes the result. ``device`` is the device on
+    which the network is trained (``cpu``, ``cuda``, ``mps`` or ``auto``). Weights from different
+    devices differ slightly.
 
     Raises:
         InputError: The configuration or the checkpoint is invalid, or this machine has no such device.

@@ -32,7 +32,7 @@ from dagsim.model import Demand
 from dagsim.model.arithmetic import numbered, whole_sum
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import object_in
-from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.fields import Dirty, InvalidValue, count, finite_number
 from dagsim.traces.reader import Block, Reader, WaitingJob
 from dagsim.traces.report import Disagreement, ImpossibleTimes, OnlyInText, ReadReport, RepeatedId
 from dagsim.traces.rows import Checks, JobBatch, JobTimes, in_parts, job_blocks, rows_by_job
@@ -494,7 +494,10 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
         stage=1,
     )
     limits, reasons = zip(*map(_seconds, limit.words), strict=True)
-    drop(np.array([bool(reason) for reason in reasons])[limit.place], "with an invalid duration in walltime")
+    drop(
+        np.array([bool(reason) for reason in reasons])[limit.place],
+        InvalidValue("with an invalid duration in walltime"),
+    )
     seconds = np.bincount(owner, ran_s[rows], count) if every else ran_s[shown]
 
     listed, of_job = list(chain.from_iterable(chunks)), np.repeat(np.arange(count), sizes)

@@ -10,7 +10,7 @@ from dagsim.errors import TraceError
 from dagsim.families.site.node_lists import FoundNode, NodeFormat
 from dagsim.files import parsed_json
 from dagsim.traces.documents import object_in
-from dagsim.traces.fields import Dirty, FaultsAt, count
+from dagsim.traces.fields import Dirty, FaultsAt, InvalidValue, count
 from dagsim.traces.source import Source
 
 _UNITS_GB = {"b": 2.0**-30, "kb": 2.0**-20, "mb": 2.0**-10, "gb": 1.0, "tb": 2.0**10, "pb": 2.0**20, "w": 2.0**-27}
@@ -26,7 +26,7 @@ def pbs_memory_gb(text: str) -> float:
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise Dirty("with an invalid size in memory")
+        raise Dirty(InvalidValue("with an invalid size in memory"))
     return int(match[1]) * _UNITS_GB[(match[2] or "b").lower()]
 
 

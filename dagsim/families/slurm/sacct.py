@@ -47,7 +47,7 @@ from dagsim.model.arithmetic import numbered, ordered_sum, whole_sum
 from dagsim.text import count_of
 from dagsim.traces.batch import NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
-from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.fields import Dirty, InvalidValue, count, finite_number
 from dagsim.traces.reader import Block, Reader, Submissions, Unstarted
 from dagsim.traces.report import Disagreement, ImpossibleTimes, OnlyInText, ReadReport, RepeatedId
 from dagsim.traces.rows import (
@@ -80,9 +80,14 @@ _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0
 _MOMENTS = ("Submit", "Eligible", "Start", "End")
-_FAULTS = ("", "with an invalid duration in Suspended", "with an invalid duration in ElapsedRaw",
-           "with an invalid duration in Elapsed", "without End and Elapsed",
-           ImpossibleTimes("with an end before the start"))  # fmt: skip
+_FAULTS = (
+    "",
+    InvalidValue("with an invalid duration in Suspended"),
+    InvalidValue("with an invalid duration in ElapsedRaw"),
+    InvalidValue("with an invalid duration in Elapsed"),
+    "without End and Elapsed",
+    ImpossibleTimes("with an end before the start"),
+)
 """Reasons why a run time is unusable; the first is no reason."""
 _NOTES = (
     "",
@@ -311,7 +316,7 @@ class _Times(NamedTuple):
         """
         moment = float(self.moments[name][row])
         if moment == -inf:
-            raise Dirty(f"with an invalid time in {name}")
+            raise Dirty(InvalidValue(f"with an invalid time in {name}"))
         return None if isnan(moment) else moment
 
 
@@ -459,7 +464,7 @@ class _Reading:
                 report.note("whose Submit is in milliseconds", table.where(row))
             fine = (submit >= 0) & np.array(list(map(bool, ids)))
             for row in np.flatnonzero(~fine & ~steps).tolist():
-                reason = "with an invalid time in Submit" if submit[row] == -inf else "without Submit"
+                reason = InvalidValue("with an invalid time in Submit") if submit[row] == -inf else "without Submit"
                 report.drop(reason if ids[row] else "without an id", table.where(row))
             if are_day_numbers(submit):
                 report.note(ImpossibleTimes(DAY_NUMBERS), table.where(0), int(np.count_nonzero(fine & ~steps)))

@@ -94,14 +94,15 @@ class ClusterKernel(Forked):
     """A simulation of one cluster and one stream of jobs, with the models of everything that takes
     time.
 
-    ``jobs`` must be in order of arrival and are read lazily: only the next job and those in the
-    system are in memory. ``origin_s`` is the time in the log that corresponds to 0 s. The same
-    arguments and ``seed`` give the same log, byte for byte.
+    ``jobs`` must be in order of arrival. They are read one by one, so only the jobs in the system
+    and the next job are in memory. ``origin_s`` is the time in the log that corresponds to 0 s. The
+    same arguments and ``seed`` give the same log, byte for byte.
 
-    The simulation begins at ``begins_s``. Jobs that arrived earlier are then in the system, and
-    their runs continue (``Job.in_flight``), so the log starts with this past. The times of failures
-    are counted from this beginning. ``left`` contains the jobs that had left by then, with their
-    runs, or is None if they are unknown. Only policies that remember finished jobs receive them.
+    The simulation begins at ``begins_s``. Jobs that arrived earlier are in the system from the
+    beginning, and their runs continue (``Job.in_flight``). The log starts with these earlier
+    events. Failure models count their times from this beginning. ``left`` contains the jobs that
+    ended before the beginning, with their runs, or is None if they are unknown. Only policies that
+    use finished jobs receive it.
 
     Raises:
         ModelError: An instance in flight does not fit on the cluster, or gangs communicate without
@@ -223,21 +224,21 @@ class ClusterKernel(Forked):
 
     @property
     def done(self) -> bool:
-        """True if every job has arrived and left."""
+        """True if all jobs have arrived and none is left in the system."""
         waiting = self.eligibility is not None and self.eligibility.waiting
         return not (self.upcoming.any_left or self.frontier.jobs or self.applicants or waiting)
 
     @property
     def became_eligible_s(self) -> Mapping[int, float]:
-        """Time at which each job became eligible, by job number, for the jobs that had to wait for
-        a dependency or for the limit of their array.
+        """When each job became eligible, by job number. Only jobs that had to wait for a dependency
+        or for the limit of their array are included.
         """
         return {} if self.eligibility is None else self.eligibility.became_eligible_s
 
     @property
     def pending(self) -> bool:
-        """True if something will happen even without a decision: a run ends, a job arrives, a node
-        is repaired, or a requested wake-up is due.
+        """True if something will happen even without a decision: a run will end, a job will arrive,
+        a node will be repaired, or a requested wake-up is due.
         """
         if self.running or self.upcoming.any_left or self._wake_s < inf:
             return True
@@ -257,8 +258,8 @@ class ClusterKernel(Forked):
 
     def time_limit_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> float:
         """Return the time limit of a task on its slowest type. A task starts before a reservation
-        only if this limit ends by then. ``seconds`` are the true run times. They replace a missing
-        limit if policies may know true run times.
+        only if this limit ends by then. ``seconds`` are the true run times. If policies may know
+        true run times, these replace a missing limit.
         """
         limits = self._site_limits(job)
         if task.estimate is None and self.models.estimates.kind != "predicted":
@@ -304,8 +305,8 @@ class ClusterKernel(Forked):
         return [0.0] * len(moves) if self.life is None else self.life.expected_moves_s(moves)
 
     def lasting(self) -> list[bool]:
-        """Return, for each node, whether it is up or will come back, that is, whether every failure
-        process that has taken it down will also bring it back.
+        """Return, for each node, whether it is up or will come back. A node comes back if every
+        failure process that has taken it down also brings it back.
         """
         due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
         due.update(() if self.on_demand is None else self.on_demand.returning())
@@ -314,7 +315,7 @@ class ClusterKernel(Forked):
     # The conversation with a policy.
 
     def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
-        """Run the simulation with ``policy`` until every job has left (or until ``until_s``).
+        """Run the simulation with ``policy`` until no job is left, or until ``until_s``.
 
         Raises:
             IllegalDecision: A decision of the policy cannot be carried out.
@@ -323,15 +324,14 @@ class ClusterKernel(Forked):
         return drive(self, policy, until_s)
 
     def show_truth(self) -> None:
-        """Show true durations from now on, because the policy has declared ``clairvoyant =
-        True``."""
+        """From now on, show true durations (the policy has declared ``clairvoyant = True``)."""
         self._shows_truth = True
         for active in (*self.frontier.jobs.values(), *self.applicants.values()):
             active.shows_truth = True
 
     def remind(self, policy: object) -> None:
-        """Give the policy the memory that it would have at the beginning if its own decisions had
-        led to the past (``rehearse``).
+        """Let the policy process the events before the beginning (``rehearse``), so that it
+        remembers what it would remember if its own decisions had caused them.
         """
         again = None if self.frontier.past is None else rehearse(self, self.frontier.past, policy)
         self.reminded = again is not None
@@ -341,9 +341,9 @@ class ClusterKernel(Forked):
                 self.wait(again._wake_s)
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
-        """Yield a view whenever something has changed, and receive decisions for it (``None``: no
-        decision). Repeat this until there are no more decisions or no task is waiting. Then let
-        time pass until the next events, and continue in this way until the end.
+        """Yield a view whenever something has changed, and receive the decisions for this view
+        (``None`` if there are none). Repeat this until there are no more decisions or no task is
+        waiting. Then let time pass until the next events, and continue in this way until the end.
         """
         clock, machines = self.clock, self.machines
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
@@ -534,7 +534,7 @@ class ClusterKernel(Forked):
                 self.frontier.add(task, self.now)
 
     def admit(self, active: JobState) -> None:
-        """Let a job that has been waiting for admission enter the system."""
+        """Admit a job that has been waiting for admission, so that it enters the system."""
         del self.applicants[active.number]
         self._record_job(_ADMITTED, active.number)
         self.enter(active)
@@ -596,9 +596,10 @@ class ClusterKernel(Forked):
     def occupy(
         self, task: TaskState, shares: list[Allotted], training: TrainingState | None = None, *, in_flight: bool = False
     ) -> None:
-        """Start the task on the checked shares: a gang as a single run, otherwise one run per node.
-        An elastic task continues with the state ``training``, which defaults to the task's own
-        state. A task that is ``in_flight`` is already computing.
+        """Start the task on the shares of nodes, which have already been checked. A gang becomes a
+        single run; any other task becomes one run per node. An elastic task continues with the
+        state ``training``, which defaults to the task's own state. A task that is ``in_flight`` is
+        already computing.
         """
         take, demand = self.machines.take, task.demand
         if not demand.gang:
@@ -680,7 +681,7 @@ class ClusterKernel(Forked):
             tell(run, now)
 
     def begin(self, run: Run, *, computes: bool = False) -> None:
-        """Let a run begin on nodes that are up: write its rows to the log, and schedule its end."""
+        """Start a run on nodes that are up: write its rows to the log, and schedule its end."""
         self.record_run(_STARTED, run)
         if computes or self.life is None:
             run.callbacks.append(self.end)
@@ -716,7 +717,9 @@ class ClusterKernel(Forked):
             self._leave(active.number, _COMPLETED)
 
     def stop_as_logged(self, run: Run, stopped: str) -> TaskState:
-        """Stop a run from the past in the way that the log records: ``preempted`` or ``failed``."""
+        """Stop a run from before the beginning in the way that the log records: ``preempted`` or
+        ``failed``.
+        """
         if stopped == "failed":
             return self._stop(run, _FAILED, self.preemption.kept_on_failure)
         return self._preempt(run)
@@ -750,8 +753,8 @@ class ClusterKernel(Forked):
         return again
 
     def piece(self, run: Run, kind: int, kept: KeptWork) -> TaskState:
-        """Create the piece of a task that consists of the instances of a stopped run. The piece is
-        numbered with the current value of the piece counter.
+        """Create the piece of a task that contains the instances of a stopped run. Its number is
+        the current value of the piece counter.
         """
         task = run.task
         if self.life is not None:
@@ -785,9 +788,9 @@ class ClusterKernel(Forked):
     # Nodes.
 
     def take_down(self, node: int, notice_s: float = 0.0) -> None:
-        """Take a node down, unless it is down already. Its runs end as failed, but keep their work
-        if ``notice_s`` is long enough for writing a checkpoint. If the checkpoint is sent over the
-        network, only a later event decides whether it arrives in time.
+        """Take a node down, unless it is down already. Its runs fail, but they keep their work if
+        ``notice_s`` is long enough for writing a checkpoint. If the checkpoint is sent over the
+        network, a later event determines whether it arrives in time.
         """
         machine = self.machines.list[node]
         self._down[node] += 1
@@ -809,7 +812,7 @@ class ClusterKernel(Forked):
             self.on_demand.fail(node)
 
     def is_down(self, node: int) -> bool:
-        """Return True while any failure process keeps the node down."""
+        """Return True if at least one failure process currently keeps the node down."""
         return self._down[node] > 0
 
     def bring_up(self, node: int) -> None:
@@ -829,7 +832,7 @@ class ClusterKernel(Forked):
     # Clock and log.
 
     def call_at(self, time_s: float, callback: Callable[[Event], None]) -> None:
-        """Call ``callback`` at ``time_s``, among the arrivals at that time."""
+        """Call ``callback`` at ``time_s``, together with the arrivals at that time."""
         Timer(self.clock, time_s, ARRIVALS).callbacks.append(callback)
 
     def _set_clock(self) -> None:
@@ -865,8 +868,8 @@ class ClusterKernel(Forked):
         self.record(packed_row(kind, self.now, number, -1, -1, -1, 0, 0, value))
 
     def record_run(self, kind: int, run: Run, rate: float | None = None) -> None:
-        """Write one row for each machine of a run. The row contains the GPUs that the run holds
-        there, or the new ``rate`` of the run.
+        """Write one row for each node of a run. Each row contains the GPUs that the run uses on
+        this node, or the run's new ``rate``.
         """
         task, now, record = run.task, self.now, self.record
         number, index, id_, gpus = task.job.number, task.index, run.id, task.demand.demand.gpus

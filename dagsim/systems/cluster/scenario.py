@@ -272,8 +272,8 @@ class ClusterScenario(Models, ClusterWorld):
         on_arrivals: Callable[[int], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> Engaged:
-        """Return the kernel for a policy given by name, in the requested engine or, if none is
-        requested, in the fastest possible one.
+        """Return the kernel for a policy that is given by name. It uses the requested engine or, if
+        none was requested, the fastest engine that supports the policy.
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be generated or read.
@@ -290,8 +290,8 @@ class ClusterScenario(Models, ClusterWorld):
         return Engaged(self._live(jobs, seed, on_arrivals, observers), EngineUse(self.engine, "simpy", why))
 
     def check_engine(self, policy: str) -> None:
-        """Check that the requested engine can be used for a policy, as far as this is known without
-        jobs.
+        """Check that the requested engine can be used for a policy, as far as this can be checked
+        without jobs.
 
         Raises:
             ConfigError: The engine cannot be used.

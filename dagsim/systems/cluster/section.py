@@ -448,7 +448,7 @@ class DescribedCluster(GpuCluster):
         return None if trace is None else trace.source.path
 
     def read_from(self, path: str) -> Mapping[str, Any]:
-        """Return keys of a configuration in which the trace is read from another path."""
+        """Return the keys of a configuration that change the path from which the trace is read."""
         file = self.keys.trace()
         return {"workload": replace(file, path=path + file.path.removeprefix(str(file.source.path)))}
 
