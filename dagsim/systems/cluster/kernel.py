@@ -416,9 +416,9 @@ class ClusterKernel(Forked):
         )
 
     def _withdraw(self) -> None:
-        """Remove tasks that can never start from the queue. Either the nodes that they need have
-        left for good, or the site's rules forbid it. Otherwise, these tasks would block other
-        tasks. Their jobs stay unfinished.
+        """Remove from the queue all tasks that can never start, because the nodes that they need
+        have left for good or because the site's rules forbid it. In the queue, these tasks would
+        block others. Their jobs stay unfinished.
         """
         if self._lasting is None:
             self._lasting = sum(1 << node for node, stays in enumerate(self.lasting()) if stays)
