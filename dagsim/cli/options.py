@@ -33,7 +33,7 @@ def _of_trace(*names: str, **more: Any) -> Any:
 
 
 def fraction(text: str) -> float:
-    """Convert ``2%``, ``2`` or ``0.02`` to 0.02: a number of 1 or more is a percentage."""
+    """Convert ``2%``, ``2`` or ``0.02`` to 0.02. A number of 1 or more counts as a percentage."""
     try:
         value = float(text.rstrip().removesuffix("%"))
     except ValueError:
@@ -181,7 +181,7 @@ def one_output(argument: Path | None, option: Path | None) -> Path:
 
 class WindowCount(NamedTuple):
     """The number of windows to take from a trace, and the number of jobs in each. Longer windows
-    improve results more than additional windows do.
+    improve the results more than additional windows.
     """
 
     windows: int

@@ -142,8 +142,8 @@ def _list(cells: Sequence[Cell], shown: _Shown) -> None:
 
 
 def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], shown: _Shown) -> None:
-    """Print the contradictions in the input of the finished cells and the table of their results,
-    or everything as JSON."""
+    """Print the contradictions in the input of the finished cells, followed by the table of their
+    results. With JSON, print everything as one object."""
     from dagsim.experiment.compare import compared_axis, grouped_standings
     from dagsim.experiment.scenario import sample_of, workload_label
     from dagsim.metrics.standings import METHOD

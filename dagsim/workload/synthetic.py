@@ -245,7 +245,7 @@ def remembered(measure: Measured[WorkloadT]) -> Measured[WorkloadT]:
 
 @remembered
 def _expected_s(workload: Synthetic, cluster: Cluster, runtime: WorkRuntime) -> float:
-    """Return the seconds for which an average job keeps the cluster busy."""
+    """Return how many seconds an average job keeps the cluster busy."""
     drawn, _ = workload._drawn(_streams(0, "pilot/"), _PILOT)
     return _busy_s(drawn, cluster, runtime, seconds_of(drawn, runtime, cluster.gpu_types)) / _PILOT
 

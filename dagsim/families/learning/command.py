@@ -133,8 +133,8 @@ def train_agent(
 
 
 def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
-    """Draw the learning curve and, if there was a final test, its results, and save the figures in
-    the run folder.
+    """Draw the learning curve and, if there was a final test, its results. Save the figures in the
+    run folder.
     """
     from dagsim.experiment.training_log import read_log
     from dagsim.report.drawing import draw_comparison
