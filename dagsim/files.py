@@ -304,9 +304,7 @@ class Lock:
         return True
 
     def is_free(self) -> bool:
-        """Return True if no process holds the lock, as far as this can be determined. This writes
-        nothing.
-        """
+        """Return True if it is certain that no process holds the lock. This writes nothing."""
         if fcntl is None or self._release is not None:
             return False
         try:

@@ -2,10 +2,10 @@
 may be imported.
 
 A name with a colon, ``module:attr`` or ``path/to/file.py:attr``, refers to code outside dagsim.
-Importing such code runs it, so each command decides which names it accepts: names on the command
-line, names in a file given to ``--config``, and names in a run folder if the source file still has
-the SHA-256 that is recorded there. Python programs are not restricted, because they run code
-anyway. See docs/security.md.
+Importing such code runs it, so each command decides which names it accepts. These may be names on
+the command line and in a file given to ``--config``. They may also be names in a run folder, if the
+source file still has the SHA-256 that is recorded there. Python programs are not restricted,
+because they run code anyway. See docs/security.md.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def source_file(name: str) -> Path | None:
         return file if file.is_file() else None
     spec: ModuleSpec | None = None
     parts = name.partition(":")[0].split(".")
-    # unlike importlib.util.find_spec, this does not import the parent packages
+    # importlib.util.find_spec is not used here, because it would import the parent packages
     for count in range(1, len(parts) + 1):
         folders = None if spec is None else list(spec.submodule_search_locations or ())
         spec = PathFinder.find_spec(".".join(parts[:count]), folders)

@@ -26,7 +26,7 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def end_with_parent() -> None:
-    """Make a worker process exit as soon as its parent has ended, for whatever reason."""
+    """Make a worker process exit when its parent has ended for any reason."""
     threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 
@@ -41,8 +41,8 @@ def _wait_for_parent() -> None:
 
 
 def leave_to_workers(pool: ProcessPoolExecutor) -> None:
-    """Close this process's own end of the pipe on which a pool's workers send results, if all workers
-    have been started.
+    """If all workers of a pool have been started, close this process's copy of the end of the pipe
+    to which they send results.
 
     A worker may be killed while it is sending a result. If the sending end were still open in this
     process, the pool's thread would wait for ever for the rest of the result, and ``shutdown``
@@ -251,11 +251,11 @@ class Stops:
         self._before.clear()
 
     def hold(self) -> None:
-        """Only record signals from now on, without raising them."""
+        """Hold back signals: record them, but do not raise them."""
         self._held = True
 
     def release(self) -> None:
-        """Raise signals again. If a signal was recorded in the meantime, raise it immediately."""
+        """Raise signals again. If one was recorded in the meantime, raise it immediately."""
         self._held = False
         if self.received is not None:
             raise _stop(self.received)

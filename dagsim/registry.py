@@ -67,11 +67,11 @@ class Spec(NamedTuple):
 class Registry(Generic[T]):
     """A collection of all objects of one kind, each of which can be created by its name.
 
-    ``group`` is the entry-point group for other packages, ``listing`` is the command that lists the
-    registry, and ``home`` is the package to which targets such as ``".orders:sjf"`` are relative.
-    ``method`` is a method that all objects of this kind have. A user's own ``module:attr`` is
-    accepted only if it has this method, or if it is a function and the class in its return
-    annotation has this method. Without ``method``, users' own names are rejected.
+    ``group`` is the entry-point group for other packages, and ``listing`` is the command that lists
+    the registry. Targets such as ``".orders:sjf"`` are relative to the package ``home``. ``method``
+    is a method that all objects of this kind have. A user's own ``module:attr`` is accepted only if
+    it has this method, or if it is a function and the class in its return annotation has this
+    method. Without ``method``, users' own names are rejected.
     """
 
     def __init__(
@@ -134,8 +134,8 @@ class Registry(Generic[T]):
         """Return the factory called ``name``. It is a class or a function. For a user's own
         ``module:attr``, it may be any object.
 
-        With ``own=False``, which is meant for names in data files, code outside dagsim is rejected,
-        unless it is an entry point.
+        With ``own=False``, code outside dagsim is rejected unless it is an entry point. Use this
+        for names in data files.
 
         Raises:
             UnknownName: There is no such name, module or attribute.

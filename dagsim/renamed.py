@@ -39,7 +39,7 @@ _PARTS = re.compile(r"((?:\w+\[.*\]\.)?)(\w+)((?:\.\w+)?)")
 
 
 def new_name(old: str, names: Collection[str]) -> str | None:
-    """Return the new name for ``old`` if it is one of ``names``, or else None.
+    """Return the new name for ``old``, or None if the new name is not one of ``names``.
 
     If the name is part of a longer name of a metric, the other parts are kept:
     ``tenant[ann].slowdown.mean``.

@@ -22,7 +22,7 @@ def ordered_sum(terms: Iterable[float]) -> float:
 
     From Python 3.12 onwards, ``sum`` compensates for rounding, so its last bits depend on the
     version. A sum that affects a decision (a key, a price, a comparison) must not depend on the
-    version, because the same seed must give the same log on any Python version.
+    version. Otherwise, the same seed would not give the same log on every Python version.
     """
     return reduce(add, terms, 0.0)
 

@@ -160,8 +160,8 @@ def ways(constraint: str) -> tuple[str, ...]:
 
 
 class Counted(NamedTuple):
-    """A part of a constraint that at least ``nodes`` of a job's nodes must satisfy. If ``apart``,
-    these must not include nodes that count for other parts.
+    """A part of a constraint, and the smallest number of a job's nodes (``nodes``) that must
+    satisfy it. If ``apart``, a node that counts for another part does not count here.
     """
 
     constraint: str
@@ -279,8 +279,8 @@ def _has(feature: str) -> _Test:
 
 
 def _alternatives(tokens: Sequence[str]) -> tuple[str, ...]:
-    """Return the alternatives in the only pair of brackets, each together with the text around the
-    brackets.
+    """Return the alternatives in the only pair of brackets. Each is combined with the text around
+    the brackets.
     """
     if "]" not in tokens:
         return ()

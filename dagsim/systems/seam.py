@@ -174,7 +174,7 @@ class HasPast(Protocol):
     """A kernel that may begin in the middle of a schedule."""
 
     def remind(self, policy: object) -> None:
-        """Give the policy the memory that it would have at the beginning, if that is known."""
+        """If the past is known, give the policy the memory that it would have at the beginning."""
 
 
 @runtime_checkable
@@ -534,7 +534,7 @@ def decisions_of(answer: object, now: float) -> Iterator[Any]:
     """
     if answer is None:
         return iter(())
-    # otherwise, the fields of the decision would be treated as decisions
+    # A decision is a tuple, so its fields would otherwise be treated as decisions.
     if isinstance(answer, tuple) and hasattr(answer, "_fields"):
         kind = type(answer).__name__
         raise IllegalDecision(

@@ -268,8 +268,8 @@ def blind_kernels(seed: int) -> tuple[ClusterKernel, ClusterKernel]:
     """Return two kernels with equal jobs and estimates but different true durations, all above
     ``BLIND_UNTIL_S``.
 
-    Tasks arrive in bursts and nodes join in turn, so that there is something to choose although no
-    task ends.
+    Tasks arrive in bursts, and nodes join one by one, so that a policy has to make choices although
+    no task ends.
     """
     rng = stream(seed, "blind")
     cluster = Cluster(tuple(Node(f"n{n}", gpu_type(("A100-40", "T4")[n % 2]), 2, 32, 256) for n in range(6)))

@@ -22,8 +22,8 @@ def first_come_waits(arrival_s: NDArray[np.float64], run_s: NDArray[np.float64],
 
 
 def erlang_p95(servers: int, load: float, mean_s: float) -> float:
-    """Return the 95th percentile of the wait in an M/M/c queue with run times of ``mean_s`` seconds
-    on average (Erlang 1917): P(W > t) = C exp(-c (1 - load) t / mean).
+    """Return the 95th percentile of the wait in an M/M/c queue whose mean run time is ``mean_s``
+    (Erlang 1917): P(W > t) = C exp(-c (1 - load) t / mean).
     """
     blocking = 1.0
     for number in range(1, servers + 1):

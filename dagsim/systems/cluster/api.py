@@ -107,17 +107,17 @@ decision. The listener is the policy itself or a part of it. In a fork, the copy
 receives the runs again, so ``started`` must accept a run that it has already seen.
 
 **The past.** A simulation may begin in the middle of a log or from a snapshot. Indexes and
-listeners that are created at the first decision then receive the past, in order and with the
-original times: tasks that became ready, and runs that started, ended or were stopped. A listener
-with an attribute ``remembers``, which states what it stores about finished jobs (``"usage by
-account and user"``), also receives the events of finished jobs if they are known. If they are
-unknown, a note above the results states this. If a policy stores something between decisions that
-no log contains (``"when its last backfill cycle began"``), it states this in an attribute
-``forgets``. If the past is completely known, a copy of the policy first simulates it. If the copy
-makes exactly the decisions of the past, the policy takes over what the copy remembers, and its
-listeners receive only the events at the beginning. Otherwise, the text of ``forgets`` is printed
-above the results. A policy sets ``rehearses = False`` if an index contains part of this memory,
-because an index cannot be taken over.
+listeners that are created at the first decision then receive the past: tasks that became ready, and
+runs that started, ended or were stopped. These events come in their original order and with their
+original times. Some listeners store information about finished jobs. Such a listener states this in
+an attribute ``remembers`` (``"usage by account and user"``), and also receives the events of
+finished jobs if they are known. If they are unknown, a note above the results states this. If a
+policy stores something between decisions that no log contains (``"when its last backfill cycle
+began"``), it states this in an attribute ``forgets``. If the past is completely known, a copy of
+the policy first simulates it. If the copy makes exactly the decisions of the past, the policy takes
+over what the copy remembers, and its listeners receive only the events at the beginning. Otherwise,
+the text of ``forgets`` is printed above the results. A policy sets ``rehearses = False`` if an
+index contains part of this memory, because an index cannot be taken over.
 """
 
 from dagsim.systems.cluster.models.shared_gpus import Sharing

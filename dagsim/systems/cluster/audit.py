@@ -232,8 +232,8 @@ class Auditor:
 
         ``as_stated`` is False if the jobs will request other resources than the log states. The
         auditor then cannot check whether they fit. In a ``snapshot``, jobs without a start time are
-        waiting. ``broken`` creates a function that names the rules of the site that keep a job from
-        ever starting.
+        waiting. ``broken`` creates a function that names the site's rules under which a job can
+        never start.
         """
         self._types, self._site = cluster.gpu_types, SiteState(cluster, queues, levels=levels)
         self._runtime, self._accept, self._hint = runtime, accept or {}, hint
@@ -385,8 +385,8 @@ class Auditor:
             self._judge_rules(block, job, np.array(sorted(verdicts), np.int64), waits)
 
     def _judge_rules(self, block: _Block, job: np.ndarray, known: np.ndarray, waits: np.ndarray) -> None:
-        """Find the jobs that the rules of the site never allow to start. Jobs that are already
-        ``known`` not to fit are left out.
+        """Find the jobs that can never start under the site's rules. Leave out the jobs in
+        ``known``, which do not fit on the cluster anyway.
         """
         jobs, texts = block.jobs, list[str]()
         broken = np.full(len(jobs), -1)
@@ -428,8 +428,8 @@ class Auditor:
             self._tell(kind, block, chosen)
 
     def _words(self, jobs: JobArrays, job: np.ndarray, rows: np.ndarray, limits: np.ndarray | None) -> Iterator[str]:
-        """Yield, for each of the ``rows``, a description of the rules that keep its task from ever
-        starting with its time limit (empty if there are none).
+        """For each of the ``rows``, yield a description of the rules under which its task can never
+        start with its time limit. The description is empty if there are no such rules.
         """
         labels = (jobs.partition, jobs.request, jobs.account, jobs.qos, jobs.user if self._names_users else None)
         for row, one in zip(rows.tolist(), jobs.chosen(job[rows]).jobs(), strict=True):

@@ -43,9 +43,9 @@ _NAMED = 3
 
 
 class Dependencies(Forked):
-    """Jobs that have arrived but are not eligible: they wait until others have left or started
-    (``Request.after``), for a time (``Request.begin_s``), or until fewer tasks of their array are
-    in the system than ``Request.array_limit`` allows. All attributes are plain data.
+    """Jobs that have arrived but are not eligible. They wait until other jobs have left or started
+    (``Request.after``), until a given time has passed (``Request.begin_s``), or until few enough
+    tasks of their array are in the system (``Request.array_limit``). All attributes are plain data.
 
     In Slurm's terms, the job is eligible once its wait here ends, and its age is counted from that
     time (job_independent in job_mgr.c, Slurm 22.05). However, the limit of an array does not
@@ -145,8 +145,8 @@ class Dependencies(Forked):
             self._one_of.add(number)
         begins_s = job.arrival_s + (request.begin_s or 0.0)
         if not conditions and request.begin_s is not None and job.eligible_s is not None:
-            # The eligible time in the log also reflects holds and later changes, which no policy
-            # can influence.
+            # Use the eligible time in the log, because it also reflects holds and later changes,
+            # which no policy can influence.
             begins_s = job.eligible_s
         if begins_s > now:
             needed += 1

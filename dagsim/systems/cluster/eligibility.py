@@ -1,5 +1,5 @@
-"""Jobs that have arrived but may not start yet. They wait until a given time, until other jobs have
-left or started, until another task of their array may start, or until the policy admits them.
+"""Jobs that have arrived but may not start yet. They wait for a given time, for other jobs to leave
+or start, for the limit of their array, or for admission by the policy.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class Eligibility(Forked):
 
     @property
     def waiting(self) -> bool:
-        """True if any job waits here for a reason other than admission."""
+        """True if a job is waiting here for anything other than admission."""
         return bool(self._held) or (self.dependencies is not None and bool(self.dependencies.waiting))
 
     @property
     def pending(self) -> bool:
-        """True if any job will become eligible merely because time passes."""
+        """True if a job will become eligible just because time passes."""
         return bool(self._held) or (self.dependencies is not None and self.dependencies.next_s < inf)
 
     def behind(self, active: JobState) -> int:
@@ -113,7 +113,7 @@ class Eligibility(Forked):
 
     @property
     def next_s(self) -> float:
-        """The next time at which a job becomes eligible merely because time passes."""
+        """The next time at which a job becomes eligible just because time passes."""
         held_s = self._held[0][0] if self._held else inf
         return held_s if self.dependencies is None else min(held_s, self.dependencies.next_s)
 
@@ -153,7 +153,7 @@ class Eligibility(Forked):
             self._kernel.enter(active)
 
     def _time_conditions(self) -> None:
-        """Set a timer for the next time at which a condition of a waiting job is met merely because
+        """Set a timer for the next time at which a condition of a waiting job is met just because
         time passes.
         """
         kernel = self._kernel

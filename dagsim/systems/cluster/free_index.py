@@ -1,9 +1,9 @@
 """Indexes that find nodes by the amounts of resources that are free on them. They are based on bit
 sets of machines.
 
-A bit set is a single integer with one bit per machine. Intersecting two bit sets and finding the
-first machine in the result are single operations, so finding a machine on which something fits
-takes about as long with 4,000 machines as with 8.
+A bit set is a single integer with one bit per machine. A single operation intersects two bit sets,
+and another one finds the first machine in the result. Finding a machine on which something fits
+therefore takes about as long with 4,000 machines as with 8.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ class EnoughIndex(Forked):
         self._sets: list[int] = []
 
     def ask(self, amount: int, free: Iterable[tuple[int, int]]) -> None:
-        """Keep a set for ``amount`` from now on. ``free`` contains the bit and the free amount of
-        each machine. The cost is O(machines) if the amount is new.
+        """Add a set for ``amount``. ``free`` contains the bit and the free amount of each machine.
+        The cost is O(machines) if the amount is new.
         """
         place = bisect_left(self._amounts, amount)
         if len(self._amounts) < _AMOUNTS and self._amounts[place : place + 1] != [amount]:

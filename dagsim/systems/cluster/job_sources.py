@@ -53,12 +53,12 @@ class JobSource(ABC):
 
     @abstractmethod
     def read_first(self) -> None:
-        """Read the first job, without taking it."""
+        """Return the first job without removing it."""
 
     @abstractmethod
     def may_have(self, tasks: int) -> bool:
         """Return True if there are at least this many tasks, or if the jobs come from a large trace
-        that has not been read yet. Creates no more jobs than necessary.
+        that has not been read yet. This creates no more jobs than necessary.
         """
 
     @property
@@ -68,8 +68,8 @@ class JobSource(ABC):
 
     @abstractmethod
     def states_limits(self) -> bool | None:
-        """Return True if any of the jobs states a time limit, or None if that is only known once all
-        jobs are in memory.
+        """Return True if any of the jobs states a time limit. Return None if this is unknown until
+        all jobs are in memory.
 
         Raises:
             TraceError: The trace cannot be read.

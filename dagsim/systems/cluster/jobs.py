@@ -132,8 +132,8 @@ class JobStream:
         return () if self._trace is None else self._trace.unstarted()
 
     def outages(self) -> Outages:
-        """Return the periods in which the trace's own machines were absent; empty for a window. Reads
-        the first job, because the clock starts at its arrival.
+        """Return the periods in which the trace's own machines were absent. The result is empty if
+        the jobs are a window. This reads the first job, because the clock starts when it arrives.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -155,8 +155,8 @@ class JobStream:
     def origin_s(self) -> float | None:
         """Return the time in the log that corresponds to 0 s. For a trace, this is the arrival of
         the first job on the trace's clock; otherwise, it is 0. Return None if arrivals are scaled
-        or the jobs are a window, because the times in the log then do not apply. Reads the first
-        job.
+        or the jobs are a window, because the times in the log then do not apply. This reads the
+        first job.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -166,8 +166,8 @@ class JobStream:
         return self.log_origin_s() if self._trace.options.time_scale == 1 else None
 
     def log_origin_s(self) -> float:
-        """Return the arrival of the first job in the trace, on the trace's clock. Reads the first
-        job.
+        """Return the arrival of the first job in the trace, on the trace's clock. This reads the
+        first job.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -186,7 +186,7 @@ class JobStream:
 
     def may_have(self, tasks: int) -> bool:
         """Return True if there are at least this many tasks, or if the jobs come from a large trace
-        that has not been read yet. Creates no more jobs than necessary.
+        that has not been read yet. This creates no more jobs than necessary.
         """
         return self._source.may_have(tasks)
 
@@ -274,8 +274,8 @@ class JobStream:
         return self._meter.load()
 
     def observed(self) -> tuple[np.ndarray, np.ndarray, list[str]] | None:
-        """The recorded start of each arrived job, the time at which it became eligible (both NaN if
-        unknown), and its partition. ``None`` if no start is known.
+        """For each arrived job, its recorded start, the time at which it became eligible (both NaN
+        if unknown), and its partition. The value is ``None`` if no start is known.
         """
         started_s = np.asarray(self._started_s)
         if np.isnan(started_s).all():

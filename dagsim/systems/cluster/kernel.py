@@ -109,7 +109,7 @@ class ClusterKernel(Forked):
             a network that carries them.
     """
 
-    # With more than 30 attributes, slots are read faster than a dictionary.
+    # With more than 30 attributes, slots are faster to read than a dictionary.
     __slots__ = {
         "_arrived": SAME,
         "_away": SAME,
@@ -416,9 +416,9 @@ class ClusterKernel(Forked):
         )
 
     def _withdraw(self) -> None:
-        """Remove tasks from the queue that can never start, because the nodes that they need have
-        left for good or the rules of the site forbid it. Otherwise, these tasks would block other
-        tasks. Their jobs stay unfinished.
+        """Remove from the queue all tasks that can never start, because the nodes that they need
+        have left for good or because the site's rules forbid it. In the queue, these tasks would
+        block others. Their jobs stay unfinished.
         """
         if self._lasting is None:
             self._lasting = sum(1 << node for node, stays in enumerate(self.lasting()) if stays)
@@ -478,7 +478,7 @@ class ClusterKernel(Forked):
         self._record_job(_ARRIVED, number)
         if machines.site is not None and rejected is None:
             rejected = machines.site.refuses(job, self.now)
-        if rejected is not None and not job.in_flight:  # a job that is already running may continue
+        if rejected is not None and not job.in_flight:  # a job that is already running is not rejected
             self._record_job(_REJECTED, number, float(rejected))
             if machines.site is not None:
                 self.frontier.rejected.append(active)
@@ -702,7 +702,7 @@ class ClusterKernel(Forked):
         active.changed(index)
         if task.unfinished and task.task.elastic is None:
             return
-        task.unfinished = 0  # an elastic task is done as a whole, whatever its number of instances
+        task.unfinished = 0  # an elastic task ends as a whole, whatever its number of instances
         for child in active.job.graph.children[index]:
             waiter = active.tasks[child]
             waiter.missing -= 1
@@ -741,7 +741,7 @@ class ClusterKernel(Forked):
         if not began and run.task.training is None:
             again.restore_s = run.task.restore_s
         elif began and self.life is not None and self.life.keeps_state(run, again, kind, kept, notice_s):
-            return again  # the task becomes ready once its state has arrived or is lost
+            return again  # the task becomes ready later, when its state has arrived or is lost
         if again.failures >= _MOST_FAILURES:
             again.waiting = 0
             self.stuck[again.job.number] = (
@@ -915,7 +915,7 @@ class ClusterKernel(Forked):
             if by_estimates:
                 run.believe_estimate(twin.now)
             if twin.on_demand is not None and twin.on_demand.holds(run):
-                run.callbacks = []  # the run begins when its nodes are up
+                run.callbacks = []  # the run begins later, when its nodes are up
             elif twin.life is not None:
                 twin.life.resume_run(run, original)
             elif run.suspended_since_s is not None:

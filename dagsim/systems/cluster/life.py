@@ -117,7 +117,7 @@ class Life(Forked):
             kernel.record_run(Kind.COMPUTING, run)
         run.callbacks = [kernel.end]
         self.set_pace(run)
-        if run.progress is None:  # if the run has a ``progress``, its rate determines when it ends
+        if run.progress is None:  # for a run with a ``progress``, ``set_pace`` sets the event
             kernel.clock.at(end_s, COMPLETIONS, run)
 
     def _has_set_up(self, event: Event) -> None:

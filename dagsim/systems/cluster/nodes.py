@@ -62,7 +62,7 @@ class DemandClass(Forked):
     ``gang`` is the number of instances that must start together, or 0 if instances are independent.
     ``types`` contains the types that may run the tasks, as indices into ``ClusterState.types``.
     ``rejected`` is the reason why even the empty cluster could never run these tasks, if there is
-    one. ``key`` is the key of the class in ``ClusterState.classes``, also in a fork.
+    one. ``key`` is the key of the class in ``ClusterState.classes``. It stays the same in a fork.
     """
 
     __slots__ = {
@@ -127,7 +127,7 @@ class DemandClass(Forked):
         """The machine on which an instance last fitted, or -1."""
 
     def open_to(self, nodes: int) -> None:
-        """Allow tasks of this class to start only on ``nodes`` (a bit set) from now on."""
+        """Restrict the nodes on which tasks of this class may start to ``nodes`` (a bit set)."""
         self.nodes = self.opened = nodes
 
     @property
@@ -217,8 +217,8 @@ class NodeState(Forked):
         return free // demand.share if demand.share else 0
 
     def gpu_for(self, demand: DemandClass, gpu: int | None) -> int:
-        """Return the GPU for the next share. This is the named GPU, or else the fullest GPU on
-        which the share fits. With MIG, GPUs that already have a suitable partition come first.
+        """Return the GPU for the next share. If no GPU is named, this is the fullest GPU on which
+        the share fits. With MIG, GPUs that already have a suitable partition come first.
         """
         if (
             gpu is not None
@@ -231,7 +231,7 @@ class NodeState(Forked):
         return min(rooms, key=lambda gpu: (self.shares.get(gpu, MICRO), not openings[gpu][1], gpu))
 
     def part(self, demand: DemandClass) -> int:
-        """Return the millionths of a GPU that an instance with a fractional demand occupies on this
+        """Return how many millionths of a GPU an instance with a fractional demand occupies on this
         node.
         """
         profile = None if self.mig is None else self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)
@@ -903,8 +903,8 @@ class ClusterState(Forked):
         return None
 
     def _fit_whole_gang(self, demand: DemandClass, type_: int) -> Placement | None:
-        """Return a placement of a gang that needs only whole GPUs. Machines are taken level by
-        level, so they are not examined one by one.
+        """Return a placement of a gang that needs only whole GPUs. Machines with the same number of
+        idle GPUs are taken together, so that they need not be examined one by one.
         """
         levels, whole, needed = self.by_gpus[type_], demand.whole, demand.gang
         alone = levels.first(whole * needed)

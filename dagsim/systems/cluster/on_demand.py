@@ -7,13 +7,13 @@ These are the states of such a node, and the events that end them:
     BOOTING ── the boot fails: ``timeout_s`` ──> OFF and down, until the node is repaired
 
 This order follows Slurm's documentation for power saving and cloud nodes
-(https://slurm.schedmd.com/power_save.html): powered-down nodes are allocated to a job immediately,
-the nodes boot, and the job starts when all nodes have registered. A node that stays idle for
+(https://slurm.schedmd.com/power_save.html). Powered-down nodes are allocated to a job immediately.
+The nodes boot, and the job starts when all of them have registered. A node that stays idle for
 SuspendTime is suspended, and is then unavailable for SuspendTimeout. A node that has not registered
 after ResumeTimeout is marked as down, and its jobs are requeued. ResumeRate and SuspendRate limit
 how many nodes change their power state per minute (``_do_power_work`` in power_save.c, Slurm
-22.05). With the trigger ``pending``, the order is that of Kubernetes' cluster autoscaler: a node
-that is off is not part of the cluster until it boots because a waiting task fits nowhere else.
+22.05). The trigger ``pending`` follows Kubernetes' cluster autoscaler. A node that is off is not
+part of the cluster. It boots when a waiting task fits nowhere else.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class OnDemandNodes(Forked):
         return self._scan_s < inf or changing or any(until_s < inf for until_s in self._broken_s.values())
 
     def returning(self) -> Iterator[int]:
-        """Yield the nodes that are down because a boot failed, and will be repaired."""
+        """Yield the nodes that are down because a boot failed, but will be repaired."""
         yield from [node for node, until_s in self._broken_s.items() if until_s < inf]
 
     def attach(self) -> None:
@@ -260,7 +260,9 @@ class OnDemandNodes(Forked):
         return rule.boots_s[int(self._stream(node).integers(len(rule.boots_s)))]
 
     def _reached(self, event: Event) -> None:
-        """End the current state of a node, unless its timer has been reset in the meantime."""
+        """End the current power state of a node, unless its timer has been set again in the
+        meantime.
+        """
         node: int = event.value  # type: ignore[assignment]
         if self._due_s[node] > self._kernel.now:
             return
@@ -280,7 +282,7 @@ class OnDemandNodes(Forked):
                 if (until_s := max(self._idle_until_s(node), self._needed_until_s(node))) > self._kernel.now:
                     self._set_timer(node, until_s)
                 elif self._is_needed(node):
-                    pass  # this is decided again when another node of its group comes up
+                    pass  # the group needs this node; this is checked again when another node of the group comes up
                 elif (until_s := self._turn_s("stops", self._rules[node].stops_a_minute)) > self._kernel.now:
                     self._set_timer(node, until_s)
                 elif shutdown_s := self._rules[node].shutdown_s:
@@ -292,7 +294,7 @@ class OnDemandNodes(Forked):
     def _come_up(self, node: int) -> None:
         """Record that a node is up, and start the runs that were waiting only for this node."""
         self._change(node, _UP)
-        for other in self._groups[node]:  # one of them may be powered down now
+        for other in self._groups[node]:  # now that this node is up, another one may be powered down
             if self.states[other] == _UP and not self._runs[other] and self._due_s[other] == inf and other != node:
                 self._set_timer(other, max(self._kernel.now, self._idle_until_s(other)))
         if not self._runs[node]:
@@ -304,7 +306,7 @@ class OnDemandNodes(Forked):
                     del self._allocated[run.id]
                     run.setup_s = 0.0
                     self._kernel.begin(run)
-                    self._kernel.changed = True  # a policy may set a time limit for the run now
+                    self._kernel.changed = True  # call the policy, because it may set a time limit for the run now
                     for tell in self._kernel.frontier.rated:
                         tell(run, self._kernel.now)
 
@@ -317,9 +319,9 @@ class OnDemandNodes(Forked):
             self._set_timer(node, self._idle_until_s(node))
 
     def _idle_until_s(self, node: int) -> float:
-        """Return the time at which an idle node is powered down. A node is never powered down at
-        the very time at which it becomes idle, because a policy may still place the next task on it
-        at that time.
+        """Return the time at which an idle node is powered down. This is always later than the time
+        at which the node becomes idle, because a policy may still place the next task on it at that
+        time.
         """
         idle_s, since_s = self._rules[node].idle_s, self._idle_since_s[node]
         return inf if idle_s is None else max(since_s + idle_s, nextafter(since_s, inf))
@@ -361,7 +363,7 @@ class OnDemandNodes(Forked):
         elif machine.up and not is_open:
             machines.take_down(machine)
         if self.states[node] == _OFF and not is_open:
-            kernel.changed = True  # waiting tasks may make the node boot
+            kernel.changed = True  # the node is off now, so waiting tasks may make it boot
 
     def _set_timer(self, node: int, due_s: float) -> None:
         self._due_s[node] = due_s

@@ -55,7 +55,7 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
             first, last = run.rows
             events.append((run.since_s, _DECIDED, first, number, number, run))
             if run.until_s is not None:
-                # the run was preempted, or it had no work
+                # a decision ended the run: a preemption, or its own start because it had no work
                 decided = run.stopped == "preempted" or run.until_s == run.since_s
                 order = _DECIDED if decided else _FAILS if run.stopped else _ENDS
                 events.append((run.until_s, order, last if last >= 0 else first, number, number, Ended(run)))
@@ -178,9 +178,9 @@ _Event: TypeAlias = tuple[float, str, Any]
 
 
 def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
-    """Replay the arrivals of the jobs that are in the system when a simulation begins, and the
-    starts and ends of their runs, at the recorded times. The kernel must be at its beginning.
-    ``left`` contains the jobs that had left by then.
+    """Replay what happened before a simulation begins, at the recorded times: the arrivals of the
+    jobs that are in the system, and the starts and ends of their runs. The kernel must be at its
+    beginning. ``left`` contains the jobs that had left by then.
 
     Raises:
         ModelError: A run in flight does not fit; see ``past_of`` and ``check_in_flight``.
@@ -225,13 +225,14 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
         run.phase_until(max(run._ends_s, begins_s))
         if kernel.life is not None:
             kernel.life.recall(run)
-    kernel.changed = False  # the events that are due at the beginning happen first
+    kernel.changed = False  # events that are due at the beginning happen before the policy is called
     kernel.wait(begins_s)
 
 
 def forgotten(policy: object) -> list[str]:
-    """Return descriptions of what a policy and its parts (a placement, an order) remember between
-    decisions, but what neither the log nor the state of the cluster contains (``forgets``).
+    """Return the ``forgets`` texts of a policy and its parts (a placement, an order). They describe
+    what these remember between decisions although neither the log nor the state of the cluster
+    contains it.
     """
     texts = [stated(part, "forgets") for part in parts_of(policy)]
     return list(dict.fromkeys([text for text in texts if isinstance(text, str) and text]))
@@ -244,7 +245,7 @@ def parts_of(policy: object) -> Iterator[object]:
     parts, seen = [policy], set[int]()
     while parts:
         part = parts.pop()
-        part = getattr(part, "__self__", part)  # replace a bound method by its object
+        part = getattr(part, "__self__", part)  # for a bound method, use the object to which it is bound
         if id(part) in seen or not type(part).__module__.startswith("dagsim."):
             continue
         seen.add(id(part))

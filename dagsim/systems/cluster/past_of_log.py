@@ -36,12 +36,12 @@ def jobs_at(
     flight, and the jobs that arrive between then and ``until_s``.
 
     A single-task job that started earlier is in flight if its work is not done by then. A job that
-    was requeued or suspended is in flight from the start to the end of each of its attempts, and it
-    waits between two attempts. Other jobs that started earlier are left out, because the log does
-    not record what remains of them. A job in flight runs on the nodes that the log names. If these
-    nodes are unknown or full, the job is placed by best fit after all other jobs. The largest such
-    jobs are placed first. A job that fits nowhere waits. A job without a start keeps the runs in
-    flight that it states itself, if any. Other jobs without a start are waiting if the input is a
+    was requeued or suspended has several attempts. It is in flight during each attempt, and waits
+    between attempts. Other jobs that started earlier are left out, because the log does not record
+    what remains of them. A job in flight runs on the nodes that the log names. If these nodes are
+    unknown or full, the job is placed by best fit after all other jobs. The largest such jobs are
+    placed first. A job that fits nowhere waits. A job without a start keeps the runs in flight that
+    it states itself, if there are any. Other jobs without a start are waiting if the input is a
     snapshot (``stated``). In a log, it is unknown when such jobs ran, so they are left out. If a
     job was suspended, its run is moved later by the length of the suspension. The ids in
     ``suspended`` are exceptions, because the simulation itself suspends these jobs.
@@ -112,11 +112,11 @@ def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float |
     """For a log that begins with a full cluster, return the first time at which the log contains
     all running jobs. This is the first end of a job.
 
-    A log of all jobs that ran in some period (``sacct -S``) lists the jobs that were running when
-    the period began, but none that had ended before. Such a log is complete from the first end of a
-    job onwards. Return None if the log does not begin in this way. This is the case if starts are
-    unknown, if the jobs hold fewer than half of the average number of busy GPUs at that time, or if
-    more than a quarter of the jobs arrived before it.
+    A log of all jobs that ran in some period (``sacct -S``) lists the jobs that were running at the
+    beginning of the period, but not those that had ended before. Such a log is complete from the
+    first end of a job onwards. Return None if the log does not begin in this way. This is the case
+    if starts are unknown, if the jobs hold fewer than half of the average number of busy GPUs at
+    that time, or if more than a quarter of the jobs arrived before it.
     """
     start_s = _observed_start_s(jobs)
     if not np.isfinite(start_s).any() or (np.diff(jobs.first) != 1).any():
@@ -151,7 +151,7 @@ def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
     ran = np.isfinite(end_s)
     gpus = (jobs.asked("gpus") * jobs.instances)[ran]
     times, changes = np.concatenate([end_s[ran], start_s[ran]]), np.concatenate([-gpus, gpus])
-    # at equal times, ends come before starts
+    # the sort is stable, so at equal times ends come before starts
     held = np.cumsum(changes[np.argsort(times, kind="stable")])
     if held.max(initial=0.0) > cluster.gpus * (1 + _ROUNDING):
         return f"its jobs hold up to {held.max():,.10g} GPUs at once, more than the cluster's {cluster.gpus:,}"

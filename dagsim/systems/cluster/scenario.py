@@ -132,7 +132,7 @@ class AdmitAll:
         """Return any other attribute of the policy, such as its name, its facts, or whether it
         reads true durations.
         """
-        if name == "policy":  # the attributes do not exist yet while a copy is being made
+        if name == "policy":  # while a copy is being made, the attribute does not exist yet
             raise AttributeError(name)
         return getattr(self.policy, name)
 

@@ -240,7 +240,7 @@ class SiteState(Forked):
         request = job.request or _NO_REQUEST
         nodes, reservation = self.nodes_of(job.partition, request), -1
         wanted = [nodes & self._named[name] for name in request.nodes if name in self._named]
-        # the named nodes are already as many as the task may use
+        # the task can use no nodes besides the named ones
         if wanted and len(wanted) >= max(gang, 1):
             nodes = whole_sum(wanted)
             wanted = wanted if gang > 1 else []
@@ -276,8 +276,8 @@ class SiteState(Forked):
                 yield one
 
     def alike(self, request: Request) -> tuple[int, ...]:
-        """For a constraint such as ``[r1|r2]``, of which all nodes of a job must satisfy the same
-        part, return the bit set of nodes for each part.
+        """In a constraint such as ``[r1|r2]``, all nodes of a job must satisfy the same part. For
+        each part, return the bit set of nodes that satisfy it.
         """
         parts = ways(request.constraint) if request.constraint and any(self._features) else ()
         return tuple([self._satisfying(part) for part in parts]) if len(parts) > 1 else ()

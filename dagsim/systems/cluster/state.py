@@ -164,11 +164,11 @@ class TaskState(Forked):
     and policies choose from the ready tasks.
 
     ``seconds[type]`` is the *estimated* remaining time of one instance on
-    ``ClusterState.types[type]`` (``inf`` where it may not run), ``best_s`` is the minimum of these,
-    and ``rank_s`` is the estimated longest path from the start of this task to the end of its job,
-    with every task on its fastest type. ``order`` is a sort key for first come, first served: by
-    arrival of the job, then by index in its graph. Preempted instances return as a new *piece* of
-    the task, with the fraction ``left`` of their work remaining.
+    ``ClusterState.types[type]`` (``inf`` where it may not run), and ``best_s`` is the minimum of
+    these times. ``rank_s`` is the estimated longest path from the start of this task to the end of
+    its job, with every task on its fastest type. ``order`` is a sort key for first come, first
+    served: by arrival of the job, then by index in its graph. Preempted instances return as a new
+    *piece* of the task, with the fraction ``left`` of their work remaining.
     """
 
     __slots__ = {
@@ -253,8 +253,8 @@ class TaskState(Forked):
 
     @property
     def expected_left(self) -> float:
-        """The remaining fraction of the task's work, as far as policies can see it. If jobs have
-        time limits, this is the unused fraction of the limit.
+        """The fraction of the task's work that remains according to what policies can see. If jobs
+        have time limits, this is the unused fraction of the limit.
         """
         if not self.job.has_limits or self.left == 1.0:
             return self.left
@@ -504,8 +504,8 @@ class Run(Due, Forked):
         return max(begun + self.estimate_s, now)
 
     def done(self, now: float) -> float:
-        """Return the work done until ``now``: seconds at rate 1 or, for an elastic task, its
-        progress in its own unit, including the progress of earlier runs.
+        """Return the work done until ``now``, in seconds at rate 1. For an elastic task, return its
+        progress in its own unit, including the progress in earlier runs.
         """
         progress, training = self.progress, self.task.training
         if progress is None:
@@ -574,7 +574,7 @@ class Run(Due, Forked):
 
     @property
     def is_endless(self) -> bool:
-        """True if the end of the current phase is unknown."""
+        """True if it is unknown when the current phase ends."""
         return self._ends_s == inf
 
     def left(self, now: float) -> float:
@@ -649,8 +649,8 @@ class Index(Protocol):
 
 
 class RunIndex(Protocol):
-    """An index of the current runs, which the kernel keeps up to date for a policy. An index may
-    define only one of these methods. It may also define ``push``, and ``rated(run, now)``, which is
+    """An index of the current runs, which the kernel keeps up to date for a policy. An index need
+    not define both of these methods. It may also define ``push``, and ``rated(run, now)``, which is
     called when the rate of a run changes.
     """
 
@@ -698,8 +698,8 @@ class _Heaps(Generic[SlotT]):
 
 
 class Queue(_Heaps[DemandClass]):
-    """Ready tasks sorted by ``(key, order)`` within each demand class, so that the first task that
-    fits is found without visiting the other tasks.
+    """Ready tasks sorted by ``(key, order)`` within each demand class. The first task that fits is
+    thus found without visiting the other tasks.
 
     The cost is O(log tasks) for adding or removing a task, and O(demand classes) per query.
     """

@@ -84,7 +84,7 @@ class Transfers(Forked):
         try:
             write = self.writes.get(run.task.piece)
             if write is not None and write.process is not None and not run.moves:
-                yield write.process  # the state must be in the storage first
+                yield write.process  # wait until the state is in the storage
             yield from self.carrier.fetch(run.flows)
         except Interrupt:
             return
@@ -102,8 +102,8 @@ class Transfers(Forked):
     ) -> list[Flow]:
         """Return the flows that a run on ``places`` must read. The output of each parent comes from
         the nodes where the parent's instances ran, in proportion to their number there. Data come
-        from the storage. A run that has kept its work reads its ``state`` instead, from the nodes
-        that have it or else from the storage.
+        from the storage. A run that has kept its work reads its ``state`` instead. It reads the
+        state from the nodes that still have it or, if there are none, from the storage.
         """
         active, index = task.job, task.index
         graph = active.job.graph

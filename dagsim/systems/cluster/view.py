@@ -342,8 +342,8 @@ class ExpectedFree:
     a run is the current value of ``Run.estimated_end_s``. Times are measured from the start of the
     simulation, whereas waits are measured from now.
 
-    The cost is O(log running) per start and end, O(runs that are not computing yet) per access
-    through the view, and O(runs that end earlier) per query.
+    A start or an end costs O(log running), an access through the view costs O(runs that are not
+    computing yet), and a query costs O(runs that end earlier).
     """
 
     def __init__(self, view: ClusterView) -> None:
@@ -443,8 +443,8 @@ class ExpectedFree:
 
     def shadow(self, gpus: float, type_: int) -> tuple[float, float]:
         """Return the time at which ``gpus`` GPUs of the type are expected to be idle, and how many
-        more GPUs are idle at that time, when all runs that end then have ended. Return ``(inf, 0)``
-        if so many GPUs are never expected to be idle.
+        more GPUs are then idle. All runs that end at that time are counted as ended. Return ``(inf,
+        0)`` if so many GPUs are never expected to be idle.
         """
         now = self._view.now
         missing = gpus - self._machines.idle_gpus(type_)

@@ -1,5 +1,5 @@
-"""The causes of a job's waits. They are found in a single pass over the log, with the kernel's own
-rules for what fits and the policy's own limits.
+"""The causes of a job's waits. They are found in a single pass over the log. What fits is
+determined by the kernel's rules, and what is allowed by the policy's limits.
 """
 
 from __future__ import annotations
@@ -263,8 +263,8 @@ class RoomTally:
         return max(totals, default=0) >= wanted
 
     def _rooms(self, machine: NodeState) -> list[int]:
-        """Return how many instances fit on the node now, how many would fit for each set of
-        resources if these resources were unlimited, and the free GPUs of the node.
+        """Return how many instances fit on the node now, how many would fit if all resources in a
+        set were free (for each set), and the free GPUs of the node.
         """
         demand, now = self.task.demand, machine.copy()
         now.up = True
@@ -404,7 +404,7 @@ class _Past:
         if node >= 0:
             self._touched.add(node)
         if kind in (Kind.STARTED, Kind.ALLOCATED):
-            if (run, node) not in self._held:  # the run has not been allocated before
+            if (run, node) not in self._held:  # a run that was allocated earlier is already recorded
                 self._start(self._task(job, task), run, self._machines.list[node], instances, gpus)
             if kind == Kind.ALLOCATED:
                 self._allocated[run] = job
@@ -472,7 +472,9 @@ class _Past:
         return min([time_s for time_s in times_s if time_s > now_s], default=inf)
 
     def tally(self, task: TaskState) -> RoomTally:
-        """Return a tally of the free resources for a task, and keep it up to date from now on."""
+        """Return a tally of the free resources for a task. It is kept up to date as further rows of
+        the log are read.
+        """
         self._allowed = 0
         self._touched = {machine.index for machine in self._machines.list}
         site, job = self._machines.site, task.job.job

@@ -38,9 +38,7 @@ class Nodes(Protocol):
         """
 
     def bring_up(self, node: int) -> None:
-        """Bring the node back, unless another process also keeps it down. The node is up once every
-        process that took it down has brought it back.
-        """
+        """Bring the node back. It is up when every process that took it down has brought it back."""
 
 
 class FailureModel(Protocol):
@@ -67,8 +65,8 @@ class FailureProcess(Protocol):
         """Return an equal state that continues independently."""
 
     def returning(self) -> Collection[int]:
-        """Return the nodes that this process keeps down and will bring back. A node that it took
-        down twice appears twice.
+        """Return the nodes that this process keeps down and will bring back. A node that it has
+        taken down twice is listed twice.
         """
 
 
@@ -487,8 +485,8 @@ class Preemption:
         return self.restart_s + (self.checkpoint_s_per_gb * memory_gb if kept else 0.0)
 
     def lost_s(self, memory_gb: float, done_s: float) -> float:
-        """Return the seconds that an instance loses if it is stopped: the set-up when it returns
-        and, if its work is not kept, the work done so far (``done_s``).
+        """Return the seconds that an instance loses if it is stopped. It loses the time for set-up
+        when it returns and, if its work is not kept, the work done so far (``done_s``).
         """
         kept = self.on_resume == "resume"
         return self.cost_s(memory_gb, kept) + (0.0 if kept else done_s)

@@ -6,11 +6,11 @@ noisy guess, or nothing.
 an instance work in parallel. A task that uses a share of a GPU runs at its measured speed, because
 sharing does not slow it down.
 
-One speed per GPU type is a simplification. Relative to a T4, a V100 and an A100 were measured to
-train BERT 2.6 and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times as fast (Sia, SOSP 2023,
-largest batch that all three ran). ``Flops`` and ``Recorded`` have one speed per type, whereas
-``Throughput`` has one per model and type. A task's own ``speeds`` override every model on the types
-that they name.
+One speed per GPU type is a simplification. For example, a V100 was measured to train BERT 2.6 times
+as fast as a T4, and an A100 5.2 times as fast. For DeepSpeech2, these factors are only 2.3 and 1.5
+(Sia, SOSP 2023, largest batch that all three ran). ``Flops`` and ``Recorded`` have one speed per
+type, whereas ``Throughput`` has one per model and type. A task's own ``speeds`` override every
+model on the types that they name.
 
 Measured training throughputs are in samples per second, by model, GPU type and batch size.
 
@@ -60,9 +60,9 @@ class Runtime(Protocol):
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """Return the seconds that one instance of ``task`` takes on each of ``gpus``.
 
-        The value is ``inf`` where the task cannot run: for a GPU task on a CPU machine, and for any
-        task on a type that is not in its ``gpu_types``. Pass the same tuple object each time,
-        because rates are cached by its identity.
+        The value is ``inf`` where the task cannot run. This is the case for a GPU task on a CPU
+        machine, and for any task on a type that is not in its ``gpu_types``. Pass the same tuple
+        object each time, because rates are cached by its identity.
         """
 
 
@@ -431,8 +431,8 @@ class Measurement(NamedTuple):
 class ThroughputTable:
     """A table of measured throughputs, from which speed ratios between GPU types are computed.
 
-    A type that was not measured is represented by a measured type with the same peak rates, which
-    is the same chip with a different memory size (V100-16 and V100-32, A100-40 and A100-80).
+    If a type was not measured, a measured type with the same peak rates is used. This is the same
+    chip with a different memory size (V100-16 and V100-32, A100-40 and A100-80).
     """
 
     rows: tuple[Measurement, ...]
@@ -446,8 +446,8 @@ class ThroughputTable:
 
     @classmethod
     def read(cls, path: Path) -> ThroughputTable:
-        """Read a table from a CSV file. Its columns are model, gpu, batch, samples_per_s and
-        optionally source.
+        """Read a table from a CSV file. The columns are model, gpu, batch, samples_per_s and,
+        optionally, source.
 
         Raises:
             ConfigError: The file cannot be read, lacks a column, or has an invalid number. The
@@ -481,7 +481,8 @@ class ThroughputTable:
         size ``batch``.
 
         Without ``batch``, use the largest batch size that was measured on both types. Return
-        ``None`` if no batch size was measured on both types, or not ``batch``.
+        ``None`` if ``batch`` (or, without ``batch``, any batch size) was not measured on both
+        types.
         """
         ours, theirs = self.batches(model, gpu), self.batches(model, reference)
         common = ours.keys() & theirs.keys()
@@ -595,8 +596,8 @@ def limit_seconds(
     task: Task, job: str, seconds: Seconds, truth: tuple[float, ...], limits: TimeLimits
 ) -> tuple[float, ...]:
     """Return the time limit of a task on each type, as known to the site's scheduler. This is the
-    limit stated by the user, or else the limit of the site, or ``inf`` where the task cannot run,
-    as in ``truth``.
+    limit stated by the user or, without one, the limit of the site. As in ``truth``, it is ``inf``
+    where the task cannot run.
 
     Raises:
         ModelError: The user stated an invalid amount of work.

@@ -191,8 +191,8 @@ class GangCarrier(Protocol):
         """
 
     def begin(self, gang: Any, tell: Callable[[float], None]) -> None:
-        """Let a gang send from now on. ``tell`` is called with each new rate, including the first
-        one, in seconds of computing per second.
+        """Let a gang start sending. ``tell`` is called with each new rate, including the first one,
+        in seconds of computing per second.
         """
 
     def end(self, gang: Any) -> None:

@@ -199,11 +199,11 @@ def gittins_2d(
     ``d`` of ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``.
 
     ``history`` lists sizes in GPU-seconds that are known in advance, and every completed job adds
-    its own size. Until sizes are known, and in ties, jobs run first come, first served. A job that
-    has received more service than all past jobs comes last. The policy preempts. The policy uses
-    only the distribution of past sizes, so it needs no estimate of a job's own size. Once 2,048
-    sizes are known, they are replaced by 1,024 quantiles. It costs as much as ``Rounds``, plus
-    O(sizes) per ranked job.
+    its own size. Until sizes are known, and in ties, jobs are served in order of arrival. A job
+    that has received more service than all past jobs comes last. The policy preempts. The policy
+    uses only the distribution of past sizes, so it needs no estimate of a job's own size. Once
+    2,048 sizes are known, they are replaced by 1,024 quantiles. It costs as much as ``Rounds``,
+    plus O(sizes) per ranked job.
     """
     return Rounds(Gittins(history), quantum_s, placement)
 
@@ -241,8 +241,8 @@ class Gittins:
 
     def exceeds_s(self, key: float, service: ServiceColumns, row: int | None = None) -> np.ndarray:
         """Return, for each job, the seconds until its key may exceed ``key``. Between two sizes,
-        the index rises and the key falls, so the key of a job can exceed ``key`` only when the
-        job's service passes a size.
+        the index rises and the key falls. The key of a job can therefore exceed ``key`` only when
+        the job's service passes a size.
         """
         if self._peaks is None:
             self._peaks = self._unserved - gittins_indices(self._sizes, self._sizes)

@@ -157,7 +157,7 @@ class Backlog:
         move it to another group.
         """
         task = run.task
-        if task not in self._place:  # the task was started before this index existed
+        if task not in self._place:  # the task started before this index was created
             return
         group, place = self._place.pop(task)
         moved = group.remove(place)

@@ -84,7 +84,7 @@ class BatchMode:
     if it fits now on the type where it completes first. Otherwise, it waits for that type, and the
     time that it needs there counts as occupied.
 
-    Tasks with the same demand and the same speed ratios form a group, and only the shortest and the
+    Tasks with the same demand and the same speed ratios form a group. Only the shortest and the
     longest task in a group can be next. The queue of a GPU type consists of the times at which its
     GPUs are expected to become free. After 24 mapped tasks, the rest of the queue is left for the
     next decision. The policy uses estimates and never preempts. The cost is O(24 x groups x types)

@@ -174,16 +174,17 @@ class Committed:
     ``score`` determines the order of the queue: first come, first served, or by a formula.
 
     With ``backfill``, other tasks in the queue that fit may start in the meantime, oldest first.
-    Their estimated end must be before (not at) the *shadow time*, which is determined when the task
-    is picked: the time at which enough resources for it are expected to be free.
+    Their estimated end must be before (not at) the *shadow time*. This is the time at which enough
+    resources for the picked task are expected to be free, and it is determined when the task is
+    picked.
 
     Three scores are not from the paper. ``soonest`` is the time at which the task is expected to
-    fit, plus the time that its work would take if the whole cluster worked on it. ``area`` is
-    seconds times GPUs (or cores), and ``log-area`` is F1 without the age.
+    fit, plus the time that its work would take on the whole cluster. ``area`` is seconds times GPUs
+    (or cores), and ``log-area`` is F1 without the age.
 
     With ``width`` above 1, the ``width`` tasks with the best scores are tried out in eight possible
-    futures. In each future, the simulation of the queue continues with estimates while ten more
-    tasks arrive, as in one of the last eight sequences of ten arrivals. The task with the smallest
+    futures. In each future, the queue is simulated with estimates while ten more tasks arrive.
+    These are a copy of one of the last eight sequences of ten arrivals. The task with the smallest
     sum of bounded slowdowns (threshold 10 s) is picked. These trials count resources over all types
     together, so they are meant for clusters with one type, and for jobs with a single task.
 

@@ -20,14 +20,14 @@ _EARLY_S = 1e-6
 
 class Conservative:
     """Conservative backfilling (Mu'alem and Feitelson 2001): every ready task reserves the earliest
-    start that the existing reservations allow, on the type where it would finish first, and starts
-    at that time. When a run ends earlier than expected, or a node fails, returns or is drained for
-    good, all reservations are made again in order of arrival, so that every task can move up
-    (compression).
+    start that the existing reservations allow, on the type where it would finish first. It starts
+    at the reserved time. All reservations are made again in order of arrival when a run ends
+    earlier than expected, or when a node fails, returns or is drained for good. Every task can then
+    move up (compression).
 
     Reservations count licences and the GPUs, cores and memory of a type, regardless of how these
     are distributed over the nodes. If partitions and constraints restrict some tasks to some nodes,
-    the nodes are divided into *parts*, so that a task may use either all nodes of a part or none. A
+    the nodes are divided into *parts*. A task may use either all nodes in a part or none of them. A
     reservation is divided over the parts that its task may use, starting with those that the fewest
     tasks may use. The policy uses estimates and never preempts. It is costly by definition:
     O(reservations) per task that becomes ready, and the square of that when all reservations are
@@ -111,7 +111,7 @@ class Conservative:
                     del self._starts[key], waiting.tasks[key]
 
     def _look(self, view: ClusterView, waiting: Ready) -> None:
-        """Make all reservations again if anything differs from what was expected."""
+        """Make all reservations again if anything has happened that was not expected."""
         usable = view.machines.usable(view.now)
         late = any(end_s < view.now - _EARLY_S for end_s in self._expected.values())
         if self._early or late or usable != self._usable or not self._parts:

@@ -37,8 +37,8 @@ class JobQueue:
     of its runs has ended, and by ``refresh``. If keys are ``fixed``, they are never recomputed.
 
     Each demand class has a heap of jobs, sorted by key and first task, and a heap of tasks for each
-    of these jobs. The cost is O(log n) per task added or removed, O(demand classes + log n) per
-    refreshed job, however many tasks it has, and O(demand classes) per query.
+    of these jobs. Adding or removing a task costs O(log n). Refreshing a job costs O(demand classes
+    + log n), however many tasks it has, and a query costs O(demand classes).
     """
 
     def __init__(self, job_key: JobKey, task_key: Key, *, fixed: bool = False) -> None:
@@ -130,7 +130,7 @@ class JobQueue:
             if task is not None and current and (task[1], task[2]) == (order, piece):
                 return entry, task[3]
             heappop(heap)
-            if current:  # the task that was first when the entry was made has started
+            if current:  # the entry's task has started, so enter the job again with its next task
                 self._enter(demand, number)
         return None
 

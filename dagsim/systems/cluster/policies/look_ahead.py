@@ -132,8 +132,9 @@ _Heap: TypeAlias = list[tuple[float, int, TaskState]]
 
 class _Profiles:
     """Ready tasks in groups with the same demand class, type and speed profile. Each group is
-    sorted in two ways, by rank and by duration. If a task in a group is skipped, longer tasks would
-    be skipped as well, so only the first and the shortest task of a group have to be checked.
+    sorted in two ways, by rank and by duration. If a task in a group is skipped, all longer tasks
+    would be skipped as well. Only the first and the shortest task in a group therefore have to be
+    checked.
     """
 
     def __init__(self, machines: ClusterState, key: TypedKey) -> None:
@@ -190,8 +191,8 @@ class PlanAhead:
     after all others. The policy starts those tasks that the plan starts now. All others are planned
     again when something changes.
 
-    This is TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) with exact start times, and with
-    the value function "the sooner the better" instead of the language STRL. The policy uses
+    This is TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) with exact start times. Instead
+    of TetriSched's language for values (STRL), the rule is "the sooner the better". The policy uses
     estimates and never preempts. It is costly by definition, because an integer program with window
     x types x slots choices takes about 10 ms.
 
@@ -338,7 +339,7 @@ class Rollout:
             return inf
         fork = view.fork()
         written = len(fork.schedule.log)
-        # these jobs need nodes that are down for an unknown time
+        # the number of jobs that need nodes which are down for an unknown time
         stuck = _play(fork, _policies().create(self.base), start)
         rows, jobs = fork.schedule.log.since(written), fork.schedule.jobs
         done = [row[1] - jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
@@ -379,12 +380,12 @@ def _policies() -> Registry[ClusterPolicy]:
 
 class AlloX:
     """Minimise the sum of completion times of ``window`` ready tasks (based on AlloX, Le et al.,
-    EuroSys 2020; Bruno, Coffman and Sethi 1974). Each task is assigned to a lane (a GPU of some
-    type, or as many parallel GPUs as the task needs) and to a position in that lane's queue,
-    counted from its end. A task at position k from the end delays k completions, including its own,
-    by its duration on this lane. The whole queue also waits until the lane is free. The first tasks
-    on all lanes that are free now are started. The problem is solved again whenever something has
-    changed.
+    EuroSys 2020; Bruno, Coffman and Sethi 1974). Each task is assigned to a lane and to a position
+    in that lane's queue, counted from the end of the queue. A lane is a GPU of some type, or as
+    many parallel GPUs as the task needs. A task at position k from the end delays k completions,
+    including its own, by its duration on this lane. The whole queue also waits until the lane is
+    free. The first tasks on all lanes that are free now are started. The problem is solved again
+    whenever something has changed.
 
     ``window`` limits the number of tasks that are considered. A quarter of these are the tasks that
     have waited longest, so that no task starves. The others are the tasks with the least GPU time.
@@ -415,7 +416,9 @@ class AlloX:
             for type_, times in enumerate(free_times(view))
             for time in (times or [view.now])
         ]
-        seconds = np.array([[task.seconds[type_] * _share(view, task, type_) for type_, _ in lanes] for task in tasks])
+        types = range(len(view.gpu_types))
+        on_types = np.array([[task.seconds[type_] * _share(task, type_) for type_ in types] for task in tasks])
+        seconds = on_types[:, [type_ for type_, _ in lanes]]
         places = max(-(-2 * len(tasks) // len(lanes)), 2)
         queues = assign(seconds, np.array([wait_s for _, wait_s in lanes]), places)
         free = [
@@ -454,7 +457,7 @@ def _area(task: TaskState) -> float:
     return width(task) * task.best_s
 
 
-def _share(view: ClusterView, task: TaskState, type_: int) -> float:
+def _share(task: TaskState, type_: int) -> float:
     """Return the number of lanes that the task takes. Each lane is one GPU, so this is the task's
     number of GPUs.
     """

@@ -299,7 +299,7 @@ def _by_priority(task: TaskState) -> float:
 
 def themis(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """Finish-time fairness (based on Themis, Mahajan et al., NSDI 2020): the job that would end
-    latest relative to its ideal time comes first, that is, the job with the largest rho = (time in
+    latest relative to its ideal time comes first. This is the job with the largest rho = (time in
     the system + remaining path) / critical path. Each job is assumed to have an equal share of the
     cluster. The number of jobs therefore multiplies every rho by the same factor, and does not
     affect the order. The auctions and leases of Themis are left out. The policy uses estimates and
@@ -443,7 +443,7 @@ class _Columns:
         if len(best) > 1:
             orders = self._order[best]
             best = best[orders == orders.min()]
-        if len(best) > 1:  # the rows belong to several pieces of one task
+        if len(best) > 1:  # a tie between several pieces of one task
             return int(min(best.tolist(), key=self._tasks.__getitem__))
         return int(best[0])
 
@@ -472,13 +472,13 @@ def _leads_until(leader: int, since: np.ndarray, rates: np.ndarray, products: np
     faster, others = rates > rate, (rates != rate) | (since != since_s)
     farthest_s = float(np.abs(since).max())
     until = inf
-    if faster.any():  # rows with a higher rate overtake others where the lines cross
+    if faster.any():  # a row with a higher rate overtakes the leader when their products become equal
         gains = rates[faster] - rate
         cross_s = (rates[faster] * since[faster] - rate * since_s) / gains
         unsure_s = ROUNDING * rates[faster] * (np.abs(cross_s) + farthest_s) / gains
         until = float((cross_s - unsure_s).min())
     slower = others & ~faster
-    if slower.any():  # rows with a lower rate only fall behind, but rounding errors grow with time
+    if slower.any():  # a row with a lower rate falls further behind, but rounding errors grow with time
         gap = products[leader] - float(products[slower].max())
         until = min(until, gap / (ROUNDING * abs(rate)) - farthest_s)
     return until
@@ -493,8 +493,9 @@ def edf(placement: str | PlacementRule = "best-fit") -> Ordered:
 
 def llf(placement: str | PlacementRule = "best-fit") -> Ordered:
     """Least laxity first: the task with the smallest ``deadline - now - path to the end of the
-    job`` comes first, with every task on its fastest type. ``now`` is the same for all tasks, so
-    the order never changes. The policy uses estimates. The cost is O(log tasks) per decision.
+    job`` comes first. The path is computed with every task on its fastest type. ``now`` is the same
+    for all tasks, so the order never changes. The policy uses estimates. The cost is O(log tasks)
+    per decision.
     """
     return Ordered(by_laxity, placement)
 
@@ -551,7 +552,7 @@ class RandomFeasible:
             demand, type_, at = _pick(bags, fitting, int(rng.integers(total)))
             bag = bags.by_demand[demand]
             task = bag[at]
-            # this task has already started; dropping it and drawing again keeps the choice uniform
+            # The task has already started. Dropping it and drawing again keeps the choice uniform.
             if not task.waiting:
                 bag[at] = bag[-1]
                 bag.pop()
@@ -573,7 +574,7 @@ class _Bags:
 
 
 def _pick(bags: _Bags, fitting: list[tuple[DemandClass, int]], at: int) -> tuple[DemandClass, int, int]:
-    """Number all pairs of a task and a type, and return pair number ``at``: its demand class, its
+    """Number all pairs of a task and a type. Return the demand class of pair number ``at``, its
     type, and its index in the bag of that class.
     """
     for demand, type_ in fitting:

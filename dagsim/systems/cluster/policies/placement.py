@@ -208,7 +208,7 @@ class GpuClustering:
 
 
 class _Alike:
-    """The number of current runs for each node and number of GPUs per instance."""
+    """An index that counts the current runs by node and by number of GPUs per instance."""
 
     def __init__(self) -> None:
         self.runs: Counter[tuple[int, float]] = Counter()
@@ -284,9 +284,9 @@ def _least(
 
 
 class Consolidate:
-    """Use as few nodes as possible, of any type: the type on which the waiting instances fit on the
-    fewest nodes (ties go to the fastest type). On this type, use the fullest node on which all of
-    them fit, or else the nodes on which most of them fit. The cost is O(nodes).
+    """Use as few nodes as possible, of any type. Choose the type on which the waiting instances fit
+    on the fewest nodes (ties go to the fastest type). On this type, use the fullest node on which
+    all of them fit, or else the nodes on which most of them fit. The cost is O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -302,8 +302,9 @@ class Consolidate:
 
 
 class SpreadGang:
-    """Use as many nodes as possible: of the fastest type on which the task fits, the emptiest nodes
-    get one instance each, in turn, until all instances are placed. The cost is O(nodes).
+    """Use as many nodes as possible. On the fastest type on which the task fits, one instance is
+    placed on each node in turn, starting with the emptiest node, until all instances are placed.
+    The cost is O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -369,7 +370,7 @@ class Fgd:
 
     ``typical`` maps demands to probabilities, such as ``{Demand(gpus=0.5): 0.7, Demand(gpus=2):
     0.3}``. By default, the probabilities are estimated from the demands that the rule has placed so
-    far, and are updated whenever the number of these demands has doubled. Memory is ignored,
+    far. They are updated whenever the number of these demands has doubled. Memory is ignored,
     whereas rare demands, which are often the widest, are taken into account.
 
     The rule needs no estimates. It is costly by definition: O(nodes) per decision, and O(GPUs x
@@ -429,7 +430,7 @@ class Fgd:
         kind = demand._replace(memory_gb=0.0)
         self._asked[kind] = self._asked.get(kind, 0) + 1
         self._count += 1
-        if self._count & (self._count - 1) == 0:  # the count is a power of two
+        if self._count & (self._count - 1) == 0:  # true if the count is a power of two
             self._weights = dict(self._asked)
             self._growths.clear()
 

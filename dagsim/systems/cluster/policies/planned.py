@@ -174,8 +174,8 @@ class Planned:
 
     def _seconds(self, machines: ClusterState, task: TaskState, site: PlannedPlace, wide: int) -> float:
         """Return the seconds that the whole task takes on the site. The result is ``inf`` if the
-        task cannot run there, or if the site is a whole type although the task would fit on a
-        single node.
+        task cannot run there. It is also ``inf`` if the site is a whole type although the task
+        would fit on a single node.
         """
         demand = task.demand
         if site.type not in demand.types:
@@ -248,7 +248,7 @@ def peft(placement: str | PlacementRule = "best-fit") -> Planned:
 
 
 def dls(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Dynamic level scheduling (Sih and Lee 1993), with each job planned on arrival: the pair of a
+    """Dynamic level scheduling (Sih and Lee 1993), with each job planned on arrival. The pair of a
     ready task and a node with the highest dynamic level comes first. The policy uses estimates. It
     costs as much as ``Planned``, except that planning takes O(tasks) times as long.
     """

@@ -392,8 +392,8 @@ class Calendar:
 
     def idle_s(self, lanes: Sequence[int], width: int, ready_s: float) -> float:
         """Return the first time from ``ready_s`` onwards at which ``width`` of the lanes are idle
-        simultaneously, or the time of the ``GAPS``-th change if that is earlier. The cost is O(log
-        lanes) per change.
+        simultaneously. Examine at most ``GAPS`` changes, and return the time of the last one if no
+        such time has been found. The cost is O(log lanes) per change.
         """
         idle, reached_s = 0, ready_s
         for reached_s, change in islice(merge(*[self._changes(lane, ready_s) for lane in lanes]), GAPS):
@@ -474,8 +474,8 @@ class Calendar:
         return bookings[place : place + GAPS]
 
     def _gap(self, lane: int, start: float, seconds: float) -> float:
-        """Return the end of the lane's last booking before ``start`` if the lane is free for
-        ``seconds`` from ``start`` onwards, or else -1.
+        """Return the end of the lane's last booking before ``start``. Return -1 if the lane is not
+        free for ``seconds`` from ``start`` onwards.
         """
         bookings = self.busy[lane]
         place = bisect(bookings, (start, inf))

@@ -28,12 +28,12 @@ def busy_watts(view: ClusterView) -> list[float]:
 
 
 class EnergySaver:
-    """The shortest task comes first, and each task runs where it needs the least energy without
-    being too slow (bounded-slowdown energy saving as in Auxo and Zeus; You et al., NSDI 2023). A
-    task may use types on which it takes at most ``slowdown`` times as long as on its fastest type.
-    Of the types on which it fits now, it uses the one with the least energy: seconds x GPUs x (busy
-    - idle watts). If it fits on none of these types, the task waits, provided that any event is
-      still pending.
+    """The shortest task comes first. Each task runs where it needs the least energy without being
+    too slow (bounded-slowdown energy saving as in Auxo and Zeus; You et al., NSDI 2023). A task may
+    use types on which it takes at most ``slowdown`` times as long as on its fastest type. Of the
+    types on which it fits now, it uses the one with the least energy: seconds x GPUs x (busy
+    - idle watts). If it fits on none of these types, the task waits as long as an event is still
+      pending.
     The policy uses estimates and never preempts. The cost is O(groups x types) per decision, where
     the tasks in a group have the same demand and the same speed ratios.
 
@@ -52,7 +52,7 @@ class EnergySaver:
             self._watts = busy_watts(view)
         groups = view.index(self, lambda: _Shortest(self.slowdown, self._watts, view.machines))
         pair = groups.first(view.machines)
-        if pair is None and not view.pending:  # all types that the task may use are gone for good
+        if pair is None and not view.pending:  # the nodes of all types that the task may use have left for good
             pair = view.typed_queue(by_seconds).first_fit()
         yield from start_of(self._place, view, *pair or (None,))
 
@@ -168,7 +168,8 @@ class _Bookings(DueTasks):
         """Book the cheapest start within the slack of a task, and return it."""
         first_s, run_s = task.ready_s, task.best_s
         gpus = task.demand.demand.gpus * task.waiting
-        # dropping past bookings only when their number has doubled costs O(1) per task
+        # Past bookings are dropped only when the number of bookings has doubled, which costs O(1)
+        # per task on average.
         if len(self._booked) > self._most:
             self._booked = [span for span in self._booked if span[1] > first_s]
             self._most = 2 * len(self._booked) + 16
@@ -184,8 +185,8 @@ class _Bookings(DueTasks):
         demand = task.demand
         able = whole_sum(self._machines.capacity(demand, type_) for type_ in demand.types) * demand.demand.gpus + 1e-9
         booked = [span for span in self._booked if gpus and span[1] > first_s and not types.isdisjoint(span[3].types)]
-        # The cost is piecewise linear in the start time, so there is a minimum at which the run
-        # starts or ends at a price change or next to another booking.
+        # The cost is piecewise linear in the start time. It therefore has a minimum for which the
+        # run starts or ends at a price change or next to another booking.
         starts = {first_s, last_s, *tariff.changes(first_s, last_s)}
         starts |= {time_s - run_s for time_s in tariff.changes(first_s + run_s, last_s + run_s)}
         starts |= {time_s for begin_s, end_s, _, _ in booked for time_s in (end_s, begin_s - run_s)}
@@ -241,8 +242,8 @@ class _Shortest:
         heappush(group[1], (task.best_s, task.order, task.piece, task))
 
     def first(self, machines: ClusterState) -> tuple[TaskState, int] | None:
-        """Return the shortest task that fits on a type that it may use, and the type of these on
-        which it needs the least energy.
+        """Return the shortest task that fits on a type which it may use. Of these types, also
+        return the one on which it needs the least energy.
         """
         best: tuple[float, int, int, TaskState] = (inf, 0, 0, None)  # type: ignore[assignment]
         on = -1

@@ -19,10 +19,10 @@ Weight: TypeAlias = Callable[[TaskState], float]
 
 class LeastRemaining:
     """The task with the least ``weight x remaining seconds`` comes first. A ready task that does
-    not fit displaces the runs for which this product is largest, as long as it is larger for each
-    of them than for the task on their type. The policy uses estimates, and it preempts runs. The
-    cost is O(log tasks) per decision, plus O(weights + log running) for each run that might be
-    stopped. The counterpart in the compiled engine is ``compiled.srtf``.
+    not fit displaces the runs with the largest product. For each of these runs, the product must be
+    larger than the task's product on the same type. The policy uses estimates, and it preempts
+    runs. The cost is O(log tasks) per decision, plus O(weights + log running) for each run that
+    might be stopped. The counterpart in the compiled engine is ``compiled.srtf``.
     """
 
     def __init__(self, weight: Weight, placement: str | PlacementRule = "best-fit") -> None:
@@ -95,7 +95,9 @@ class LeastRemaining:
             looked_at.append((weight, entry))
             run = running[entry[1]]
             if run.started_s == now:
-                continue  # spare new runs; otherwise two tasks could displace each other for ever
+                # spare runs that have just started, because otherwise two tasks could displace each
+                # other for ever
+                continue
             if run.type in task.demand.types and most > self.order.key(task, run.type):
                 yield run
 

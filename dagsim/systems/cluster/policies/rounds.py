@@ -63,9 +63,9 @@ class Rounds:
     runs ranks after the task. Between rounds, tasks that fit start in that order and nothing is
     preempted.
 
-    If stopped runs lose their work (``preemption.on_resume: restart``), a run is stopped only when
-    it has run twice as long as any run of its job that was stopped before. Without this rule, two
-    long jobs would take turns for ever. With ``lead``, a run gives way only to a job that has
+    If stopped runs lose their work (``preemption.on_resume: restart``), a run may be stopped only
+    when it has run twice as long as any earlier run of its job that was stopped. Without this rule,
+    two long jobs would take turns for ever. With ``lead``, a run gives way only to a job that has
     received less than ``1 - lead`` times as much service as the run's job. With 0.1, old jobs that
     have received about the same service rarely take turns. This also saves most of the simulation
     time.
@@ -119,7 +119,7 @@ class Rounds:
             self._round += 1
         competing = self._round * self.quantum_s == now
         latest_s = (self._round - 1) * self.quantum_s
-        # behave as if no round had been skipped
+        # rounds may have been skipped; continue as if none had been
         if self._skips and not competing and latest_s > decided_s:
             self._service.now = latest_s
             self._rank_partly_running(view, queue)
@@ -205,8 +205,8 @@ class Rounds:
         self, stuck: Mapping[DemandClass, TaskState], queue: JobQueue, both: Container[int]
     ) -> Iterator[tuple[float, int, int]]:
         """Yield the key, order and job of the first task in each demand class. If the task's job is
-        also running (it is in ``both``), its key may rise above the key of another job, whose task
-        may then displace runs. The tasks of such other jobs are also yielded.
+        also running (it is in ``both``), its key may rise above the key of another job. A task of
+        that other job may then displace runs. The tasks of such other jobs are also yielded.
         """
         for demand, task in stuck.items():
             yield (*self._standing(task), task.job.number)
@@ -335,8 +335,8 @@ class _Contest:
         return place
 
     def _soonest_s(self, key: float) -> list[float]:
-        """Return a list whose entry n is a lower bound on the seconds until any of the first n + 1
-        runs ranks after a task with that key.
+        """Return a list of lower bounds in seconds. Entry n is for the first n + 1 runs: the time
+        until the first of them ranks after a task with that key.
         """
         bounds_s = self._soonest.get(key)
         if bounds_s is None:
@@ -482,8 +482,8 @@ class ServiceColumns(NamedTuple):
 
     def alike(self, row: int) -> np.ndarray:
         """Return, for each row, whether its job and the job in ``row`` have received bit-identical
-        service, and continue to do so as long as both jobs keep their current runs. Shape (runs,),
-        bool.
+        service. The two jobs continue to do so as long as both keep their current runs. Shape
+        (runs,), bool.
         """
         same: np.ndarray = (self.runs == 1) & (self.runs[row] == 1)
         for column in (self.gpus, self.had_gpu_s, self.had_s, self.started_s):
