@@ -113,7 +113,9 @@ class Gangs(Forked):
 
 
 class GangStep(NamedTuple):
-    """A step of a gang on certain nodes. The fields are the arguments of ``GangCarrier.gang``."""
+    """One training step of a gang on certain nodes. The fields are the arguments of
+    ``GangCarrier.gang``.
+    """
 
     traffic: Any
     """The traffic that it sends; only its carrier reads it."""

@@ -230,12 +230,12 @@ class RoomTally:
         self._add(*new, sign=1)
 
     def fits(self, *places: NodeStanding) -> bool:
-        """Return True if the task can start on nodes with these standings."""
+        """Return True if the task can start on nodes with one of these standings."""
         return self._fits(0, places)
 
     def lacking(self, *places: NodeStanding) -> Resources | None:
-        """Return the smallest set of resources of which nodes with these standings have too little.
-        Return ``None`` if the nodes would not be enough even if they were empty.
+        """Consider the nodes with one of these standings. Return the smallest set of resources of
+        which they have too little, or ``None`` if they would not be enough even if they were empty.
         """
         return next((resources for at, resources in enumerate(_SETS, 1) if self._fits(at, places)), None)
 

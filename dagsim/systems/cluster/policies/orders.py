@@ -211,8 +211,9 @@ def _log_arrival(task: TaskState) -> float:
 
 
 def _log10(seconds: float) -> float:
-    """Return the decimal logarithm of the seconds. Fewer than 0.1 s count as 0.1 s. The logarithms
-    in a column are computed one by one, because NumPy's logarithms differ in the last bit.
+    """Return the decimal logarithm of the seconds. A value below 0.1 s is treated as 0.1 s. The
+    logarithms in a column are computed one by one, because NumPy's logarithms differ in the last
+    bit.
     """
     if isinstance(seconds, np.ndarray):
         return np.array([log10(value) for value in np.maximum(seconds, 0.1).tolist()])
@@ -379,9 +380,9 @@ class _Columns:
     began and its rate are stored.
 
     The first row in a block stays first until a row with a higher rate overtakes it. Only blocks in
-    which this may have happened are searched again. Rows for tasks that are no longer waiting are
-    kept until they make up half of all rows. The products of these rows are negative, so they come
-    last.
+    which this may have happened are searched again. Rows for tasks that are no longer waiting stay
+    in a block until they make up half of all rows. The products of these rows are negative, so they
+    come last.
     """
 
     def __init__(self) -> None:
@@ -564,7 +565,7 @@ class RandomFeasible:
 
 
 class _Bags:
-    """The ready tasks of each demand class, unordered."""
+    """The ready tasks of each demand class, in no particular order."""
 
     def __init__(self) -> None:
         self.by_demand: dict[DemandClass, list[TaskState]] = {}
