@@ -39,8 +39,9 @@ class Gangs(Forked):
 
     @classmethod
     def of(cls, models: Models, types: tuple[GpuType | None, ...], carrier: Carrier | None) -> Gangs | None:
-        """Create the object for a kernel's communication model, or for its runtime model if that
-        also describes communication. Return None if gangs send nothing.
+        """Create the communication of a kernel's gangs, as described by its communication model, or
+        by its runtime model if that also describes communication. Return None if gangs send
+        nothing.
 
         Raises:
             ModelError: There are two models, or there is a model that the network or the other

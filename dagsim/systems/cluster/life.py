@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 class Life(Forked):
-    """The phases and rates of the runs in a kernel. A kernel has such an object only if a model or
-    an elastic task needs it. Without it, every run computes from its start to its end.
+    """The phases and rates of the runs in a kernel. A kernel has this object only if a model or an
+    elastic task needs it. Without it, every run computes from its start to its end.
 
     The phases of a run follow each other without waiting for the kernel:
 

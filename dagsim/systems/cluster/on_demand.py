@@ -47,7 +47,7 @@ _MINUTE_S = 60.0
 
 
 class OnDemandNodes(Forked):
-    """The power states of a kernel's nodes. A kernel has such an object only if one of its nodes is
+    """The power states of a kernel's nodes. A kernel has this object only if one of its nodes is
     powered on demand.
 
     A run whose nodes are not all up is *allocated*: it holds its resources, and the log has a row
@@ -116,7 +116,7 @@ class OnDemandNodes(Forked):
 
     @classmethod
     def of(cls, kernel: ClusterKernel) -> OnDemandNodes | None:
-        """Create the object for a kernel. Return None if no node is powered on demand."""
+        """Create the power states of a kernel's nodes. Return None if no node is powered on demand."""
         on_demand = any(node.on_demand is not None for node in kernel.schedule.cluster.nodes)
         return cls(kernel) if on_demand else None
 

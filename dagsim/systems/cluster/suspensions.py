@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Suspensions(Forked):
-    """The suspensions of a site's jobs. A kernel has such an object only if there are suspensions.
+    """The suspensions of a site's jobs. A kernel has this object only if there are suspensions.
 
     As in Slurm's ``select/cons_tres`` (``job_res_rm_job`` with the action for suspended jobs), a
     suspended run returns its CPUs, and keeps its memory and GPUs. When it resumes, it gets the same
@@ -48,7 +48,7 @@ class Suspensions(Forked):
 
     @classmethod
     def of(cls, kernel: ClusterKernel, origin_s: float) -> Suspensions | None:
-        """Create the object for a kernel's suspensions. Return None if there are none.
+        """Create the suspensions of a kernel. Return None if there are none.
 
         Raises:
             ModelError: Runs have phases or rates (``refuse_rates``).

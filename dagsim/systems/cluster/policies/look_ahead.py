@@ -458,7 +458,7 @@ def _area(task: TaskState) -> float:
 
 
 def _share(task: TaskState, type_: int) -> float:
-    """Return the number of lanes that the task takes. Each lane is one GPU, so this is the task's
+    """Return the number of lanes that the task needs. Each lane is one GPU, so this is the task's
     number of GPUs.
     """
     return max(width(task), 1.0) if type_ in task.demand.types else inf

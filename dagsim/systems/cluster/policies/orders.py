@@ -106,8 +106,9 @@ def critical_path(placement: str | PlacementRule = "best-fit") -> Ordered:
 
 def ljf(placement: str | PlacementRule = "best-fit") -> Ordered:
     """Longest job first (LPT): the ready task that takes longest on its fastest type comes first.
-    This makes the makespan short. On m identical machines, it is at most 4/3 - 1/(3m) times the
-    optimum (Graham 1969). The policy uses estimates. The cost is O(log tasks) per decision.
+    This order is meant to make the makespan short. On m identical machines, the makespan is at most
+    4/3 - 1/(3m) times the optimum (Graham 1969). The policy uses estimates. The cost is O(log
+    tasks) per decision.
     """
     return Ordered(by_length, placement)
 
@@ -531,7 +532,7 @@ def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> O
 
 class RandomFeasible:
     """Choose uniformly among all pairs of a ready task and a GPU type that could start now, until
-    there are none. The policy draws from the simulation's random stream ``policy`` and uses no
+    there are none. The policy draws from the simulation's random stream ``policy``. It needs no
     estimates. The cost is O(demand classes x types) per decision.
     """
 
