@@ -183,8 +183,7 @@ class Loop:
 
     @property
     def endless(self) -> str:
-        """The explanation if the loop stopped although jobs could continue; otherwise, it is
-        empty."""
+        """The reason why the loop stopped although jobs could continue, or an empty text."""
         if self.s.clock.phase != ENDLESS:
             return ""
         round_ = self._more[0].round

@@ -480,7 +480,7 @@ def advance_easy(s: State, log: np.recarray, b: EasyState) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, b: EasyState) -> bool:
-    """Start one task; return False if none can start."""
+    """Start one task. Return False if none can start."""
     _take_in(s, b.g)
     head = _oldest(s)
     if head < 0:

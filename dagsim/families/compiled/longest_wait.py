@@ -75,7 +75,7 @@ def advance_waits(s: State, log: np.recarray, w: WaitingRows) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, w: WaitingRows) -> bool:
-    """Start one task; return False if none can start."""
+    """Start one task. Return False if none can start."""
     s.count.ended = 0
     s.count.starts = 0
     _take_in(s, w)

@@ -68,11 +68,11 @@ class Work(NamedTuple):
     """A whole workload with n tasks."""
 
     jobs: Jobs
-    # (n + 1,) TASK; the last record is not a task, but marks where the children of the last task
-    # end
+    # (n + 1,) TASK; the last record is not a task. It marks where the children of the last task
+    # end.
     tasks: np.recarray
     child: np.ndarray  # (edges,) int32: children
-    truth: np.ndarray  # (n, types) float64: run time of one instance in seconds; inf on types that cannot run it
+    truth: np.ndarray  # (n, types) float64: run time of one instance in seconds; inf on types that cannot run it.
     # (n, types) float64: run times that policies see as estimates, in seconds; may be the same array as ``truth``
     seconds: np.ndarray
     # (n,) int32: the tasks sorted so that each job's tasks are adjacent and parents come before

@@ -238,7 +238,7 @@ class _Reading:
                 self.report.skip("of pods without a GPU")
 
     def job(self, pieces: list[_Found]) -> Job | None:
-        """Build a job from its pods or pod sets; return ``None`` if the job has to be dropped."""
+        """Build a job from its pods or pod sets. Return ``None`` if the job has to be dropped."""
         created_s = min(entry.piece.created_s for entry in pieces)
         # prefer a workload to its pods, because it states more, and more exactly
         if any(entry.piece.is_workload for entry in pieces):

@@ -21,7 +21,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
     """
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        self._in_kernel = True  # decided anew whenever an episode begins
+        self._in_kernel = True  # set again at the beginning of each episode
         self._kernel: Any = None
         super().__init__(*arguments, **settings)
         config = self.config

@@ -229,7 +229,8 @@ class SparkView:
 
     @property
     def now_ms(self) -> float:
-        """Milliseconds since the start of the simulation; this is the unit of the system's clock."""
+        """Milliseconds since the start of the simulation, which is the unit of the system's
+        clock."""
         return self._cluster.now_ms
 
     @property

@@ -301,7 +301,7 @@ def trace_jobs(
     path: Path, format: str | None = None, *, limit: int | None = None, most_tasks: int | None = None
 ) -> list[SparkJob]:
     """Read the jobs in a trace, in order of arrival. ``format`` is its format, such as
-    ``"alibaba2018"``; with ``None``, the format is detected.
+    ``"alibaba2018"``, or ``None`` to detect the format.
 
     A task in the trace becomes a stage, and its instances become the tasks of the stage. All of
     them have the recorded duration (at least a second, the resolution of most traces). Jobs with

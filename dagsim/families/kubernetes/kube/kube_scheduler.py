@@ -479,8 +479,8 @@ class _Session:
         self._store.assign(NODES, ("", name), new)
 
     def _closed(self) -> int:
-        """Return the nodes that are closed at present to all waiting tasks that could otherwise use
-        them, as a bit set.
+        """Return the nodes that are currently closed to every waiting task that could otherwise use
+        them. The result is a bit set.
         """
         demands = {id(one.demand): one.demand for one in [*[w.task for w in self._waiting.values()], *self._new]}
         terms = [(demand.terms.nodes, demand.opened) for demand in demands.values() if demand.terms is not None]

@@ -2,7 +2,7 @@
 and limits.
 
 ``SlurmMultifactor`` corresponds to slurmctld itself: it receives events, and calls its parts in the
-order in which slurmctld calls them. Each part is a class of its own:
+order in which slurmctld calls them. Each part is a separate class:
 
     slurm_rules        partitions, QOS, time limits and counted limits (``holdings``) of each job
     running_jobs       the runs under way: who uses each node, and when time limits end

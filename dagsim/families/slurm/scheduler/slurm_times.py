@@ -111,8 +111,8 @@ class SiteClock(NamedTuple):
 def fill_rooms(
     nodes: Any, held: Held, is_open: Any, is_whole: Any, needs: Any, alone: bool, now: float, steps: FitSteps
 ) -> None:
-    """For each of ``nodes``, compute the times from which more instances fit that need the GPUs,
-    CPUs and memory ``needs``.
+    """For each of ``nodes``, compute the times from which more instances fit. An instance needs the
+    GPUs, CPUs and memory ``needs``.
 
     Nodes with ``is_whole`` set take instances only while nothing else runs there. For a demand that
     is ``alone``, this is true of all nodes. A run that has exceeded its limit may end at any
@@ -430,8 +430,9 @@ class NodeChoice:
     def _best(
         self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> Iterator[int]:
-        """Yield nodes in the order in which they are taken for ``wanted`` instances: by weight, then
-        nodes that are up before nodes that are powered down, then block by block.
+        """Yield nodes in the order in which ``wanted`` instances take them. The order is by weight
+        first. Within a weight, nodes that are up precede nodes that are powered down, and nodes are
+        taken block by block.
         """
         spread, fewest = layout.spread, layout.fewest
         for of_weight in self._by_weight:
