@@ -87,7 +87,7 @@ def is_kept(name: str) -> bool:
     """
     try:
         return jitted() and any(_read(path) is not None for path in folder().glob(f"{name}-*.o"))
-    except OSError:  # Python 3.11 raises an error if a parent folder is not readable
+    except OSError:  # in Python 3.11, ``glob`` raises an error if a parent folder is not readable
         return False
 
 

@@ -51,7 +51,7 @@ class MappingState(NamedTuple):
     short: np.recarray  # (n,) ENTRY: heaps with the shortest task first
     long: np.recarray  # (n,) ENTRY: heaps with the longest task first
     passed: np.ndarray  # (n,) uint8: 1 for tasks that were mapped in this decision
-    mapped: np.ndarray  # (AHEAD,) int64: the tasks that were mapped in this decision
+    mapped: np.ndarray  # (AHEAD,) int64: the tasks that were mapped in this decision.
     # (2 * AHEAD,) ENTRY: entries of mapped tasks, removed during this decision. The last bit tells from
     # which of the two heaps an entry was removed.
     put_aside: np.recarray

@@ -201,7 +201,7 @@ class State(NamedTuple):
     key: np.ndarray  # (n, 1 or types) float64: sort key of each task
     classes: np.recarray  # (K,) CLASS
     may: np.ndarray  # (K, types) uint8
-    nodes: np.recarray  # (N,) NODE
+    nodes: np.recarray  # (N,) NODE.
     # (N, largest number of GPUs) int64: free millionths of each partly used GPU; -1 for GPUs that
     # are entirely free or entirely used
     left: np.ndarray
@@ -214,7 +214,7 @@ class State(NamedTuple):
     ready: np.recarray  # ENTRY: ready tasks
     ends: np.recarray  # (runs,) ENTRY
     runs: np.recarray  # (runs,) RUN
-    holds: np.recarray  # HOLD
+    holds: np.recarray  # HOLD.
     # (pieces,) int64: the task of which each piece is the rest. Columns with n + pieces rows
     # contain the tasks first.
     origin: np.ndarray

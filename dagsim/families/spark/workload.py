@@ -241,7 +241,7 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
     """
     inner = list(range(scans, count))
     joins = scans - 1
-    # Each step adds either a join, or a stage with a single parent. True stands for a join.
+    # Each step adds a stage: a join (True), or a stage with a single parent (False).
     steps = [True] * joins + [False] * (len(inner) - joins)
     order = [bool(parents) for parents in rng.permutation(np.array(steps, bool))]
     waiting = list(range(1, scans))

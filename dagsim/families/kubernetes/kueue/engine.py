@@ -474,7 +474,7 @@ class Admission:
         if not cycle.advances:
             cycle.heads = tuple([(workload.name, workload.tried, message) for workload, message in cycle.pending])
 
-    # How workloads take and release quota.
+    # The methods below take and release quota for workloads.
 
     def _hold(self, workload: WorkloadState, assignment: Assignment) -> None:
         workload.assignment, workload.where, workload.usage = assignment, "admitted", assignment.usage

@@ -318,8 +318,8 @@ class SlurmRules:
         distinct = bool(self.spread(task.job) and demand.gang)
         shares, fewest = self.shares(task), self.fewest_nodes(task)
         if nodes == self._all and not distinct and not shares and fewest == 1:
-            # Without restrictions, the task fits on the empty cluster, or the kernel would have
-            # rejected it.
+            # Nothing restricts the task, so it fits on the empty cluster. Otherwise, the kernel
+            # would have rejected it.
             return True
         if demand.terms is not None:
             nodes &= demand.terms.nodes

@@ -191,8 +191,8 @@ def earliest(
         start_s, end_s, later_s = later_s, later_s + limit_s, inf
         for at in range(len(order)):
             marks[at] = 0
-        # Slurm has a map of periods, and looks for nodes that become free at the end of each
-        # period, up to the first one that begins after ``end_s``.
+        # Slurm divides time into periods with the same reservations. It looks for nodes that become
+        # free at the end of each period, up to the first one that begins after ``end_s``.
         beyond = 0
         while beyond < len(edges) and edges[beyond] <= end_s:
             beyond += 1
@@ -210,8 +210,8 @@ def earliest(
                 if untils[place] <= start_s or owners[place] == own:
                     continue
                 begin_s = begins[place]
-                # if the start is in the future, the job may not even end exactly when another job's
-                # reservation begins
+                # A job that starts later has to end before another job's reservation begins. Ending
+                # exactly then is not enough.
                 in_window = begin_s < end_s or (begin_s == end_s and start_s > now and owners[place] < 0)
                 if not in_window and not (owners[place] < 0 and begin_s <= beyond_s < untils[place]):
                     continue
@@ -397,7 +397,7 @@ class NodeChoice:
         most = wanted if layout.most is None else layout.most
         if len(counts) > (wanted if spread else most):
             return {}
-        for place, node in enumerate(counts):  # every node that had to be chosen gets an instance
+        for place, node in enumerate(counts):  # give an instance to every node that had to be chosen
             others = max(len(counts) - place, fewest) - 1
             counts[node] = max(0, min(1 if spread else room[node], left - others))
             left, fewest = left - counts[node], fewest - 1
@@ -405,8 +405,8 @@ class NodeChoice:
         for node in self._order(nodes & ~chosen, room, free, left, layout._replace(fewest=fewest)):
             if left <= 0 or len(counts) == most:
                 break
-            # only one more node may be chosen, so Slurm skips nodes that cannot take all remaining
-            # instances
+            # Only one more node may be chosen, so skip nodes that cannot take all remaining
+            # instances, as Slurm does.
             if len(counts) == most - 1 and room[node] < left and not (spread or layout.idlest):
                 continue
             fewest -= 1
