@@ -40,14 +40,16 @@ def sweep(
     metric: Annotated[str | None, typer.Option(help="Metric to compare (default: the first in the sweep).")] = None,
     reference: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Policy or value to compare the others with (default: the first)."),
+        typer.Option(
+            metavar="NAME", help="Reference policy or value, with which the others are compared (default: the first)."
+        ),
     ] = None,
 ) -> None:
-    """Run an experiment with every combination of some settings, print a table and write a run
+    """Run an experiment with all combinations of some settings, print a table and write a run
     folder.
 
-    Cells that are already in the folder are not run again, so you can repeat the command after an
-    interruption or with a larger grid.
+    Combinations (cells) that are already in the folder are not run again. You can therefore repeat
+    the command after an interruption or with a larger grid.
 
     Example: dagsim sweep sweep.yaml --executor local:4
     """

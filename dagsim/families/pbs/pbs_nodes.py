@@ -1,4 +1,4 @@
-"""Nodes as printed by ``pbsnodes``, as text or JSON."""
+"""Nodes that ``pbsnodes`` has printed, as text or JSON."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _SIZE = re.compile(r"(\d{1,18})([kmgtp]?b|w)?", re.IGNORECASE)
 
 
 def pbs_memory_gb(text: str) -> float:
-    """Parse a PBS size as GB of 2^30 bytes: ``64gb``, ``67108864kb``, words of 8 bytes (``w``), or
-    plain bytes.
+    """Parse a size in PBS, such as ``64gb``, ``67108864kb``, words of 8 bytes (``w``) or plain
+    bytes. Return GB of 2^30 bytes.
 
     Raises:
         Dirty: The text is not a size.
@@ -45,8 +45,8 @@ def is_pbs(source: Source) -> bool:
 
 
 def pbs_nodes(source: Source) -> Iterator[FoundNode]:
-    """Yield the nodes in ``pbsnodes``: each is a name at the margin followed by indented fields, or
-    an entry in the JSON of ``-F json``.
+    """Yield the nodes that ``pbsnodes`` lists. In text, a node is a name at the margin, followed by
+    indented fields. In the JSON of ``-F json``, it is an entry.
 
     Raises:
         TraceError: A number cannot be read, or the JSON is invalid.
