@@ -27,8 +27,8 @@ except ImportError:  # Windows has no such module, so files are not locked there
 
 
 def parsed_json(text: str | bytes, *, unique: bool = False) -> Any:
-    r"""Parse JSON text. If an object gives one name two different values, this is an error with
-    ``unique``; otherwise, the last value counts.
+    r"""Parse JSON text. If a name in an object has two different values, this is an error with
+    ``unique``. Otherwise, the last value is used.
 
     Raises:
         ValueError: The text is not JSON, is nested too deeply, contains a number with thousands of

@@ -64,8 +64,8 @@ class Case:
         return self.kernel().run(self.admitting(make()))
 
     def drive(self, kernel: ClusterKernel, policy: ClusterPolicy) -> bool:
-        """Run the kernel to the end. Return False if a ready task remains that needs nodes that have
-        left.
+        """Run the kernel to the end. Return False if a ready task remains because the nodes that it
+        needs have left the cluster.
 
         Raises:
             IllegalDecision, Stalled: A decision is illegal, or the policy waits although it could

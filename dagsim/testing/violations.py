@@ -70,8 +70,8 @@ def as_recorded(task: Task, gpu: GpuType | None) -> float:
 
 def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
     """Return the unfinished ready tasks that could not run on any node that is up at the end, even
-    if all nodes were empty. A simulation may end before all jobs have left only if there are such
-    tasks.
+    if all nodes were empty. Only if there are such tasks may a simulation end before all jobs are
+    done.
     """
     reading = _Reading(schedule, jobs, None)
     for record in schedule.log:

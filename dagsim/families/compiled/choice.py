@@ -1,5 +1,5 @@
-"""The choice of engine for a run. It depends on whether the compiled engine supports the run and
-whether it would save time; if not, the reason is stated.
+"""The choice of engine for a run. It depends on whether the compiled engine supports the run, and
+whether it would save time. If it is not used, the reason is stated.
 
 The SimPy kernel defines the rules and calls the policy for every decision. The compiled engine
 contains its own implementation of the policy, so it does not call the policy during the run. Its
@@ -92,7 +92,7 @@ class CompiledKernel:
 
         compile_loop(self._plan)
         scene, self._scene = self._scene, None
-        if scene is not None:  # metrics need much memory, so free the scene's columns before they are computed
+        if scene is not None:  # free the scene's columns, because the metrics that follow need much memory
             self.schedule = scheduled(self.schedule.cluster, scene, self._plan, self.schedule.seed)
         yield from ()
 
@@ -306,9 +306,8 @@ def too_much(scene: EngineScenario, loop: str) -> str:
 
     work, classes, nodes = scene.work, scene.classes, scene.nodes
     unnamed = np.unique(nodes.table.type[nodes.table.gpus > NAMED_GPUS])
-    # The engine records single GPUs only on nodes with at most NAMED_GPUS GPUs. Placing a share of
-    # a GPU requires this record, because later shares fit or not depending on which GPU earlier
-    # ones use.
+    # On nodes with more than NAMED_GPUS GPUs, the engine does not record which GPUs a run uses.
+    # Shares of GPUs need this record, because it decides where later shares fit.
     if (classes.may[classes.table.share > 0][:, unnamed] > 0).any():
         return f"the compiled engine does not support shares of GPUs on nodes of more than {NAMED_GPUS} GPUs"
     jobs = len(work.jobs.arrival_s)

@@ -183,8 +183,7 @@ class Loop:
 
     @property
     def endless(self) -> str:
-        """The explanation if the loop stopped although jobs could continue; otherwise, it is
-        empty."""
+        """The reason why the loop stopped although jobs could continue, or an empty text."""
         if self.s.clock.phase != ENDLESS:
             return ""
         round_ = self._more[0].round
@@ -205,8 +204,8 @@ def _loop(scene: EngineScenario, plan: EnginePlan) -> Loop:
             order = policy
         case LeastRemaining():
             order = policy.order
-        # The remaining policies keep their own queues. Tasks with equal keys leave these queues in
-        # order of arrival.
+        # The remaining policies have their own queues, which serve tasks with equal keys in order
+        # of arrival.
         case _:
             order = fifo()
     s = new_state(work, classes, scene.nodes, key_columns(order, columns), plan.placement)

@@ -85,14 +85,14 @@ class Groups(NamedTuple):
     group: np.ndarray  # (n,) int64: group of each task
     leaf: np.ndarray  # (n,) int64: index of the task's leaf in the group's tree, valid while all its instances wait
     task: np.ndarray  # (n,) int64: the tasks, sorted by group and then by leaf.
-    # float64: the search trees, one per group. A leaf contains the seconds of its task, or inf
+    # Float64: the search trees, one per group. A leaf contains the seconds of its task, or inf
     # while the task is not in the group.
     trees: np.ndarray
     first: np.ndarray  # (profiles,) int64: the first group of each profile
     groups: np.recarray  # GROUP
     ratios: np.ndarray  # (groups, types) float64: run time on each type divided by the run time on the fastest type
     active: np.ndarray  # (groups,) int64: the groups that contain tasks
-    loose: np.ndarray  # (n,) int64: partly started tasks
+    loose: np.ndarray  # (n,) int64: tasks of which some instances have already started
 
 
 def new_groups(work: Work, rank: int) -> Groups:
@@ -267,7 +267,9 @@ def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, unt
             if _ends_by(s, task, type_, until_s) and (best < 0 or before(s, g, task, best)):
                 best = task
                 if g.count.rank == BY_ORDER or (g.count.rank == BY_LENGTH and limit_s == g.trees[at + 1]):
-                    return best  # no better task follows: the remaining tasks are younger, and none is shorter
+                    # This is the best task, because the remaining ones are younger and none of them
+                    # is shorter.
+                    return best
         while place & 1:
             place >>= 1
         if place:
@@ -337,7 +339,7 @@ class Ends(NamedTuple):
     """Heaps of ``(expected end, run)``. Entries of ended runs are dropped when they reach the top."""
 
     heaps: np.recarray  # (types * length,) ENTRY
-    held: np.ndarray  # (types,) int64
+    held: np.ndarray  # (types,) int64: number of entries in each heap.
     # (length,) ENTRY: entries that a search removes temporarily
     aside: np.recarray
     gpus: np.ndarray  # (K,) int64: GPUs per instance, in millionths
@@ -480,7 +482,7 @@ def advance_easy(s: State, log: np.recarray, b: EasyState) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, b: EasyState) -> bool:
-    """Start one task; return False if none can start."""
+    """Start one task. Return False if none can start."""
     _take_in(s, b.g)
     head = _oldest(s)
     if head < 0:

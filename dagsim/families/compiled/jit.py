@@ -12,7 +12,7 @@ and stores the object code. **Every later process loads the object code** with l
 takes 0.1 CPU seconds. Importing numba, setting up its typing and reading its own cache would take
 1.3 CPU seconds. A compiled function has one argument: the address of a table of words. The table
 contains the address and the lengths of each array, in the order of the arguments (``words_of``).
-The table is built anew for each call, because arrays may have moved since the previous call. Types
+The table is built again for each call, because arrays may have moved since the previous call. Types
 and contiguity are checked at the same time. Arguments of another form lead to another compilation,
 and arguments that are not supported raise an error. No argument is ever read from a wrong address.
 
@@ -87,7 +87,7 @@ def is_kept(name: str) -> bool:
     """
     try:
         return jitted() and any(_read(path) is not None for path in folder().glob(f"{name}-*.o"))
-    except OSError:  # Python 3.11 raises an error if a parent folder is not readable
+    except OSError:  # in Python 3.11, ``glob`` raises an error if a parent folder is not readable
         return False
 
 
@@ -228,8 +228,8 @@ def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
 def _address(array: Any) -> int:
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))
-    # from_buffer rejects read-only and empty arrays; ctypes.data accepts them but takes eight times
-    # as long
+    # from_buffer rejects read-only and empty arrays. ctypes.data accepts them, but takes eight
+    # times as long.
     except (TypeError, ValueError):
         address: int = array.ctypes.data
         return address

@@ -84,7 +84,7 @@ def advance_jobs(s: State, log: np.recarray, o: JobOrder) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, o: JobOrder) -> bool:
-    """Start one task; return False if none can start."""
+    """Start one task. Return False if none can start."""
     _rank_again(s, o)
     _take_in(s, o)
     task = _first(s, o)

@@ -365,7 +365,7 @@ def _wakes_too_often(s: State, p: Las) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, p: Las) -> bool:
-    """Take one step; return False if nothing more can be done now."""
+    """Take one step. Return False if nothing more can be done now."""
     see_starts(s, p.v)
     take_in_jobs(s, p.v, p.q)
     if p.round.competing:
@@ -592,7 +592,7 @@ def _start(s: State, log: np.recarray, p: Las, task: int) -> None:
 @inner
 def _make_room(s: State, p: Las, task: int) -> None:
     """Choose the runs that must stop for a task. Only runs of other jobs that rank after the task
-    may be stopped; if they are not enough, none is chosen.
+    may be stopped. If they are not enough, none is chosen.
     """
     seek_room(p.r)
     job = s.tasks[task].job

@@ -317,7 +317,7 @@ def advance_list(s: State, log: np.recarray) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray) -> bool:
-    """Start one task; return False if none can start."""
+    """Start one task. Return False if none can start."""
     s.count.ended = 0
     s.count.starts = 0
     take_in(s)

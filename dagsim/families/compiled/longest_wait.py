@@ -25,7 +25,7 @@ from dagsim.systems.cluster.policies.formulas import BLOCK, ROUNDING
 class WaitingRows(NamedTuple):
     """The ready tasks, in addition to the engine's state. Rows are in the ranges of ``State.queues``."""
 
-    rates: np.ndarray  # (n,) float64: rate of each task: what it gains per second of waiting
+    rates: np.ndarray  # (n,) float64: rate of each task, by which the seconds of its wait are multiplied
     since_s: np.ndarray  # (n,) float64: time from which a task waits; (0,) if this is the time when it becomes ready
     task: np.ndarray  # (n,) int64: task of each row
     rate: np.ndarray  # (n,) float64: rate of the row's task; -1 after the task has started
@@ -75,7 +75,7 @@ def advance_waits(s: State, log: np.recarray, w: WaitingRows) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, w: WaitingRows) -> bool:
-    """Start one task; return False if none can start."""
+    """Start one task. Return False if none can start."""
     s.count.ended = 0
     s.count.starts = 0
     _take_in(s, w)
@@ -154,7 +154,7 @@ def _leads_until(s: State, w: WaitingRows, leader: int, begin: int, end: int, fa
     from_s, rate = w.from_s[leader], w.rate[leader]
     until_s, second, falls = np.inf, 0.0, False
     for row in range(begin, end):
-        if w.rate[row] > rate:  # the row's key grows faster, so it overtakes the leader where their lines cross
+        if w.rate[row] > rate:  # the row's value grows faster, so it overtakes the leader where their lines cross
             gain = w.rate[row] - rate
             cross_s = (w.rate[row] * w.from_s[row] - rate * from_s) / gain
             until_s = min(until_s, cross_s - ROUNDING * w.rate[row] * (abs(cross_s) + farthest_s) / gain)

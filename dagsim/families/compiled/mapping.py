@@ -51,7 +51,7 @@ class MappingState(NamedTuple):
     short: np.recarray  # (n,) ENTRY: heaps with the shortest task first
     long: np.recarray  # (n,) ENTRY: heaps with the longest task first
     passed: np.ndarray  # (n,) uint8: 1 for tasks that were mapped in this decision
-    mapped: np.ndarray  # (AHEAD,) int64: the tasks that were mapped in this decision
+    mapped: np.ndarray  # (AHEAD,) int64: the tasks that were mapped in this decision.
     # (2 * AHEAD,) ENTRY: entries of mapped tasks, removed during this decision. The last bit tells from
     # which of the two heaps an entry was removed.
     put_aside: np.recarray
@@ -112,7 +112,7 @@ def advance_mapping(s: State, log: np.recarray, m: MappingState) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, m: MappingState) -> bool:
-    """Start one task; return False if none can start."""
+    """Start one task. Return False if none can start."""
     _take_in(s, m)
     if not _any_fits(s, m):
         return False
@@ -211,7 +211,7 @@ def _lay_lanes(s: State, m: MappingState) -> None:
 
 @inner
 def _mapped(s: State, m: MappingState) -> tuple[int, int]:
-    """Map tasks until one of them can start; return this task and its type, or -1 if no task can
+    """Map tasks until one of them can start. Return this task and its type, or -1 if no task can
     start."""
     for _ in range(AHEAD):
         best, best_type, best_key, best_s = int64(-1), int64(-1), 0.0, 0.0

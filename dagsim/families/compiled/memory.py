@@ -68,11 +68,11 @@ class Work(NamedTuple):
     """A whole workload with n tasks."""
 
     jobs: Jobs
-    # (n + 1,) TASK; the last record is not a task, but marks where the children of the last task
-    # end
+    # (n + 1,) TASK; the last record is not a task. It marks where the children of the last task
+    # end.
     tasks: np.recarray
     child: np.ndarray  # (edges,) int32: children
-    truth: np.ndarray  # (n, types) float64: run time of one instance in seconds; inf on types that cannot run it
+    truth: np.ndarray  # (n, types) float64: run time of one instance in seconds; inf on types that cannot run it.
     # (n, types) float64: run times that policies see as estimates, in seconds; may be the same array as ``truth``
     seconds: np.ndarray
     # (n,) int32: the tasks sorted so that each job's tasks are adjacent and parents come before
@@ -201,7 +201,7 @@ class State(NamedTuple):
     key: np.ndarray  # (n, 1 or types) float64: sort key of each task
     classes: np.recarray  # (K,) CLASS
     may: np.ndarray  # (K, types) uint8
-    nodes: np.recarray  # (N,) NODE
+    nodes: np.recarray  # (N,) NODE.
     # (N, largest number of GPUs) int64: free millionths of each partly used GPU; -1 for GPUs that
     # are entirely free or entirely used
     left: np.ndarray
@@ -214,7 +214,7 @@ class State(NamedTuple):
     ready: np.recarray  # ENTRY: ready tasks
     ends: np.recarray  # (runs,) ENTRY
     runs: np.recarray  # (runs,) RUN
-    holds: np.recarray  # HOLD
+    holds: np.recarray  # HOLD.
     # (pieces,) int64: the task of which each piece is the rest. Columns with n + pieces rows
     # contain the tasks first.
     origin: np.ndarray

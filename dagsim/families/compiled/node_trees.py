@@ -2,10 +2,10 @@
 of type and node for a task.
 
 The twin of ``ClusterState`` (``nodes``) and of four placement rules. A placement rule is a score
-for each node (``_score``). The node with the smallest score comes first. Gangs that span several
-nodes prefer the nodes on which the most instances fit. Each of their classes therefore has a second
-tree next to the first. It contains the negative number of instances that fit on each node, and the
-sum of these numbers.
+for each node (``_score``). The node with the smallest score comes first. If a gang spans several
+nodes, it takes the nodes on which the most instances fit. Each of their classes therefore has a
+second tree next to the first. It contains the negative number of instances that fit on each node,
+and the sum of these numbers.
 """
 
 from __future__ import annotations
@@ -208,8 +208,8 @@ def choose(s: State, task: int, only: int) -> tuple[int, int]:
     """Choose a type and a node (or ``SPREAD``) for a task. Return -1 if it does not fit. ``only``
     restricts the choice to one type, and -1 allows all types.
 
-    Types are tried in order of speed, fastest first. Best fit compares equally fast types; first
-    fit and consolidate compare all types.
+    Types are tried in order of speed, fastest first. Best fit compares equally fast types, and
+    first fit and consolidate compare all types.
     """
     kind = int64(s.tasks[task].kind)
     if len(s.types) == 1:
@@ -279,7 +279,7 @@ def _next_type(s: State, kind: int, task: int, last: int) -> int:
 
 @inner
 def _rank(s: State, task: int, type_: int, node: int) -> int:
-    """Rank the node that was chosen on a type against the nodes that were chosen on other types.
+    """Return a rank for the node that was chosen on a type, which can be compared between types.
     Smaller is better."""
     kind = int64(s.tasks[task].kind)
     tree = tree_of(s, kind, type_)
@@ -365,7 +365,7 @@ def has_room(s: State, kind: int, type_: int) -> bool:
 
 @inner
 def pouring(s: State, tree: int) -> int:
-    """Return where the tree begins that orders nodes for a task that starts on several nodes."""
+    """Return the offset of the tree that is used for tasks that start on several nodes."""
     by_room = s.rule.placement in (BEST, CONSOLIDATE)
     return s.trees[tree].wide if by_room else s.trees[tree].at
 

@@ -56,8 +56,8 @@ class PointerType(types.Type):
             words += _words(type_)
         self.words = words
         digest = sha256(repr([(member, str(type_)) for member, type_ in members]).encode()).hexdigest()
-        # the digest makes the type's name unique; it is short, because every compiled symbol
-        # contains it
+        # The digest makes the type's name unique. It is shortened, because every compiled symbol
+        # contains it.
         super().__init__(f"{name}_{digest[:16]}")
 
 

@@ -185,7 +185,8 @@ def _claims(jobs: JobArrays, work: Work) -> np.ndarray:
     """Return (n,) float64: the work that users claim. For tasks without a claim, and for rejected
     jobs, this is the true work.
 
-    Raises: ModelError: A claim is not a valid amount of work, and the job is not rejected.
+    Raises:
+        ModelError: A claim is not a valid amount of work, and the job is not rejected.
     """
     claims = np.full(jobs.tasks, nan) if jobs.estimate is None else jobs.estimate
     unstated = (work.jobs.rejected[work.rows.job] != 0) | np.isnan(claims)

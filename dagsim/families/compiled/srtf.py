@@ -358,7 +358,7 @@ def _note_weight(p: Srtf, weight: int) -> None:
 
 @inner
 def _make_room(s: State, p: Srtf, task: int) -> None:
-    """Mark the runs that must stop for a task. Only runs that have more left may be stopped; if
+    """Mark the runs that must stop for a task. Only runs that have more left may be stopped. If
     they are not enough, no run is marked.
     """
     seek_room(p.r)

@@ -7,12 +7,12 @@ than any single decision does. In each iteration, a linear model is fitted that 
 from the backlog and its fluid cost. The prediction is then subtracted. What is left of the return
 is credited to the decisions shortly before it (GAE, Schulman et al. 2016, by elapsed time).
 
-In hindsight, the fluid cost is the best estimate of the value of a state. A baseline may use what
-no policy knows: the future jobs, and the mean durations of tasks. Suppose that work could be
-divided and moved freely. It would then be optimal to serve the job with the least remaining work
-first (Schrage 1968). The cost of doing so is the *fluid cost*, which takes microseconds to compute.
-Waste increases this cost immediately, because more work remains. Its effect on the ends of jobs
-comes much later.
+In hindsight, the fluid cost is the best estimate of the value of a state. A baseline may use
+information that policies do not have: the future jobs, and the mean durations of tasks. Suppose
+that work could be divided and moved freely. It would then be optimal to serve the job with the
+least remaining work first (Schrage 1968). The cost of doing so is the *fluid cost*, which takes
+microseconds to compute. Waste increases this cost immediately, because more work remains. Its
+effect on the ends of jobs comes much later.
 """
 
 from __future__ import annotations

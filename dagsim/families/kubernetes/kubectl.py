@@ -238,9 +238,9 @@ class _Reading:
                 self.report.skip("of pods without a GPU")
 
     def job(self, pieces: list[_Found]) -> Job | None:
-        """Build a job from its pods or pod sets; return ``None`` if the job has to be dropped."""
+        """Build a job from its pods or pod sets. Return ``None`` if the job has to be dropped."""
         created_s = min(entry.piece.created_s for entry in pieces)
-        # prefer a workload to its pods, because it states more, and more exactly
+        # prefer a workload to its pods, because its data is more complete and more exact
         if any(entry.piece.is_workload for entry in pieces):
             self.report.skip("of pods that belong to a workload", sum(not entry.piece.is_workload for entry in pieces))
             pieces = [entry for entry in pieces if entry.piece.is_workload]

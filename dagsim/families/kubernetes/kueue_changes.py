@@ -89,7 +89,7 @@ def _quota_keys(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _check_flavors(before: KueueObjects, objects: KueueObjects) -> None:
-    """Check that all flavors exist that the queues name. If one is missing, Kueue stops the
+    """Check that every flavor that a queue names exists. If one is missing, Kueue stops the
     ClusterQueue.
 
     Raises:

@@ -131,7 +131,7 @@ class KueueSite(ImportedSite):
         self.drop("nodes: no file lists them, so that only quotas limit workloads; add kubectl get nodes -o json")
         wanted = [name for record in records for name in record.wanted]
         kinds = dict.fromkeys([kind for one in flavors for kind in self._types_of(one, {})] + wanted)
-        # Assume so many nodes that at most half of their GPUs are in use. Even the largest pod then
+        # Assume enough nodes that at most half of their GPUs are in use. Even the largest pod then
         # fits on some node.
         each, count = min(max(gpus, 1), 2 * _HALF), 1 + gpus // _HALF
         for kind in kinds or {"": None}:  # assume nodes of every type, so that every flavor has nodes
@@ -148,7 +148,7 @@ class KueueSite(ImportedSite):
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
         """Return the topology that the flavors name (or the first one) as a tree of switches, with
         one switch for each value of its labels. Return None if there is no topology. If a node
-        lacks a label, it gets a switch of its own at this level."""
+        lacks a label, it gets a separate switch at this level."""
         named, there, used = self._topologies()
         for name in [*dict.fromkeys(filter(None, named)), *there]:
             if name not in used[:1]:

@@ -143,7 +143,7 @@ class TrainConfig(CheckedSettings):
 
     @property
     def cloned(self) -> WarmStart | None:
-        """The settings for the imitation of a heuristic before training; ``None`` without
+        """The settings for the imitation of a heuristic before training, or ``None`` if there is no
         imitation."""
         return WarmStart(self.warm_start) if isinstance(self.warm_start, str) else self.warm_start
 

@@ -133,7 +133,7 @@ class Checkpoint:
         return agent
 
     def clipped(self, codec: Codec) -> Codec:
-        """Wrap the codec, so that the agent never sees values outside the range that they had in
+        """Wrap the codec in another one, which clips each value to the range that it had in
         training."""
         return codec if self.bounds is None else Clipped(codec, self.bounds)
 
@@ -224,8 +224,8 @@ def _unfamiliar(config: Config, facts: Mapping[str, Any]) -> str | None:
 
 
 def _overlap(config: Config, seeds: Iterable[int], facts: Mapping[str, Any]) -> str | None:
-    """Return a warning that states how many of an experiment's windows contain jobs with which an
-    agent was trained or selected.
+    """If an experiment contains jobs with which an agent was trained or selected, return a warning.
+    It states how many of the experiment's windows contain such jobs.
 
     Return None if no window contains such jobs.
     """

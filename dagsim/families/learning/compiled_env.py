@@ -21,7 +21,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
     """
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        self._in_kernel = True  # decided anew whenever an episode begins
+        self._in_kernel = True  # set again at the beginning of each episode
         self._kernel: Any = None
         super().__init__(*arguments, **settings)
         config = self.config
@@ -123,7 +123,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
             return
         self._in_kernel = True
         assert self._seed is not None
-        illegal, self._illegal = self._illegal, 1  # a count above 0 keeps the repetition from warning again
+        illegal, self._illegal = self._illegal, 1  # with a count above 0, the repeated actions cause no second warning
         super()._begin(self._seed)
         episode = self._episode
         assert episode is not None

@@ -57,6 +57,6 @@ def on_device(batch: Batch, device: torch.device) -> Batch:
 
 
 def on_cpu(net: Net) -> Net:
-    """Return the network itself if its weights are on the CPU, and otherwise a copy whose weights
-    are there."""
+    """Return the network itself if its weights are on the CPU. Otherwise, return a copy of the
+    network on the CPU."""
     return net if device_of(net).type == "cpu" else deepcopy(net).cpu()

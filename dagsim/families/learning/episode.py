@@ -29,8 +29,8 @@ WitnessFactory = Callable[[Kernel[Any, Any]], Witness]
 
 
 class Episode:
-    """A simulation in progress. ``observation`` contains the current choices; after the end, it is
-    ``None``."""
+    """A simulation in progress. ``observation`` contains the current choices. After the end of the
+    episode, it is ``None``."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class EpisodeFactory:
     """True to simulate many episodes at once in the compiled engine (``vector_env``)."""
 
     def kernel(self, seed: int, jobs: int | None = None) -> Kernel[Any, Any]:
-        """Build a kernel for the job sequence of this seed. With ``jobs``, the kernel has only so
-        many jobs, if the system supports this."""
+        """Build a kernel for the job sequence of this seed. If ``jobs`` is set and the system
+        supports it, the kernel has only the first ``jobs`` jobs."""
         options: dict[str, Any] = {} if jobs is None else {"jobs": jobs}
         return self.scenario.kernel(seed, record=self.record, **options)
 

@@ -205,8 +205,8 @@ class MixtureScenario(ClusterWorld):
     def _scenario(
         self, seed: int, cluster: Cluster, arrays: JobArrays, runtime: Runtime, estimates: Estimates
     ) -> ClusterScenario:
-        """Add time limits, failures and the cost of a preemption. They are drawn from a random
-        stream of their own."""
+        """Add time limits, failures and the cost of a preemption. They are drawn from a separate
+        random stream."""
         rng = stream(seed, "mixture", 1)
         if estimates.kind == "predicted":
             claimed = arrays.work * np.exp(rng.normal(1.0, 0.8, len(arrays.work)).clip(0.0, 3.0))

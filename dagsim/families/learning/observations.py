@@ -41,8 +41,7 @@ class Parts(NamedTuple):
 
 
 class Presets:
-    """Builds the observations for one environment. Rows that are not used are 0, and they are
-    masked."""
+    """Builds the observations for one environment. Unused rows are 0 and masked."""
 
     def __init__(self, config: EnvConfig, types: int) -> None:
         self.config = config

@@ -29,7 +29,7 @@ def training_progress(
     wanted: bool, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Callable[[TrainingProgress], None] | None]:
     """If ``wanted``, show the progress of a training run on standard error. On a terminal, this is
-    a bar; otherwise, it is an occasional line.
+    a bar. Otherwise, a line is printed from time to time.
     """
     if not wanted:
         yield None

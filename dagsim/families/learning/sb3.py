@@ -121,7 +121,7 @@ def _read(path: Path) -> tuple[Mapping[str, Tensor], type[nn.Module] | None]:
         raise RunFolderError(f"{path}: not a model of Stable-Baselines3 ({error.args[0]})") from None
     except RunFolderError:
         raise
-    except Exception as error:  # a damaged zip or pickle can raise any exception
+    except Exception as error:  # reading a damaged zip file or pickle can raise any exception
         kind = "not a zip file" if isinstance(error, BadZipFile) else f"{type(error).__name__}: {error}".splitlines()[0]
         raise RunFolderError(f"{path}: the Stable-Baselines3 model cannot be read ({kind[:160]})") from None
     if not isinstance(weights, Mapping) or not isinstance(settings, dict):

@@ -84,7 +84,7 @@ class Sb3VecEnv(VecEnv):
         return [values[number] for number in self._which(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Raise an error. Environments that are stepped together have no attributes of their own.
+        """Raise an error. Environments that are stepped together have no individual attributes.
 
         Raises:
             ConfigError: Always.

@@ -208,7 +208,7 @@ def _agent_hash(path: Path, config: Config) -> str:
 
 def _initial_agent(folder: Store) -> Path | None:
     """Return the checkpoint from which the training run starts. The file is needed until the run
-    has written a checkpoint of its own.
+    has written its own first checkpoint.
 
     Raises:
         InputError: The file has changed since the run began.

@@ -167,7 +167,7 @@ class TrainingRun:
     def report_seeds(self) -> tuple[int, ...]:
         """The test seeds. They are reserved for this training run when they are first used.
 
-        A trace has only so many windows, so all training runs on a trace have the same test
+        A trace has a limited number of windows, so all training runs on a trace share the same test
         windows.
         """
         on_windows = sample_of(self.config) is Sample.WINDOW
@@ -448,7 +448,7 @@ class TrainingRun:
             return None
         train = replace(self.train, net=LinearConfig())
         learner: Learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
-        if learner.net.settings != train.net:  # the algorithm has replaced the linear network by one of its own
+        if learner.net.settings != train.net:  # the algorithm does not use the linear network, but its own
             return None
         for iteration in range(count):
             self._tell(Progress("a linear policy", iteration, count))

@@ -55,7 +55,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         single: Callable[[], EpisodeEnv] | None = None,
         render_mode: str | None = None,
     ) -> None:
-        """Wrap compiled ``episodes``. ``again`` builds the same environments anew. ``single``
+        """Wrap compiled ``episodes``. ``again`` builds the same environments again. ``single``
         builds one of them.
         """
         self.num_envs, self.config = num_envs, config
@@ -103,8 +103,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return self._observations(), self._infos(which)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Carry out one action per environment. In the mode ``NEXT_STEP``, an episode that is over
-        is restarted instead."""
+        """Carry out one action per environment. In the mode ``NEXT_STEP``, an environment whose
+        episode has ended starts the next episode instead."""
         over = self._terminated | self._truncated
         live = np.flatnonzero(~over)
         if self._mode is AutoresetMode.NEXT_STEP:

@@ -61,13 +61,15 @@ _PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
 _CONTINUES = re.compile(r"\t| {6}")
 """Begins a line of ``qstat -f`` with the rest of a long value: a tab, or the spaces that copies make of
 it. Lines with names have four spaces."""
-_LONGEST = 1 << 20  # in bytes; the line of a large job lists every core, so 100 KB is normal
+# Maximum length of a line in bytes; 100 KB is normal, because the line of a large job lists every
+# core.
+_LONGEST = 1 << 20
 _TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
 _ASKED = ("select", "nodes", "neednodes", "procs", "ncpus", "nodect")
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
 _MOST_NODES = 1 << 14  # maximum number of nodes per job
 _PROTOCOLS = ("last-attempt", "all-attempts")
-_FAR_S = 60  # in seconds; a stored walltime may be older, because the server updates it only when it receives a report
+_FAR_S = 60  # tolerance in seconds, because the server updates a job's walltime only when it receives a report
 
 
 class Pbs(Reader):

@@ -2,7 +2,7 @@
 
 The attributes of OpenPBS and PBS Pro (pbs_queue_attributes(7B), pbs_server_attributes(7B)) and of
 Torque are supported. Queues become partitions, whose tiers are the queues' priorities. The limits
-of each queue become a QOS of its own.
+of each queue become a separate QOS.
 """
 
 from __future__ import annotations

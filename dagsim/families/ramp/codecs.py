@@ -48,9 +48,8 @@ class PartitionConfig:
     partitioning with which the job can be placed now (Parsonson et al. 2023).
 
     With ``blocks``, a row also determines the servers, because it stands for a degree on one
-    particular block of servers. There are at most ``blocks`` rows for each degree, namely for the
-    blocks that leave the most space for later jobs. Without it, the scenario's placer chooses the
-    servers.
+    particular block of servers. There are at most ``blocks`` rows for each degree, for the blocks
+    that leave the most space for later jobs. Without it, the scenario's placer chooses the servers.
     """
 
     blocks: int = 0

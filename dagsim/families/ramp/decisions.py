@@ -1,6 +1,6 @@
 """Decisions about a job, and the rules for carrying them out.
 
-A policy sends a ``Partition``; the planner places and orders the job's pieces according to the
+A policy sends a ``Partition``. The planner then places and orders the job's pieces according to the
 ``Rules``. All values are frozen.
 """
 
@@ -142,9 +142,9 @@ class OpPlacement(NamedTuple):
 
 
 class OpSchedule(NamedTuple):
-    """The order in which a server runs operations that are ready, highest rank first.
+    """The order in which a server runs its ready operations, highest rank first.
 
-    Each GPU type in use has an order of its own (``ranks[type][pass operation]``).
+    There is a separate order for each GPU type in use (``ranks[type][pass operation]``).
     """
 
     job: int

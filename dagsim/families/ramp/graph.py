@@ -344,7 +344,7 @@ def _drawn(ids: Iterable[str], rng: np.random.Generator, forward_s: float) -> li
     takes one to three times as long as the forward pass."""
     ops = []
     for id_ in ids:
-        forward = forward_s * float(rng.lognormal(-0.245, 0.7))  # with these parameters, the mean is 1
+        forward = forward_s * float(rng.lognormal(-0.245, 0.7))  # with these parameters, the mean factor is 1
         backward = forward * float(rng.uniform(1.0, 3.0))
         activation, parameter = (float(round(size)) for size in rng.lognormal(15.0, 1.0, 2))
         ops.append(Op(id_, forward, backward, activation, parameter))

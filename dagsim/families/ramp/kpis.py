@@ -49,7 +49,7 @@ _CAUSES = {
 
 
 class JobRow(NamedTuple):
-    """Statistics of one job; a field that does not apply is None."""
+    """Statistics of one job. A field that does not apply is None."""
 
     number: int
     model: str

@@ -5,8 +5,8 @@ tick. A tick lasts until an operation ends, or until a dependency at the head of
 Operations advance piece by piece. Dependencies that became ready together and take the same time
 remain equal, so they advance together as one *cohort*. Pairs of pieces are never listed.
 
-The memo stores the time of each step under a key, which contains everything on which this time
-depends. Kernels share the memo, and processes share it through a file.
+The memo stores the time of each step under a key, which contains everything that affects this time.
+Kernels share the memo, and processes share it through a file.
 """
 
 from __future__ import annotations

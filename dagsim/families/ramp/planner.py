@@ -197,7 +197,7 @@ class Planner:
         )
 
     def key(self, parts: PartitionedGraph, placement: OpPlacement) -> Hashable:
-        """Return a key that contains everything on which the time of a training step depends."""
+        """Return a key that contains everything that affects the time of a training step."""
         return (
             *self._said,
             parts.graph.digest,

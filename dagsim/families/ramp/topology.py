@@ -232,7 +232,7 @@ class TorusBoxes:
         return len(self.route(source, target))
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """Return the links along the route; each server has two links per dimension."""
+        """Return the links along the route. Each server has two links per dimension."""
         (path,) = self._routing.paths(self._hosts[source], self._hosts[target])
         return path
 
@@ -354,8 +354,8 @@ class LeafSpine:
         return source // self.per_leaf == target // self.per_leaf
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """Return the uplink of one server and the downlink of the other. The spine adds no link; it
-        only reduces the rate.
+        """Return the uplink of one server and the downlink of the other. The spine adds no link,
+        but reduces the rate.
         """
         return source, self.servers + target
 

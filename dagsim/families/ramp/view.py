@@ -5,7 +5,7 @@ the waiting job.
 A fabric can become fragmented in space, if blocks of one size do not fill the gaps between other
 blocks. It can also become fragmented in time: jobs that end together free whole blocks, but jobs
 that end at different times leave gaps. Both effects reduce the number of free blocks of each size
-at the next arrivals, which is computed under the assumption that no other job is accepted.
+at the next arrivals. To compute this number, assume that no other job is accepted.
 """
 
 from __future__ import annotations

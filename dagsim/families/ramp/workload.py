@@ -199,7 +199,7 @@ class RampWorkload:
         require(self.gap_s > 0, "gap_s must be positive", self.gap_s, WorkloadError)
 
     def draw(self, seed: int) -> tuple[RampJob, ...]:
-        """Draw the jobs for one episode; models, arrivals and betas each have their own random
+        """Draw the jobs for one episode. Models, arrivals and betas each have their own random
         stream.
         """
         rounds = -(-self.jobs // len(self.graphs))

@@ -372,7 +372,7 @@ _FORMS = {
 }
 """What the values of these columns look like, to put split rows together again."""
 _DELIMITERS = "|,;\t^~"
-_NO_VALUE = 4294967294  # Slurm's NO_VAL, the second largest 32-bit number; the largest is INFINITE
+_NO_VALUE = 4294967294  # Slurm's NO_VAL, which is one less than INFINITE
 _MOST_BITS = 4_000_001
 
 
@@ -512,8 +512,8 @@ def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
 
 
 def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) -> bool:
-    """Return True if ``line`` continues ``row``: the row is incomplete, or its last text goes on in
-    this line.
+    """Return True if ``line`` continues ``row``: the row is incomplete, or its last text continues
+    in this line.
     """
     last = next((name for name in reversed(names) if name), "")
     if len(row) < len(names) and names[0] in _FREE_TEXT and not _begins(row, names):

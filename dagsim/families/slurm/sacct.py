@@ -108,7 +108,7 @@ _OTHER_LENGTH = Disagreement("whose list of nodes and NNodes disagree")
 _OTHER_COUNT = Disagreement("whose NNodes and AllocTRES (node) disagree; taken as NNodes")
 _NODES_OF_TRES = re.compile(r"(?:^|,)node=(\d{1,8})(?:,|$)")
 _DAY_S, _REQUEUE_S = 86400.0, 300.0
-_SHORT_TIME = 8  # in characters; up to this length, a time is a number of seconds, not a date
+_SHORT_TIME = 8  # maximum length, in characters, of a time that is a number of seconds and not a date
 _MIXED = Disagreement("that mix GPU types on a node, which all run on one type here")
 _CLOCK_S = 1.0
 """Slurm's clock counts whole seconds, and each column is rounded separately."""
@@ -274,7 +274,7 @@ class _Times(NamedTuple):
     moments: Mapping[str, np.ndarray]
     ran_s: np.ndarray  # (n,) float64: seconds for which the job ran, without suspensions
     fault: np.ndarray  # (n,) int64: index in _FAULTS of what is wrong with the row
-    note: np.ndarray  # (n,) int64: index in _NOTES of what the report says about the row
+    note: np.ndarray  # (n,) int64: index in _NOTES of what is reported about the row
 
     @classmethod
     def of(cls, table: Table, *moments: np.ndarray) -> _Times:
@@ -643,8 +643,8 @@ class _Reading:
         return seconds
 
     def _is_dated(self, table: Table) -> bool:
-        """Return True if the log's clock counts from 1970; the clock of a synthetic log may begin at
-        0.
+        """Return True if the log's clock counts from 1970. The clock of a synthetic log may begin
+        at 0.
         """
         if not self.dated:
             submit = table.texts(_AT["Submit"]).tolist()
@@ -1025,7 +1025,7 @@ def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
 
 
 def _job_id(id: str) -> str:
-    """Return a job's id; the first component of a heterogeneous job has the id of the whole job."""
+    """Return a job's id. The first component of a heterogeneous job has the id of the whole job."""
     return id.removesuffix("+0")
 
 

@@ -1,7 +1,7 @@
 """The Spark simulation. Jobs consist of stages, and run on executors. In rounds, executors are
 committed to the stages at which they work next.
 
-The kernel has an event loop of its own, because SimPy would be too slow. When an executor ends a
+The kernel has its own event loop, because SimPy would be too slow. When an executor ends a
 task, it takes the next task in the same stage if there is one. This costs a single swap at the top
 of a heap. Everything else (``_settle``) happens only once per stage and executor. ``decisions()``
 follows the protocol of ``dagsim.systems.seam``: it is a generator that yields a view and is sent
@@ -98,7 +98,7 @@ class SparkKernel:
         """Yield a view whenever executors can be committed. Carry out the decisions that are sent
         back.
 
-        An empty answer leaves the remaining executors idle. The policy is asked again as long as
+        An empty answer leaves the remaining executors idle. The policy is called again as long as
         executors and stages are left. Then time passes. This is repeated until the end of the
         simulation.
         """

@@ -250,7 +250,7 @@ def _range(value: object) -> tuple[float, float] | None:
 
 
 def _drawn(least: float, largest: float, seed: int, name: str) -> float:
-    """Draw a number uniformly on a log scale, from a random stream of its own."""
+    """Draw a number uniformly on a log scale, from a separate random stream."""
     return float(min(largest, least * (largest / least) ** stream(seed, name).random()))
 
 

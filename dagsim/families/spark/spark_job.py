@@ -42,7 +42,8 @@ class Waves:
     """A stage's profile. ``at[level]`` contains three lists of durations in ms: on a fresh
     executor, in the first wave, and in later waves.
 
-    Raises: ModelError: There are no tasks, or a level has no durations.
+    Raises:
+        ModelError: There are no tasks, or a level has no durations.
     """
 
     tasks: int

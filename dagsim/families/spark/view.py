@@ -99,8 +99,8 @@ class StageTable:
         live = self._live
         schedulable = self._schedulable()
         number = np.cumsum(live) - 1
-        # An edge remains as long as its parent does, because a child never completes before its
-        # parents.
+        # Keep the edges whose parent is incomplete. Their children are incomplete, too, because a
+        # child never completes before its parents.
         kept = live[self._edges[:, 0]]
         counts = np.add.reduceat(live, self._starts, dtype=np.int64) if self._jobs else np.empty(0, np.int64)
         jobs = self._jobs
@@ -229,7 +229,8 @@ class SparkView:
 
     @property
     def now_ms(self) -> float:
-        """Milliseconds since the start of the simulation; this is the unit of the system's clock."""
+        """Milliseconds since the start of the simulation, which is the unit of the system's
+        clock."""
         return self._cluster.now_ms
 
     @property

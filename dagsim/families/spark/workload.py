@@ -241,7 +241,7 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
     """
     inner = list(range(scans, count))
     joins = scans - 1
-    # Each step adds either a join, or a stage with a single parent. True stands for a join.
+    # Each step adds a stage: a join (True), or a stage with a single parent (False).
     steps = [True] * joins + [False] * (len(inner) - joins)
     order = [bool(parents) for parents in rng.permutation(np.array(steps, bool))]
     waiting = list(range(1, scans))
@@ -301,7 +301,7 @@ def trace_jobs(
     path: Path, format: str | None = None, *, limit: int | None = None, most_tasks: int | None = None
 ) -> list[SparkJob]:
     """Read the jobs in a trace, in order of arrival. ``format`` is its format, such as
-    ``"alibaba2018"``; with ``None``, the format is detected.
+    ``"alibaba2018"``, or ``None`` to detect the format.
 
     A task in the trace becomes a stage, and its instances become the tasks of the stage. All of
     them have the recorded duration (at least a second, the resolution of most traces). Jobs with

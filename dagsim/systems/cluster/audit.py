@@ -2,7 +2,7 @@
 which it will be simulated.
 
 An ``Auditor`` creates an ``Audit`` while the jobs are read, before anything is simulated. The
-``Audit`` becomes part of the facts about a run. Every command shows it in the same words
+``Audit`` becomes part of the facts about a run. Every command prints it in the same way
 (``sentences``). Contradictions that affect more than ``URGENT`` of the jobs or of the
 resource-hours are shown before any result.
 """
@@ -209,7 +209,8 @@ class _Verdict(NamedTuple):
 
 
 class Auditor:
-    """A check of the jobs in a log against a cluster and its site, block by block.
+    """A check whether the jobs in a log contradict a cluster and its site. The jobs are read block
+    by block.
 
     Nodes are compared by name only if the site has queues or at least one of the nodes in the log.
     Otherwise, the log comes from a different cluster, so its node names contradict nothing.
@@ -259,7 +260,7 @@ class Auditor:
         self.begin()
 
     def begin(self) -> None:
-        """Forget all jobs, because the log will be read again."""
+        """Reset the audit, because the log will be read again."""
         self._audit = Audit()
         self._log_names: dict[str, set[str]] = {kind: set() for kind in (*self._names, "nodes", "gpu types")}
         self._impossible: dict[tuple[str, str], tuple[float, float]] = {}
@@ -332,7 +333,7 @@ class Auditor:
         )
 
     def _unused(self) -> dict[str, tuple[int, tuple[str, ...]]]:
-        """Return the names in the site that no job has used so far."""
+        """Return the names that exist at the site but that no job has used so far."""
         known = {kind: names for kind, names in self._names.items() if self._log_names[kind]}
         if self._log_names["nodes"] and self._has_queues:
             known["nodes"] = {node.name: None for node in self._nodes.values()}

@@ -54,7 +54,7 @@ class Clock(Environment):
         """Process all events at the next time. This includes events at the same time that these
         events cause.
 
-        This is ``Environment.step`` in a loop, but without one call per event.
+        This does the same as a loop that calls ``Environment.step``, but saves one call per event.
         """
         queue = self._queue
         self._now = now = queue[0][0]
@@ -69,8 +69,9 @@ class Clock(Environment):
                 break
 
     def scheduled(self) -> list[tuple[float, int, Event]]:
-        """Return all events on the clock in the order in which they will happen, as tuples of time,
-        order at that time, and event."""
+        """Return all events on the clock in the order in which they will happen. Each is a tuple of
+        its time, its order at that time, and the event.
+        """
         return [(time_s, order, event) for time_s, order, _, event in sorted(self._queue)]
 
     def tidy(self) -> None:

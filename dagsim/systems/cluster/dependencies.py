@@ -201,7 +201,7 @@ class Dependencies(Forked):
         return bool(followers)
 
     def passed(self, now: float) -> list[JobState]:
-        """Return the jobs that become eligible because time has passed, in order of arrival."""
+        """Return the jobs that become eligible now because time has passed, in order of arrival."""
         freed: list[JobState] = []
         while self._times and self._times[0][0] <= now:
             _, number, is_begin = heappop(self._times)
@@ -209,7 +209,9 @@ class Dependencies(Forked):
         return sorted(freed, key=lambda active: active.number)
 
     def left(self, number: int, now: float) -> list[JobState]:
-        """Remove a job that has left. Return the jobs that become eligible, in order of arrival."""
+        """Remove a job that has left the system. Return the jobs that become eligible, in order of
+        arrival.
+        """
         self._present.discard(number)
         self.waiting.pop(number, None)
         self._unmet.pop(number, None)
@@ -268,8 +270,8 @@ class Dependencies(Forked):
             yield f"its array may have {request.array_limit} of its tasks in the system at a time"
 
     def _meet(self, number: int, now: float, freed: list[JobState], *, is_begin: bool = False) -> None:
-        """Count one condition of a job as met. Add the job to ``freed`` if this was its last unmet
-        condition.
+        """Record that one condition of a job is met. Add the job to ``freed`` if this was its last
+        unmet condition.
         """
         if number not in self._unmet:
             return

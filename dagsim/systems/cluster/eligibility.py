@@ -127,7 +127,7 @@ class Eligibility(Forked):
                 self._becomes_eligible(active)
 
     def left(self, number: int) -> None:
-        """Let jobs enter the system if they were waiting only for this job to leave."""
+        """Let jobs enter the system if they were only waiting for this job to leave."""
         if self.dependencies is not None:
             for active in self.dependencies.left(number, self._kernel.now):
                 self._becomes_eligible(active)

@@ -65,7 +65,7 @@ class FreeIndex(Forked):
 
     def first(self, least: int) -> int:
         """Return the machine with the smallest free amount that is at least ``least``, or -1 if
-        there is none. Among equal machines, it is the one with the lowest number.
+        there is none. If several machines have this amount, return the one with the lowest number.
         """
         used = self.used >> least << least
         if not used:
@@ -78,15 +78,17 @@ class FreeIndex(Forked):
         return bits(self.used >> least << least)
 
     def from_least(self, least: int, among: int = ALL) -> Iterator[int]:
-        """Yield the machines in the set ``among`` with a free amount of at least ``least``. The
-        smallest free amount comes first, and among equal amounts the lowest number.
+        """Yield the machines in the set ``among`` with a free amount of at least ``least``.
+        Machines with smaller free amounts come first. Among equal amounts, lower machine numbers
+        come first.
         """
         for level in self.levels(least):
             yield from bits(self.sets[level] & among)
 
     def from_most(self, least: int, among: int = ALL) -> Iterator[int]:
-        """Yield the machines in the set ``among`` with a free amount of at least ``least``. The
-        largest free amount comes first, and among equal amounts the lowest number.
+        """Yield the machines in the set ``among`` with a free amount of at least ``least``.
+        Machines with larger free amounts come first. Among equal amounts, lower machine numbers
+        come first.
         """
         used = self.used >> least << least
         while used:
@@ -135,9 +137,10 @@ class ShareIndex(Forked):
             del self._sets[free], self._amounts[bisect_left(self._amounts, free)]
 
     def tightest(self, share: int, among: int) -> Iterator[int]:
-        """Yield the machines in the set ``among`` with a GPU on which ``share`` fits. The smallest
-        free amount on such a GPU comes first, and among equal amounts the lowest number. A machine
-        is yielded several times if its GPUs have different free amounts.
+        """Yield the machines in the set ``among`` with a GPU on which ``share`` fits. Machines
+        where such a GPU has a smaller free amount come first. Among equal amounts, lower machine
+        numbers come first. A machine is yielded several times if its GPUs have different free
+        amounts.
         """
         amounts = self._amounts
         for place in range(bisect_left(amounts, share), len(amounts)):
@@ -146,8 +149,8 @@ class ShareIndex(Forked):
 
 
 class EnoughIndex(Forked):
-    """An index of machines with enough CPUs, or with enough memory. It has a bit set of machines
-    for each of up to 64 requested amounts.
+    """An index that finds machines with enough CPUs, or machines with enough memory. It has a bit
+    set of machines for each of up to 64 requested amounts.
 
     For any other amount, the set for the next lower requested amount is used, so a machine in the
     result of ``having`` may have too little.

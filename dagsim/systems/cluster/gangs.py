@@ -39,8 +39,9 @@ class Gangs(Forked):
 
     @classmethod
     def of(cls, models: Models, types: tuple[GpuType | None, ...], carrier: Carrier | None) -> Gangs | None:
-        """Create the object for a kernel's communication model, or for its runtime model if that
-        also describes communication. Return None if gangs send nothing.
+        """Create the communication of a kernel's gangs, as described by its communication model, or
+        by its runtime model if that also describes communication. Return None if gangs send
+        nothing.
 
         Raises:
             ModelError: There are two models, or there is a model that the network or the other
@@ -113,7 +114,9 @@ class Gangs(Forked):
 
 
 class GangStep(NamedTuple):
-    """A step of a gang on certain nodes. The fields are the arguments of ``GangCarrier.gang``."""
+    """One training step of a gang on certain nodes. The fields are the arguments of
+    ``GangCarrier.gang``.
+    """
 
     traffic: Any
     """The traffic that it sends; only its carrier reads it."""

@@ -40,14 +40,14 @@ class JobsToCome:
         """False once the last job has been taken and another one was requested."""
 
     def peek(self) -> Job | None:
-        """Return the next job without taking it, or None if there is none."""
+        """Return the next job without removing it, or None if there is none."""
         if self._next is None and self.any_left:
             self._next = next(self._source, None)
             self.any_left = self._next is not None
         return self._next
 
     def take(self) -> None:
-        """Take the next job, so that the one after it becomes the next."""
+        """Remove the next job. The one after it becomes the next job."""
         self._next = None
 
     def copy(self) -> JobsToCome:
@@ -65,7 +65,7 @@ _NAMED = 3
 
 
 class JobStream:
-    """The jobs in one run, in order of arrival, which can be read once.
+    """The jobs in one simulation, in order of arrival. They can be read once.
 
     ``jobs`` are a source, a list, or any iterable. The load of the jobs is known only after they
     have been read (``facts``). For jobs in memory, it is computed when it is requested.
@@ -123,8 +123,9 @@ class JobStream:
 
     @property
     def left(self) -> Iterable[Job] | None:
-        """The jobs that had left before the beginning, with their runs, or None if they are not
-        known."""
+        """The jobs that had left the system before the beginning, with their runs, or None if they
+        are not known.
+        """
         return self._source.left
 
     def unstarted(self) -> Iterable[Unstarted]:

@@ -725,9 +725,9 @@ class ClusterKernel(Forked):
         return self._preempt(run)
 
     def _stop(self, run: Run, kind: int, kept: KeptWork, notice_s: float = 0.0) -> TaskState:
-        """Stop a run before its end. Its instances become ready again as a new piece of its task,
-        which has to do the work that is not ``kept``. If ``notice_s`` is above 0, the nodes have
-        that many seconds to send the state of the run.
+        """Stop a run before its end. Its instances become ready again as a new piece of its task.
+        The piece has to repeat the work that is not ``kept``. If ``notice_s`` is above 0, the nodes
+        have that many seconds to send the state of the run.
         """
         # The order matters. First, no event of the run may happen any more. Then its nodes are
         # freed, before listeners are notified. The resumed piece is created last, from the work

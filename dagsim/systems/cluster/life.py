@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 class Life(Forked):
-    """The phases and rates of the runs in a kernel. A kernel has such an object only if a model or
-    an elastic task needs it. Without it, every run computes from its start to its end.
+    """The phases and rates of the runs in a kernel. A kernel has this object only if a model or an
+    elastic task needs it. Without it, every run computes from its start to its end.
 
     The phases of a run follow each other without waiting for the kernel:
 
@@ -97,7 +97,7 @@ class Life(Forked):
             self.set_up(run)
 
     def set_up(self, run: Run) -> None:
-        """Set up a run that has all its inputs, if set-up takes time, and then let it compute."""
+        """Set up a run that has all its inputs, if it needs set-up. Then let it compute."""
         kernel, now, preemption = self._kernel, self._kernel.now, self._preemption
         if run.setup_s:
             run.callbacks = [self._has_set_up]
@@ -158,9 +158,9 @@ class Life(Forked):
     # Rates.
 
     def set_rate(self, run: Run, rate: float, until: float = inf, after_s: float | None = None) -> None:
-        """Let a computing run continue at ``rate`` from now on, and reschedule its end. For an
-        elastic task, the rate is determined anew when its progress reaches ``until``, or
-        ``after_s`` seconds from now.
+        """Let a computing run continue at ``rate`` from now on, and reschedule its end. The rate of
+        an elastic task is computed again when its progress reaches ``until``, or ``after_s``
+        seconds from now.
 
         Raises:
             ModelError: The run is not computing yet, or the rate is not a finite number of 0 or
@@ -321,7 +321,7 @@ class Life(Forked):
         progress.checkpoint = progress.done + self._preemption.checkpoint_interval_s
 
     def piece(self, run: Run, number: int, kind: int, kept: KeptWork) -> TaskState:
-        """Create the piece with this number from the instances of a stopped run."""
+        """Create the piece with this number, which consists of the instances of a stopped run."""
         task, elastic = run.task, run.task.task.elastic
         saves = kept is not KeptWork.NOTHING and run.computing_s is not None
         left = 1.0 if kept is KeptWork.NOTHING else self._left(run, kept)
@@ -409,7 +409,7 @@ class Life(Forked):
     # Simulations that begin in the middle of operation, and forks.
 
     def recall(self, run: Run) -> None:
-        """Take over a run that has been computing since before the beginning of the simulation."""
+        """Manage a run that started to compute before the beginning of the simulation."""
         self._setup_s(run)  # called only to record which job the GPUs run
         preemption, begins_s = self._preemption, self._kernel.now
         if self.by_network and preemption.checkpoint_interval_s is not None:
@@ -434,7 +434,7 @@ class Life(Forked):
             self._transfers.resume(by_estimates=by_estimates)
 
     def resume_run(self, run: Run, original: Run) -> None:
-        """In a fork, continue with the current phase of a run."""
+        """In a fork, continue the current phase of a run."""
         progress = run.progress
         if progress is not None and original.progress is not None and self._gangs is not None:
             self._gangs.adopt(progress, original.progress.gang, partial(self.set_rate, run))

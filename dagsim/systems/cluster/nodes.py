@@ -761,8 +761,8 @@ class ClusterState(Forked):
         return fits
 
     def capacity(self, demand: DemandClass, type_: int, *, now: float | None = None) -> int:
-        """Return how many instances all machines of ``type_`` together could hold if they were
-        empty, including machines that are closed to these instances now. A gang must be placed
+        """Return how many instances would fit on all machines of ``type_`` together if these were
+        empty. Machines that are closed to these instances now are included. A gang must be placed
         within one of its domains. If ``now`` is given, only the machines that are ``usable`` at
         that time count.
         """
@@ -796,8 +796,8 @@ class ClusterState(Forked):
         return room
 
     def _largest(self, demand: DemandClass, type_: int) -> int:
-        """Return how many instances of a gang fit on the machines of a type, within one of its
-        domains, if these machines are empty.
+        """Return how many instances of a gang would fit on the machines of a type within one of its
+        domains if these machines were empty.
         """
         if not demand.bound:
             return self.room_on_idle(demand, type_)
@@ -995,7 +995,7 @@ class ClusterState(Forked):
         return self.by_cpus
 
     def _take_share(self, machine: NodeState, demand: DemandClass, gpu: int | None) -> int:
-        """Take a share of a GPU. If no GPU is named, use the fullest partly used GPU on which the
+        """Occupy a share of a GPU. If no GPU is named, use the fullest partly used GPU on which the
         share fits, or else an idle GPU. With MIG, GPUs that already have the partition are
         preferred among equally full GPUs.
         """
@@ -1027,7 +1027,7 @@ class ClusterState(Forked):
                 self.shared[machine.type] &= ~machine.bit
 
     def _move_part(self, machine: NodeState, move: Callable[[int], int], place: int) -> int:
-        """Take or release a part of a GPU with ``move``, and update the indexes."""
+        """Occupy or release a part of a GPU by calling ``move``, and update the indexes."""
         was, idle, partly = set(machine.shares.values()), machine.idle, self.by_share[machine.type]
         moved = move(place)
         if machine.up:

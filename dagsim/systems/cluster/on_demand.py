@@ -47,7 +47,7 @@ _MINUTE_S = 60.0
 
 
 class OnDemandNodes(Forked):
-    """The power states of a kernel's nodes. A kernel has such an object only if one of its nodes is
+    """The power states of a kernel's nodes. A kernel has this object only if one of its nodes is
     powered on demand.
 
     A run whose nodes are not all up is *allocated*: it holds its resources, and the log has a row
@@ -116,7 +116,7 @@ class OnDemandNodes(Forked):
 
     @classmethod
     def of(cls, kernel: ClusterKernel) -> OnDemandNodes | None:
-        """Create the object for a kernel. Return None if no node is powered on demand."""
+        """Create the power states of a kernel's nodes. Return None if no node is powered on demand."""
         on_demand = any(node.on_demand is not None for node in kernel.schedule.cluster.nodes)
         return cls(kernel) if on_demand else None
 
@@ -145,7 +145,9 @@ class OnDemandNodes(Forked):
                 self._kernel.call_at(until_s, partial(self._mend, node))
 
     def believe_estimates(self) -> None:
-        """Let every boot take its expected time from now on. Forks for look-ahead use this."""
+        """Set the duration of every boot to its expected value from now on. Forks for look-ahead
+        use this.
+        """
         self._expected, now = True, self._kernel.now
         self._failing.clear()
         for node, state in self.states.items():
@@ -155,8 +157,8 @@ class OnDemandNodes(Forked):
     # Runs.
 
     def allocate(self, run: Run, *, in_flight: bool = False) -> bool:
-        """Record that a run has taken its nodes, and boot those that are off. Return True if the
-        run has to wait for a boot. If the run is ``in_flight``, its nodes are already up.
+        """Record that a run has been allocated its nodes, and boot those that are off. Return True
+        if the run has to wait for a boot. If the run is ``in_flight``, its nodes are already up.
         """
         now, booting, known_s = self._kernel.now, 0, 0.0
         for node in self._nodes_of(run):
@@ -372,7 +374,7 @@ class OnDemandNodes(Forked):
     # Pending tasks.
 
     def look(self) -> None:
-        """Schedule a scan if tasks are still waiting after the policy has placed what it could, and
+        """Schedule a scan if tasks are still waiting after the policy has made its decisions, and
         if booting a node would help.
         """
         if self._scanned and self._scan_s == inf and self._kernel.frontier.ready and self._wanted():

@@ -31,9 +31,9 @@ class Ended(NamedTuple):
 
 def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight | Ended]]:
     """Yield arrivals, starts and ends before ``begins_s`` in the order in which they happened, each
-    with its time and the number of its job. Among simultaneous events, completed runs come first,
-    then failed runs, then arrivals, and then preemptions and starts. Each group is in the order of
-    the log's rows, or sorted by job if that order is unknown.
+    with its time and the number of its job. Simultaneous events come in this order: runs that
+    complete, runs that fail, arrivals, and then preemptions and starts. Each group is in the order
+    of the log's rows, or sorted by job if that order is unknown.
 
     Raises: ModelError: The jobs are not in order of arrival, or a run starts at the beginning or
         later.
@@ -141,7 +141,9 @@ class PastEvents:
                 calls[name](what, time_s)
 
     def _events_of_left(self) -> list[_Event]:
-        """Return the events of the jobs that had left, in the order in which they happened."""
+        """Return the events of the jobs that had already left the system, in the order in which
+        they happened.
+        """
         jobs = sorted(self._left or (), key=lambda job: job.arrival_s)
         kernel, states = self._kernel, list[JobState]()
         machines, count = kernel.machines.list, sum(len(job.in_flight) for job in jobs)
@@ -179,8 +181,8 @@ _Event: TypeAlias = tuple[float, str, Any]
 
 def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     """Replay what happened before a simulation begins, at the recorded times: the arrivals of the
-    jobs that are in the system, and the starts and ends of their runs. The kernel must be at its
-    beginning. ``left`` contains the jobs that had left by then.
+    jobs that are in the system, and the starts and ends of their runs. The kernel must be at the
+    beginning of its simulation. ``left`` contains the jobs that had already left the system.
 
     Raises:
         ModelError: A run in flight does not fit; see ``past_of`` and ``check_in_flight``.
@@ -256,8 +258,8 @@ def parts_of(policy: object) -> Iterator[object]:
 
 
 def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
-    """Return sentences that state which parts of the past a policy lacks, for a simulation that
-    began in the middle of a log.
+    """For a simulation that began in the middle of a log, return sentences that state which parts
+    of the past the policy has no information about.
     """
     begins_s = kernel.schedule.begins_s
     if not begins_s:
@@ -274,7 +276,7 @@ def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
 
 
 def is_done(job: Job) -> bool:
-    """Return True if all instances of a job had ended by the beginning."""
+    """Return True if all instances of a job had ended when the simulation began."""
     done = [run for run in job.in_flight if run.until_s is not None and not run.stopped]
     return sum(share.instances for run in done for share in run.placement) == sum(
         task.instances for task in job.graph.tasks
@@ -331,9 +333,9 @@ def _waiting_piece(
 
 
 def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machines: ClusterState) -> None:
-    """Check that the nodes of a run in flight exist, and that the run fits on them beside the runs
-    that started before it. ``demand`` is the demand of the run's task, or ``None`` if the job can
-    never run.
+    """Check that the nodes of a run in flight exist, and that the run fits on them together with
+    the runs that started before it. ``demand`` is the demand of the run's task, or ``None`` if the
+    job can never run.
 
     Raises:
         ModelError: A node does not exist, or the run does not fit. The message names the job and
@@ -382,8 +384,8 @@ def _room_for_run(machine: NodeState, demand: DemandClass) -> int:
 
 
 def may_mix_types(job: Job, demand: Demand) -> bool:
-    """Return True if a gang may combine nodes with different GPU types. A batch job may do so if it
-    needs no GPUs, or GPUs of any type on each of several nodes.
+    """Return True if a gang may combine nodes with different GPU types. A batch job may do this if
+    it needs no GPUs, or if it needs GPUs of any type on each of several nodes.
     """
     return job.request is not None and (not demand.gpus or job.request.spread is True)
 

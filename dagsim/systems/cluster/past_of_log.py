@@ -70,8 +70,8 @@ def jobs_at(
 
 
 class JobsLeft:
-    """The single-task jobs that ran in a log and had left by ``begins_s``, each with its run, and the
-    earlier attempts of requeued jobs. The job objects are created on demand.
+    """The single-task jobs that ran in a log and had ended by ``begins_s``, each with its run. The
+    earlier attempts of requeued jobs are also included. The job objects are created on demand.
     """
 
     def __init__(self, jobs: JobArrays, begins_s: float, cluster: Cluster, runtime: Runtime) -> None:
@@ -212,8 +212,8 @@ def _own_runs(jobs: JobArrays) -> dict[int, tuple[InFlight, ...]]:
 
 
 def _take_all(machines: ClusterState, jobs: JobArrays, number: int, runs: Sequence[InFlight]) -> None:
-    """Occupy those nodes of the runs that exist in the cluster. The kernel reports nodes that do
-    not exist.
+    """Occupy resources for the runs on those of their nodes that exist in the cluster. The kernel
+    reports nodes that do not exist.
     """
     (job,) = jobs.between(number, number + 1).jobs()
     for run in runs:
@@ -328,8 +328,8 @@ def placement_on(
 ) -> Placement | None:
     """Place the waiting instances of a job's task on the nodes that the log names. A gang is placed
     as a whole, and independent instances as far as possible. The nodes must be of a single type,
-    unless the job may mix types. Each node holds at least one instance of a batch job if there are
-    enough instances. Return ``None`` if the nodes do not exist or are full.
+    unless the job may mix types. If a batch job has enough instances, at least one is placed on
+    each node. Return ``None`` if the nodes do not exist or are full.
     """
     held = Counter(job.observed_nodes)
     if len(held) < len(job.observed_nodes) == waiting and (stated := _as_stated(job, held, by_name, machines, demand)):

@@ -1,5 +1,5 @@
-"""Functions that turn the past of a schedule into runs in flight, and that restore what the policy
-which made this past would remember.
+"""Functions that turn the past of a schedule into runs in flight, and that restore the memory of
+the policy which made the decisions in this past.
 """
 
 from __future__ import annotations

@@ -208,10 +208,10 @@ class ClusterScenario(Models, ClusterWorld):
     ``request`` contains the terms of jobs that state no terms themselves. ``outages`` removes nodes
     for as long as the trace's own machines were absent. If ``workload`` is a list of jobs, the
     simulation begins at ``begins_s``. A trace has its own beginning. ``left`` contains the jobs
-    that had left by then, with their runs, if they are known and not in the list. With
-    ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine`` applies only to policies
-    that are given by name (``engaged``). Code that calls ``kernel`` makes decisions during the
-    simulation, so it always gets the SimPy kernel.
+    that had left the system by then, with their runs, if these jobs are known and not in the list.
+    With ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine`` applies only to
+    policies that are given by name (``engaged``). Code that calls ``kernel`` makes decisions during
+    the simulation, so it always gets the SimPy kernel.
     """
 
     cluster: Cluster
@@ -359,8 +359,8 @@ class ClusterScenario(Models, ClusterWorld):
         return facts if waits is None else facts | {"observed": waits.to_dict()}
 
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
-        """For a simulation that began in the middle of a log, return notes about the parts of the
-        past that the policy lacks.
+        """For a simulation that began in the middle of a log, return notes about parts of the past
+        that are unknown to the policy.
         """
         return unknown_past(kernel, policy) if isinstance(kernel, ClusterKernel) else []
 

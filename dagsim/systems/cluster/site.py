@@ -380,7 +380,7 @@ class SiteState(Forked):
 
     def held(self, number: int, now: float) -> ClosedTime | None:
         """Return the current period of a reservation or, if there is none, the next one. Return
-        None if it has ended for good.
+        None if there will be no further period.
         """
         places = [(times, bisect_right(times, now, key=_end_s)) for times in self._times if times[0].number == number]
         return min([times[place] for times, place in places if place < len(times)], key=_start_s, default=None)

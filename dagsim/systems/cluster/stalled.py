@@ -30,7 +30,7 @@ _MOST_SPEEDUP = 64.0
 
 class Wakes(Forked):
     """A counter of how often a policy has been called since a task last ended or a job last
-    arrived. Only the calls that were made because the policy had returned ``Wait`` count. The
+    arrived. It counts only calls that were made because the policy had returned ``Wait``. The
     counter detects policies that stop and start runs for ever, either without making any progress
     or with too many calls.
     """
@@ -126,8 +126,8 @@ OVER = "its reservation is over, or its nodes are drained for good"
 
 
 def only_endless(kernel: ClusterKernel) -> bool:
-    """Return True if the only remaining runs never end, so that no event is due, and no waiting
-    task could start beside them.
+    """Return True if the remaining runs never end, so that no event is due, and if no waiting task
+    could start while they are running.
     """
     ready, fits = kernel.frontier.ready, kernel.machines.fits
     endless = any(run.is_endless for run in kernel.running.values())

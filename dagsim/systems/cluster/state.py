@@ -143,8 +143,8 @@ class JobState(Forked):
         return self.ideal_s
 
     def facts(self) -> JobFacts:
-        """Return the facts about the job that are kept when it has left. Call this before estimates
-        replace true durations.
+        """Return the facts about the job that are stored after it has left the system. Call this
+        before estimates replace true durations.
         """
         job, gpu_s, most = self.job, 0.0, 0.0
         for entry in self.tasks:
@@ -870,8 +870,8 @@ class Frontier(Forked):
 
     def withdraw(self, tasks: Iterable[TaskState]) -> None:
         """Remove ready tasks that will never start. Indexes of ready tasks are rebuilt when they
-        are next requested. Listeners are kept, because they store the past and would otherwise
-        receive all runs again.
+        are next requested. Listeners are not rebuilt, because they store the past and would
+        otherwise receive all runs again.
         """
         for task in tasks:
             task.waiting = 0
@@ -881,7 +881,9 @@ class Frontier(Forked):
             self.forget(key)
 
     def end_past(self) -> None:
-        """Stop sending the past to indexes, because the simulation has passed its beginning."""
+        """Stop sending the past to indexes. This is called when the simulation has passed its
+        beginning.
+        """
         if self.past in self.indexes:
             self.forget(self.past)
         self.past = None

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class Suspensions(Forked):
-    """The suspensions of a site's jobs. A kernel has such an object only if there are suspensions.
+    """The suspensions of a site's jobs. A kernel has this object only if there are suspensions.
 
     As in Slurm's ``select/cons_tres`` (``job_res_rm_job`` with the action for suspended jobs), a
     suspended run returns its CPUs, and keeps its memory and GPUs. When it resumes, it gets the same
-    cores again, even if other runs hold them by then. The cores of a node are allocated in order,
-    so runs that started there in the meantime hold these cores first. A core that two runs share
+    cores again, even if other runs now hold them. The cores of a node are allocated in order, so
+    runs that started there in the meantime hold these cores first. A core that two runs share
     counts only once. It becomes free when the run that started in the meantime ends.
 
-    A job that is not running when its suspension begins is not suspended.
+    A suspension has no effect on a job that is not running when it begins.
     """
 
     __slots__ = {"_before": COPIED, "_kernel": COPIED, "_left_s": COPIED, "_lent": COPIED, "_times": AHEAD}
@@ -48,7 +48,7 @@ class Suspensions(Forked):
 
     @classmethod
     def of(cls, kernel: ClusterKernel, origin_s: float) -> Suspensions | None:
-        """Create the object for a kernel's suspensions. Return None if there are none.
+        """Create the suspensions of a kernel. Return None if there are none.
 
         Raises:
             ModelError: Runs have phases or rates (``refuse_rates``).

@@ -97,7 +97,9 @@ class Simulation(Protocol):
         """Yield views and receive decisions (see ``seam.Kernel.decisions``)."""
 
     def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
-        """Run the simulation with ``policy`` until every job has left, or until ``until_s``."""
+        """Run the simulation with ``policy`` until every job has left the system, or until
+        ``until_s``.
+        """
 
 
 class ClusterView:

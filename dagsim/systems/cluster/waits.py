@@ -1,5 +1,5 @@
-"""The causes of a job's waits. They are found in a single pass over the log. What fits is
-determined by the kernel's rules, and what is allowed by the policy's limits.
+"""Finding the causes of a job's waits in a single pass over the log. The kernel's rules determine
+what fits, and the policy's limits determine what may start.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ReachedLimit(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The limit, the amount in use and the excess, as a sentence without its beginning."""
+        """The limit, the amount in use and the excess, as a text that completes a sentence."""
         held = f"{self.held:,.10g} are in use" if self.held else "none are in use"
         if self.unit.endswith("minutes"):
             return (
@@ -230,12 +230,12 @@ class RoomTally:
         self._add(*new, sign=1)
 
     def fits(self, *places: NodeStanding) -> bool:
-        """Return True if the task can start on nodes with these standings."""
+        """Return True if the task can start on nodes with one of these standings."""
         return self._fits(0, places)
 
     def lacking(self, *places: NodeStanding) -> Resources | None:
-        """Return the smallest set of resources of which nodes with these standings have too little.
-        Return ``None`` if the nodes would not be enough even if they were empty.
+        """Consider the nodes with one of these standings. Return the smallest set of resources of
+        which they have too little, or ``None`` if they would not be enough even if they were empty.
         """
         return next((resources for at, resources in enumerate(_SETS, 1) if self._fits(at, places)), None)
 

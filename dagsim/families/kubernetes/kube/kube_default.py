@@ -692,7 +692,7 @@ class _Queue:
         if machines.returned_s != self._returned_s:
             self._returned_s = machines.returned_s
             up = {machine.index for machine in machines.list if machine.up}
-            if up <= self._were_up:  # no further node is up, so what has ended is a cordon
+            if up <= self._were_up:  # no node has come up, so a cordon must have ended
                 self._wake(lambda rejection: rejection.by_taints or rejection.by_cordons)
             else:
                 self._wake(lambda rejection: rejection.by_taints)

@@ -46,7 +46,7 @@ _PATIENCE_S = 0.5
 metrics are inconsistent.
 """
 _OPTIONAL = {
-    # Another process may take the port before the program does, so allow both to use it.
+    # Another process may take the port before the program does, so allow the program to share it.
     "--permit-port-sharing": "true",
     # The default would retry every pod after 5 minutes of real time.
     "--pod-max-in-unschedulable-pods-duration": "10000h",
@@ -273,7 +273,7 @@ class _Session:
             "podMaxBackoffSeconds": _NO_BACKOFF_S,
         }
 
-    # Methods that the kernel calls.
+    # The kernel calls the methods below.
 
     def push(self, task: TaskState) -> None:
         """Record that a task has become ready."""
@@ -479,8 +479,8 @@ class _Session:
         self._store.assign(NODES, ("", name), new)
 
     def _closed(self) -> int:
-        """Return the nodes that are closed at present to all waiting tasks that could otherwise use
-        them, as a bit set.
+        """Return the nodes that are currently closed to every waiting task that could otherwise use
+        them. The result is a bit set.
         """
         demands = {id(one.demand): one.demand for one in [*[w.task for w in self._waiting.values()], *self._new]}
         terms = [(demand.terms.nodes, demand.opened) for demand in demands.values() if demand.terms is not None]
@@ -636,8 +636,8 @@ class _Session:
                 self._events.append(_Event("delete", key))
         elif value_at(change.object, "spec.nodeName") and not value_at(was, "spec.nodeName"):
             self._undecided.discard(key)
-            # Delay a deletion that follows now, because the kernel cannot stop a run at the moment
-            # at which it starts.
+            # If the pod is deleted immediately, the deletion is delayed, because the kernel cannot
+            # stop a run at the moment when it starts.
             self._store.held.add(key)
             self._events.append(_Event("bind", key, change.object["spec"]["nodeName"]))
         elif any(one.get("type") == "PodScheduled" for one in status.get("conditions") or ()):

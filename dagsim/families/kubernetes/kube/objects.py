@@ -209,8 +209,8 @@ class Pod:
                     selector = selector.extended([Requirement(key, operator, (self.labels[key],)) for key in keys])
             namespaces: frozenset[str] | None = frozenset(map(str, list_in(term, "namespaces")))
             if object_in(term).get("namespaceSelector") is not None:
-                # The import has replaced selectors by the names of the namespaces. Where a selector is
-                # left, all namespaces count.
+                # The import replaces selectors by the names of the namespaces. If it has left a
+                # selector, assume that it selects all namespaces.
                 namespaces = None
             terms.append(Term(selector, namespaces if namespaces != frozenset() else frozenset({self.namespace}),
                               text_in(term, "topologyKey")))  # fmt: skip

@@ -3,8 +3,8 @@
 The *capacity* of a domain is the number of pods that still fit into it, and the number of slices
 (groups of pods that must stay within one domain of the slice level). A pod set with few pods may be
 the *leader* of the workers in another pod set. Both are then placed in the same domain. The rules
-are those of Kueue's KEP 2724. Rules that are missing there were inferred from decisions that Kueue
-made (docs/kubernetes.md).
+are those of Kueue's KEP 2724. Rules that the KEP does not state were inferred from Kueue's
+decisions (docs/kubernetes.md).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Admission of workloads: the scheduling cycles over the queues of a Kueue installation.
 
-The engine stores waiting and admitted workloads. Its caller submits and finishes workloads,
-iterates over ``cycles``, and asks ``next_return`` when workloads that were set aside will come
-back. It has no clock, and does not start anything itself.
+The engine stores waiting and admitted workloads. Its caller submits and finishes workloads, and
+iterates over ``cycles``. ``next_return`` tells the caller when workloads that were set aside will
+come back. It has no clock, and does not start anything itself.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Cycle:
     """The outcome of one scheduling cycle. ``pending`` contains the heads that were not admitted,
     with Kueue's messages.
 
-    ``advances`` is True if a workload was admitted, preempted or set aside; otherwise, the next
+    ``advances`` is True if a workload was admitted, preempted or set aside. Otherwise, the next
     cycle depends only on ``heads``.
     """
 
@@ -474,7 +474,7 @@ class Admission:
         if not cycle.advances:
             cycle.heads = tuple([(workload.name, workload.tried, message) for workload, message in cycle.pending])
 
-    # How workloads take and release quota.
+    # The methods below take and release quota for workloads.
 
     def _hold(self, workload: WorkloadState, assignment: Assignment) -> None:
         workload.assignment, workload.where, workload.usage = assignment, "admitted", assignment.usage

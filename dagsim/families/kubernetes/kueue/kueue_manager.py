@@ -310,7 +310,7 @@ def _message(object: Mapping[str, Any], kind: str) -> str:
     return next((str(one.get("message", "")) for one in object["status"]["conditions"] if one.get("type") == kind), "")
 
 
-# Functions that write manifests.
+# The functions below write manifests.
 
 
 def manifests_of(objects: KueueObjects, version: str) -> Iterator[tuple[str, str, Manifest]]:

@@ -117,8 +117,8 @@ class Kueue:
                             standings.append(Standing(task, queue, 0, priority, parts, rules.nodes(task)))
                             continue
                         # The priority alone does not tell the order: past usage may take precedence
-                        # over it, and queues that share quotas have no common order. So rehearse
-                        # which workload would start.
+                        # over it, and queues that share quotas have no common order. So find out
+                        # which workload would start by a trial run of the engine.
                         outcome = rehearsal.outcome(name, rules.never(task))
                         standings.append(Standing(task, queue, -number, priority, parts, 1 << bit, outcome))
         for place, task in tasks.ready.items():
@@ -229,7 +229,7 @@ class Kueue:
         """Create the admission engine."""
         return Admission(objects, requeue_s=self.requeue_s, exact=self._exact)
 
-    # How workloads and tasks correspond.
+    # The methods below record which tasks belong to which workload.
 
     def _forget(self, view: ClusterView) -> None:
         """Remove the workloads of jobs that have finished or were stopped."""

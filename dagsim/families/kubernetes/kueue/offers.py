@@ -157,7 +157,7 @@ class Site:
         types: set[str] | None = None
         for name in flavors:
             own = set(self._flavors[name].gpu_types) if name in self._flavors else set()
-            # The flavor GPUS covers all GPU types that have no flavor of their own in this queue.
+            # The flavor GPUS covers all GPU types for which this queue has no separate flavor.
             if name == GPUS and not self.exact:
                 own = set(self.type_names) - {flavor for group in queue.resource_groups for flavor in _names(group)}
             elif not own:

@@ -22,7 +22,7 @@ Slot: TypeAlias = tuple[str, str]
 
 
 class BorrowedShare(NamedTuple):
-    """By how much a node's usage exceeds its own quota, in a form that can be compared with other
+    """A measure of how far a node's usage exceeds its own quota, which can be compared between
     nodes.
 
     ``rank`` sorts shares. Borrowing nodes with weight 0 come last, in the order of their shares

@@ -104,7 +104,7 @@ class Snapshot:
         changed."""
         return self.changes.get("" if queue.trees else queue.node.root.name, 0)
 
-    # How workloads take and release quota.
+    # The methods below take and release quota for workloads.
 
     def add(self, workload: WorkloadState) -> None:
         """Add the quota and the topology usage of a workload."""

@@ -57,7 +57,7 @@ class VictimSearch:
 
 class Preemptor:
     """Finds targets. ``usage_of`` returns the past usage of a workload's LocalQueue, if the
-    ClusterQueue is shared by usage. ``fair`` lists the strategies of fair sharing; None stands for
+    ClusterQueue is shared by usage. ``fair`` lists the strategies of fair sharing, or is None for
     classic preemption."""
 
     def __init__(

@@ -311,8 +311,8 @@ class _Watch:
         self._head = {"apiVersion": target.served.name, "kind": target.resource.kind}
 
     async def serve(self, receive: Receive, send: Send) -> None:
-        """Send changes until the client disconnects, or until the time is up that the client
-        requested."""
+        """Send changes until the client disconnects, or until the duration that it requested has
+        passed."""
         store, kind = self._api.store, self._target.resource
         if not self._since.isdigit():
             raise Refusal(400, "BadRequest", f"the resource version {self._since!r} is not a number")

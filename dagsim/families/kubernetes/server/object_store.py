@@ -94,10 +94,11 @@ class ObjectStore:
     new object.
 
     ``now_s`` is the simulated time. ``listeners`` are called with each ``ObjectChange``. With
-    ``grace_s``, a running pod that a client deletes is marked as terminating and kept for so many
-    seconds, until the simulation removes it. Pods in ``held`` are always treated in this way.
+    ``grace_s``, a running pod that a client deletes is only marked as terminating. The simulation
+    removes it ``grace_s`` seconds later. Pods in ``held`` are always treated in this way.
 
-    Raises: Refusal: A client's request cannot be carried out. All operations may raise this.
+    Raises:
+        Refusal: A client's request cannot be carried out (in any operation).
     """
 
     def __init__(self) -> None:

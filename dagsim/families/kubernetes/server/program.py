@@ -109,8 +109,8 @@ class Beside:
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
                 pass_fds=handles,
-                # With a session of its own, the program does not receive Ctrl-C. dagsim receives
-                # it, and stops the program.
+                # In a separate session, the program does not receive Ctrl-C. Instead, dagsim
+                # receives it and stops the program.
                 start_new_session=True,
                 preexec_fn=_dies_with(os.getpid()) if sys.platform == "linux" else None,
             )

@@ -70,7 +70,7 @@ class Acting(Relative):
         return Acting(self.settings)
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices; return ``None`` if there is nothing to start, stop, move or admit."""
+        """Encode the choices. Return ``None`` if there is nothing to start, stop, move or admit."""
         pool = self._pool if self._pool is not None else self._bind(view)
         if self._belief is not None:
             self._belief.refresh()
@@ -130,7 +130,7 @@ class Acting(Relative):
         return self._actions[place] if 0 <= place < len(self._actions) else None
 
     def _takeovers(self, view: ClusterView, pool: Pool, offers: list[Offer]) -> list[_TakeOver]:
-        """Return the rows that stop runs so that a task can start which does not fit now."""
+        """Return the rows that stop runs in order to start a task that does not fit now."""
         there = {ready.task for ready, _ in offers}
         blocked = [ready for group in pool.groups if group.short for ready in group.heads() if ready.task not in there]
         if not blocked:

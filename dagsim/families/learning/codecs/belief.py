@@ -56,7 +56,7 @@ class Belief(ExpectedFree):
             self._ended.append((run, self._served_by(run, now)))
 
     def rated(self, run: Run, now: float) -> None:
-        """Do nothing, because all ends are computed anew for each observation."""
+        """Do nothing, because each observation recomputes all ends."""
 
     def push(self, task: TaskState) -> None:
         """Add the service time of a stopped run to that of its task, which is ready again."""

@@ -115,8 +115,8 @@ class Candidates:
         if not offers:
             if (
                 self.config.select == "heads"
-                # Without offers, this setting has checked all groups, so nothing will fit until a
-                # task arrives or GPUs are released.
+                # With ``heads``, all groups have been checked, so nothing will fit until a task
+                # arrives or GPUs are released.
             ):
                 self._quiet = machines.released, pool.pushed
             return None

@@ -89,7 +89,7 @@ class Relative(Candidates):
         return Relative(self.settings)
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices; return ``None`` if no ready task fits."""
+        """Encode the choices. Return ``None`` if no ready task fits."""
         if self._belief is not None:
             self._belief.refresh()
         return super().encode(view)

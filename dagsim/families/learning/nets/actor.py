@@ -122,7 +122,7 @@ def sample(log_p: np.ndarray, first: np.ndarray, rng: np.random.Generator | None
     sampled, as the maximum of log-probability + Gumbel noise. Without it, the most likely row is
     chosen."""
     noisy = log_p if rng is None else log_p + rng.gumbel(size=len(log_p))
-    if len(first) == 1:  # a faster way for a single observation
+    if len(first) == 1:  # argmax is faster if there is only one observation
         return np.array([noisy.argmax()])
     maxima = np.maximum.reduceat(noisy, first)
     lengths = np.diff(np.append(first, len(noisy)))

@@ -102,7 +102,7 @@ class RainbowNet(ScoreNet):
     def act(
         self, batch: ObservationBatch, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Choose the best action under noise that is drawn anew, which leads to exploration.
+        """Choose the best action under newly drawn noise, which leads to exploration.
         Without ``rng``, there is no noise.
         """
         self.draw_noise(rng)

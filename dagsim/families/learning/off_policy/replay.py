@@ -236,8 +236,8 @@ class ReplayArchive:
         """
         first, after = state["span"]
         paths = [path for path in self._paths() if int(path.stem) < after]
-        # a file ends where the next one begins, and the last file (if there are any) ends at
-        # ``after``
+        # Each file ends where the next one begins. The last file, if there is one, ends at
+        # ``after``.
         ends = [int(path.stem) for path in paths[1:]] + [after] * bool(paths)
         needed = [path for path, end in zip(paths, ends, strict=True) if end > first]
         try:

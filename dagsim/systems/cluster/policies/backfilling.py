@@ -177,7 +177,7 @@ class Backlog:
 
 
 class Holding(NamedTuple):
-    """The resources that a run holds, or held until its end."""
+    """The resources of a run that is running or has just ended."""
 
     end_s: float
     """Its expected end."""
@@ -190,7 +190,7 @@ class Holding(NamedTuple):
 
     @classmethod
     def of(cls, run: Run, end_s: float) -> Holding:
-        """Return what a run holds."""
+        """Return the resources of a run."""
         by_node = tuple([(machine.index, held(run, machine.bit)) for machine, *_ in run.held])
         terms = run.task.demand.terms
         return cls(end_s, held(run), run.id, by_node, () if terms is None else terms.licences)
@@ -319,7 +319,7 @@ class Easy:
             stuck.add(chosen)
 
     def _elsewhere(self, view: ClusterView, task: TaskState, type_: int | None, shadow: Shadow) -> Placement | None:
-        """Return a placement outside the nodes of the reservation."""
+        """Return a placement that avoids the nodes of the reservation."""
         if shadow.nodes == ALL:
             return None
         with view.machines.within(task.demand, ~shadow.nodes):
@@ -327,7 +327,7 @@ class Easy:
         return placement if placement is not None and not instances_on(placement, shadow.nodes) else None
 
     def _exceeds(self, view: ClusterView, group: AlikeTasks, type_: int, shadow: Shadow) -> bool:
-        """Return True if a task in the group would take more than the resources that are left over."""
+        """Return True if a task in the group needs more than the resources that are left over."""
         if shadow.licences and _takes_licences(group.demand, shadow):
             return True
         if type_ != shadow.type:
@@ -391,7 +391,7 @@ def most_slowed_first(group: AlikeTasks, now: float) -> np.ndarray:
 
 
 def _amounts(demand: DemandClass, count: int) -> FreeAmounts:
-    """Return the resources that this many instances of ``demand`` take."""
+    """Return the resources that this many instances of ``demand`` need."""
     return FreeAmounts(round(demand.demand.gpus * MICRO) * count, demand.cpus * count, demand.memory * count)
 
 
@@ -479,7 +479,7 @@ class EasyEvents:
         self._holding.setdefault(run.id, Holding.of(run, run.estimated_end_s(now)))
 
     def ended(self, run: Run, now: float) -> None:
-        """Keep the resources of an ended run as held until the next decision."""
+        """Record a run that has ended. Its resources count as held until the next decision."""
         self._ended[run.id] = self._holding.pop(run.id)
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -504,7 +504,7 @@ class EasyEvents:
         self._up = up
 
     def _pass(self, view: ClusterView, ready: dict[Key, TaskState], late: list[Holding]) -> Iterator[Decision]:
-        """Start the tasks that may start while the runs in ``late`` still hold their resources."""
+        """Start the tasks that may start if the runs in ``late`` still hold their resources."""
         keys = iter(list(self._queue))
         head = None
         for key in keys:
@@ -567,7 +567,7 @@ class EasyEvents:
 
 
 def _size_on(task: TaskState, placement: Placement, nodes: int) -> float:
-    """Return the number of GPUs (or cores) that a placement takes on some nodes."""
+    """Return how many GPUs (or cores) a placement uses on some nodes."""
     demand = task.demand
     if nodes == ALL:
         return size(task)

@@ -1,4 +1,6 @@
-"""Batch-mode mapping, which assigns ready tasks to GPU types in turn before any of them starts."""
+"""Batch-mode mapping policies. They assign ready tasks to GPU types one by one before any of them
+starts.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,7 @@ class BatchMode:
     (``min-min``), the one for which it is largest (``max-min``), or the one that would complete the
     most later on its second best type than on its best type (``sufferage``). A mapped task starts
     if it fits now on the type where it completes first. Otherwise, it waits for that type, and the
-    time that it needs there counts as occupied.
+    GPUs that it needs there count as busy for its duration.
 
     Tasks with the same demand and the same speed ratios form a group. Only the shortest and the
     longest task in a group can be next. The queue of a GPU type consists of the times at which its
@@ -238,7 +240,7 @@ def _free_at(view: ClusterView, demand: DemandClass, lanes: list[float], type_: 
 
 
 def _take(lanes: list[float], width: int, until: float) -> None:
-    """Mark the ``width`` GPUs that become free first as taken until the time ``until``."""
+    """Mark the ``width`` GPUs that become free first as busy until the time ``until``."""
     del lanes[:width]
     for _ in range(width):
         insort(lanes, until)

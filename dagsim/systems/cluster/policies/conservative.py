@@ -25,13 +25,13 @@ class Conservative:
     earlier than expected, or when a node fails, returns or is drained for good. Every task can then
     move up (compression).
 
-    Reservations count licences and the GPUs, cores and memory of a type, regardless of how these
-    are distributed over the nodes. If partitions and constraints restrict some tasks to some nodes,
-    the nodes are divided into *parts*. A task may use either all nodes in a part or none of them. A
-    reservation is divided over the parts that its task may use, starting with those that the fewest
-    tasks may use. The policy uses estimates and never preempts. It is costly by definition:
-    O(reservations) per task that becomes ready, and the square of that when all reservations are
-    made again.
+    Reservations are for licences and for the GPUs, cores and memory of a type. They ignore how
+    these resources are distributed over the nodes. If partitions and constraints restrict some
+    tasks to some nodes, the nodes are divided into *parts*. A task may use either all nodes in a
+    part or none of them. A reservation is divided over the parts that its task may use, starting
+    with those that the fewest tasks may use. The policy uses estimates and never preempts. It is
+    costly by definition: O(reservations) per task that becomes ready, and the square of that when
+    all reservations are made again.
     """
 
     forgets = "the reservations that it had made"
@@ -237,7 +237,7 @@ class _Part(NamedTuple):
                 profile.take(start_s, end_s, amount)
 
     def room(self, one: Sequence[float], start_s: float, end_s: float) -> int:
-        """Return how many instances, each of which takes ``one``, fit from ``start_s`` to
+        """Return how many instances, each of which needs ``one``, fit from ``start_s`` to
         ``end_s``.
         """
         pairs = zip(self.profiles, one, strict=True)
@@ -249,7 +249,9 @@ _Shares: TypeAlias = tuple[tuple[_Part, tuple[float, ...]], ...]
 
 
 class _Reservation(NamedTuple):
-    """A reservation with its end, start and type, and the amounts that it takes from each part."""
+    """A reservation with its end, its start and its type, and the amounts that it reserves on each
+    part.
+    """
 
     end_s: float
     start_s: float
@@ -265,7 +267,7 @@ def _earliest_on(
     licences: Sequence[tuple[StepProfile, int]],
 ) -> tuple[float, list[tuple[float, ...]]]:
     """Return the first time from which all instances fit on several parts together, and the amounts
-    that they take from each part. Each instance takes ``one``. If there is no such time, it is
+    that they need on each part. Each instance needs ``one``. If there is no such time, it is
     ``inf``.
     """
     profiles = [profile for part in parts for profile in part.profiles] + [profile for profile, _ in licences]

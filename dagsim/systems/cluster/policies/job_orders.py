@@ -200,7 +200,7 @@ class PathLeft:
         """Do nothing. Finished tasks are skipped later, when they are last in the list."""
 
     def forget(self, job: JobState) -> None:
-        """Forget a job that has left."""
+        """Remove the entries of a job that has left the system."""
         self._longest_last.pop(job.number, None)
 
 
@@ -247,7 +247,7 @@ class WorkLeft:
             moved.add(run.task.index)
 
     def forget(self, job: JobState) -> None:
-        """Forget a job that has left."""
+        """Remove the entries of a job that has left the system."""
         for cache in (self._terms, self._totals, self._moved):
             cache.pop(job.number, None)
 

@@ -347,8 +347,8 @@ class Rollout:
 
 
 def _play(fork: Simulation, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> int:
-    """Carry out the candidate, and let the base policy finish. Return the number of jobs that it
-    could not finish.
+    """Carry out the candidate, and let the base policy make all further decisions. Return the
+    number of jobs that it could not finish.
     """
     conversation = fork.decisions()
     view = next(conversation)
@@ -367,7 +367,7 @@ def _play(fork: Simulation, base: ClusterPolicy, start: tuple[TaskState, Placeme
 
 
 def _same(view: ClusterView, task: TaskState) -> TaskState:
-    """Return the counterpart of ``task`` among the ready tasks of a fork."""
+    """Find ``task`` among the ready tasks of a fork."""
     place = task.order, task.piece
     return next(other for other in view.ready if (other.order, other.piece) == place)
 
@@ -458,7 +458,7 @@ def _area(task: TaskState) -> float:
 
 
 def _share(task: TaskState, type_: int) -> float:
-    """Return the number of lanes that the task takes. Each lane is one GPU, so this is the task's
+    """Return the number of lanes that the task needs. Each lane is one GPU, so this is the task's
     number of GPUs.
     """
     return max(width(task), 1.0) if type_ in task.demand.types else inf

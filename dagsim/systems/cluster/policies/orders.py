@@ -106,8 +106,9 @@ def critical_path(placement: str | PlacementRule = "best-fit") -> Ordered:
 
 def ljf(placement: str | PlacementRule = "best-fit") -> Ordered:
     """Longest job first (LPT): the ready task that takes longest on its fastest type comes first.
-    This makes the makespan short. On m identical machines, it is at most 4/3 - 1/(3m) times the
-    optimum (Graham 1969). The policy uses estimates. The cost is O(log tasks) per decision.
+    This order is meant to make the makespan short. On m identical machines, the makespan is at most
+    4/3 - 1/(3m) times the optimum (Graham 1969). The policy uses estimates. The cost is O(log
+    tasks) per decision.
     """
     return Ordered(by_length, placement)
 
@@ -211,8 +212,9 @@ def _log_arrival(task: TaskState) -> float:
 
 
 def _log10(seconds: float) -> float:
-    """Return the decimal logarithm of the seconds. Fewer than 0.1 s count as 0.1 s. The logarithms
-    in a column are computed one by one, because NumPy's logarithms differ in the last bit.
+    """Return the decimal logarithm of the seconds. A value below 0.1 s is treated as 0.1 s. The
+    logarithms in a column are computed one by one, because NumPy's logarithms differ in the last
+    bit.
     """
     if isinstance(seconds, np.ndarray):
         return np.array([log10(value) for value in np.maximum(seconds, 0.1).tolist()])
@@ -379,9 +381,9 @@ class _Columns:
     began and its rate are stored.
 
     The first row in a block stays first until a row with a higher rate overtakes it. Only blocks in
-    which this may have happened are searched again. Rows for tasks that are no longer waiting are
-    kept until they make up half of all rows. The products of these rows are negative, so they come
-    last.
+    which this may have happened are searched again. Rows for tasks that are no longer waiting stay
+    in a block until they make up half of all rows. The products of these rows are negative, so they
+    come last.
     """
 
     def __init__(self) -> None:
@@ -530,7 +532,7 @@ def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> O
 
 class RandomFeasible:
     """Choose uniformly among all pairs of a ready task and a GPU type that could start now, until
-    there are none. The policy draws from the simulation's random stream ``policy`` and uses no
+    there are none. The policy draws from the simulation's random stream ``policy``. It needs no
     estimates. The cost is O(demand classes x types) per decision.
     """
 
@@ -564,7 +566,7 @@ class RandomFeasible:
 
 
 class _Bags:
-    """The ready tasks of each demand class, unordered."""
+    """The ready tasks of each demand class, in no particular order."""
 
     def __init__(self) -> None:
         self.by_demand: dict[DemandClass, list[TaskState]] = {}

@@ -370,8 +370,8 @@ class Fgd:
 
     ``typical`` maps demands to probabilities, such as ``{Demand(gpus=0.5): 0.7, Demand(gpus=2):
     0.3}``. By default, the probabilities are estimated from the demands that the rule has placed so
-    far. They are updated whenever the number of these demands has doubled. Memory is ignored,
-    whereas rare demands, which are often the widest, are taken into account.
+    far. They are updated whenever the number of these demands has doubled. Memory is ignored. Rare
+    demands are taken into account, because they are often the widest.
 
     The rule needs no estimates. It is costly by definition: O(nodes) per decision, and O(GPUs x
     typical demands) for each node that has changed.

@@ -309,8 +309,8 @@ class _DynamicLevels:
 
 
 def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:
-    """Return the tasks by decreasing rank. Ties keep the order of the graph, so that parents come
-    before children.
+    """Return the tasks by decreasing rank. In a tie, tasks keep their order in the graph, so
+    parents come before children.
     """
     place = {task: number for number, task in enumerate(problem.order)}
     return sorted(problem.order, key=lambda task: (-round(rank[task], 6), place[task]))
@@ -383,7 +383,7 @@ class Calendar:
                 self._fill(lane, start, end)
 
     def forget(self, before: float) -> None:
-        """Drop the bookings that ended by that time."""
+        """Remove the bookings that have ended by that time."""
         for bookings, gaps in zip(self.busy, self._gaps, strict=True):
             while bookings and bookings[0][1] <= before:
                 del bookings[0]
@@ -414,7 +414,7 @@ class Calendar:
         yield max(self._end[lane], ready_s), 1
 
     def _first_gap(self, lanes: Sequence[int], width: int, ready_s: float, seconds: float) -> float:
-        """Return the start time for ``earliest``."""
+        """Return the start time that ``earliest`` needs."""
         tails = sorted([max(self._end[lane], ready_s) for lane in lanes])
         last = tails[width - 1]
         until = min(last, *[self._horizon(lane, ready_s) for lane in lanes])

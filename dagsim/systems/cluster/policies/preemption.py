@@ -49,7 +49,7 @@ class LeastRemaining:
             heappush(heap, (-run.estimated_end_s(now), run.id))
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run. Its heap entry is dropped when it reaches the top."""
+        """Remove a run. Its heap entry is dropped later, when it reaches the top."""
         self._known.discard(run.id)
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
@@ -78,7 +78,7 @@ class LeastRemaining:
         self, view: ClusterView, task: TaskState, looked_at: list[tuple[float, tuple[float, int]]]
     ) -> Iterator[Run]:
         """Yield the runs whose product is larger than that of ``task`` on their type, largest
-        first. Entries that are taken off a heap are recorded in ``looked_at``.
+        first. Entries that are removed from a heap are stored in ``looked_at``.
         """
         now, running = view.now, view.running
         least = self.weight(task) * task.best_s
@@ -155,7 +155,7 @@ class _FreedGpus:
         """Free millionths of GPUs that runs share, by node and GPU."""
 
     def without(self, run: Run) -> list[int]:
-        """Count the run as stopped, and return its nodes."""
+        """Treat the run as stopped, and return its nodes."""
         demand, nodes = run.task.demand, []
         for machine, count, _, on in run.held:
             node = machine.index
@@ -183,7 +183,7 @@ class FreedNodes:
         self._nodes: dict[int, NodeState] = {}
 
     def without(self, run: Run) -> list[int]:
-        """Count the run as stopped, and return its nodes."""
+        """Treat the run as stopped, and return its nodes."""
         demand, nodes = run.task.demand, []
         for machine, count, _, on in run.held:
             copy = self._nodes.get(machine.index) or machine.copy()
@@ -201,7 +201,7 @@ class FreedNodes:
         return self.node(node).room(demand)
 
     def node(self, node: int) -> NodeState:
-        """Return a node as it would be without the runs that count as stopped."""
+        """Return a copy of a node without the runs that are treated as stopped."""
         return self._nodes.get(node) or self._machines[node]
 
 

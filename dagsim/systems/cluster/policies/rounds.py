@@ -48,10 +48,10 @@ class Rank(Protocol):
         """Record that a run of the job was preempted."""
 
     def left(self, job: int, served: Served) -> None:
-        """Forget a job that is done."""
+        """Remove the data of a job that is done."""
 
     def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
-        """Return the jobs whose keys have changed although these jobs have only waited."""
+        """Return the jobs that have only waited but whose keys have changed."""
 
     def moves_s(self) -> float:
         """Return the first time at which ``moved`` may return a job if nothing else happens before."""
@@ -223,7 +223,7 @@ class Rounds:
         return bool(make_room(view, task, (run for run in view.running.values() if run.task.job is not own)))
 
     def _spared_until_s(self, view: ClusterView) -> float:
-        """Return the first time at which a run is no longer spared."""
+        """Return the first time at which a run that is spared now may be stopped."""
         if not self._lost_s:
             return inf
         return min([self._spared_s(run) for run in view.running.values() if self._is_spared(view, run)], default=inf)
@@ -249,13 +249,15 @@ class Rounds:
                 yield run
 
     def _is_spared(self, view: ClusterView, run: Run) -> bool:
-        """Return True if the run must not be stopped yet, because it would lose its work and its
-        job has lost work before.
+        """Return True if the run is spared. It must not be stopped yet, because it would lose its
+        work and its job has lost work before.
         """
         return view.now - run.started_s < 2 * self._lost_s.get(run.job.number, 0.0)
 
     def _spared_s(self, run: Run) -> float:
-        """Return the time until which a run is spared, given that its job has lost work before."""
+        """Return the time until which a run must not be stopped, because its job has lost work
+        before.
+        """
         return run.started_s + 2 * self._lost_s[run.job.number]
 
     def _note_loss(self, view: ClusterView, run: Run) -> int:
@@ -272,8 +274,8 @@ class Rounds:
         return self.rank.key(job.number, self._service.of(job.number))
 
     def _rank_again(self, view: ClusterView, queue: JobQueue) -> None:
-        """Update the ranks of the jobs with ended runs, and of the jobs whose keys have changed
-        although these jobs have only waited.
+        """Update the ranks of jobs with ended runs, and of jobs that have only waited but whose
+        keys have changed.
         """
         jobs, service = view.jobs, self._service
         for number in service.take_ended():
@@ -379,7 +381,7 @@ class RoundRobin:
             heappush(self._slices, (run.started_s + self.quantum_s, run.id))
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run. Its slice is dropped when the slice ends."""
+        """Remove a run. Its slice is dropped later, when the slice ends."""
         self._known.discard(run.id)
         self._over.pop(run.id, None)
 
@@ -593,7 +595,7 @@ class Service:
         return jobs
 
     def forget(self, job: int) -> None:
-        """Forget a job that has left."""
+        """Remove the data of a job that has left the system."""
         self._had.pop(job, None)
 
     def _leave(self, run: int) -> None:
