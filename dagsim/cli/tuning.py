@@ -84,7 +84,7 @@ def tune(
             raise typer.BadParameter("give --policy NAME or --resume RUN", param_hint="'--policy'")
         chosen = experiment(what, trace, policy, windows=windows, watched=output.watched)
         checked("--metric", metric, chosen)
-        check(chosen, (policy,))  # before the values to try are looked up
+        check(chosen, (policy,))  # first, so that an unknown policy is reported as such
         tried = candidates(policy, grid_of(policy, param or ()))
         about = {"metric": metric, "keep": None if yaml is None else str(yaml)}
         kept = run_policies(

@@ -1,5 +1,5 @@
-"""Plans. A plan lists the cells to run, and comes from a command or a YAML file. A cell is a
-configuration, a policy and a seed.
+"""Plans. A plan lists the cells to run, and is made by a command or read from a YAML file. A cell
+is a configuration, a policy and a seed.
 """
 
 from __future__ import annotations
@@ -144,9 +144,7 @@ class SweepGrid:
 
     @property
     def trains(self) -> bool:
-        """True if the points are training runs, which is the case if they differ in keys of
-        ``train``.
-        """
+        """True if the points are training runs. They are if they differ in a key of ``train``."""
         return any(axis.key.startswith("train.") for axis in self.axes)
 
     def config(self) -> Config:
@@ -267,8 +265,8 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
 
 
 def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
-    """Return the axis. If its key is ``base``, its values are resolved to configuration files, like
-    the base of a sweep.
+    """Return the axis. If its key is ``base``, find the configuration file for each of its values,
+    as for the base of a sweep.
     """
     if axis.key != "base":
         return axis
@@ -278,8 +276,8 @@ def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
 
 
 def _base(value: Any, path: Path, place: str) -> Path | None:
-    """Return the path of a base configuration: a file in the folder of the sweep or in the current
-    folder, or a configuration that is known by name.
+    """Return the path of a base configuration. It is a file in the folder of the sweep or in the
+    current folder, or a configuration that ships with dagsim.
     """
     if value is None:
         return None
@@ -422,8 +420,8 @@ def _unpickled(config: bytes) -> Config:
 
 
 def _last_config(make: Callable[..., Made]) -> Callable[..., Made]:
-    """Cache the result of ``make`` for the last configuration, because consecutive cells often have
-    the same configuration.
+    """Make ``make`` cache its result for the last configuration, because consecutive cells often
+    have the same one.
     """
     last: tuple[Config, tuple[Any, ...], Made] | None = None
 
@@ -444,12 +442,12 @@ def _pickled(config: Config) -> bytes:
 
 @_last_config
 def _content(config: Config, policy: str) -> str:
-    """Return a text that contains everything, except the seed, on which the results of a cell
-    depend.
+    """Return a text that contains everything on which the results of a cell depend, except the
+    seed.
     """
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
     trace = config.whole_system.trace_path
-    if trace is not None:  # use the contents of the trace, not its path
+    if trace is not None:  # identify the trace by its contents rather than its path
         part, key = ("workload", "path") if "workload" in described else ("system", "trace")
         described = {**described, part: {**described[part], key: digest(trace)}}
     files = [digest(path) for _, _, path in sources_of(config, policy)]
@@ -487,8 +485,8 @@ class Plan:
         label: str | None = None,
         name: str | None = None,
     ) -> Plan:
-        """Return a plan for all policies (default: the configured one) on all seeds (default: those
-        in the configuration). ``Mine=POLICY`` gives a policy the name Mine.
+        """Return a plan for these policies (default: the configured policy) on these seeds
+        (default: the configured seeds). ``Mine=POLICY`` gives a policy the name Mine.
 
         Cells are ordered by seed, so that a stopped plan has run all policies on its first seeds.
 
@@ -530,7 +528,7 @@ class Plan:
 
     @property
     def specs(self) -> tuple[str, ...]:
-        """The policies without duplicates, each with the name that the user gave to it."""
+        """The policies, without duplicates. Each has the name that the user gave to it."""
         named = dict.fromkeys((cell.name, cell.policy) for cell in self.cells)
         return tuple([policy if policy == name else f"{name}={policy}" for name, policy in named])
 

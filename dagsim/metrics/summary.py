@@ -188,9 +188,9 @@ Unfinished = Literal["refuse", "horizon", "drop"]
 class Summary:
     """Every metric of one schedule. ``glossary()`` lists the meaning and unit of each field.
 
-    If any job is unfinished, the metrics of jobs (``jct_s`` to ``bounded_stretch``, rho, joules per
-    job) and the makespan are NaN, unless ``unfinished`` selects another way to count unfinished
-    jobs. ``jobs_unfinished`` is the number of these jobs.
+    If any job is unfinished, the makespan and all metrics of jobs (``jct_s`` to
+    ``bounded_stretch``, rho, joules per job) are NaN, unless ``unfinished`` selects another way to
+    count such jobs. ``jobs_unfinished`` is the number of these jobs.
     """
 
     unfinished: Annotated[Unfinished, "", "how unfinished jobs were counted: refuse, horizon or drop"]
@@ -305,9 +305,10 @@ def summarize(
     - ``"drop"``: these jobs are left out, which favours schedulers that never finish long jobs.
 
     ``measured`` restricts the metrics to a slice of the jobs in order of arrival, from
-    ``measured[0]`` up to ``measured[1]``. Metrics over time (held GPUs, queues, energy, throughput)
-    then cover the time between the first and the last arrival of these jobs. Makespan, runs,
-    failures and shares of tenants still cover the whole run.
+    ``measured[0]`` up to ``measured[1]``. Metrics over time (GPUs in use, queue lengths, energy,
+    throughput) then cover the time between the first and the last arrival of these jobs. The
+    makespan, the numbers of runs and failures, and the shares of tenants still cover the whole
+    simulation.
 
     Jobs that were already in the system when the simulation began are not counted (see
     ``ScheduleColumns.counted``), and metrics over time start at that moment.
@@ -408,7 +409,7 @@ def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[Sc
 
 
 def _due(cols: ScheduleColumns, chosen: Flags) -> ScheduleColumns:
-    """Return the columns with the deadlines of the chosen jobs only."""
+    """Return the columns without the deadlines of all other jobs."""
     return replace(cols, jobs=replace(cols.jobs, deadline_s=np.where(chosen, cols.jobs.deadline_s, np.nan)))
 
 
@@ -453,7 +454,7 @@ _GROUP_OF = {"by_priority": ("priority", JobGroup), "by_tenant": ("tenant", JobG
 
 def _terms(of: type) -> Iterator[MetricTerm]:
     for name, hint in get_type_hints(of, include_extras=True).items():
-        if name == "own":  # users choose these names
+        if name == "own":  # skip metrics that the user defined, which have no fixed names
             continue
         unit, meaning = hint.__metadata__
         if name == "on_demand":

@@ -16,7 +16,7 @@ from dagsim.text import count_of
 
 
 class PowerState(IntEnum):
-    """The power states of a node that is switched on when it is needed."""
+    """The power states of a node that is only switched on when it is needed."""
 
     OFF = 0
     """It is off and costs nothing."""
@@ -30,7 +30,7 @@ class PowerState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class OnDemand:
-    """The rule by which a node is powered up for work, and powered down when it is idle.
+    """The rule that determines when an idle node is powered down and when it is powered up again.
 
     A node that is off costs nothing. With ``trigger="placed"``, a policy may place tasks on such a
     node, as Slurm does. The tasks hold its resources while it boots, and start when it is up. With
@@ -44,27 +44,30 @@ class OnDemand:
     """
 
     boot_s: float | tuple[float, ...] = 300.0
-    """Seconds from the beginning of a boot until the node is up, or several such times, of which each
-    boot draws one."""
+    """Duration of a boot in seconds, or a list of durations, from which one is drawn for each boot.
+    """
     idle_s: float | None = 600.0
-    """Seconds without a task after which the node is powered down (``SuspendTime``), or None for
-    never."""
+    """Number of seconds without a task after which the node is powered down (``SuspendTime``). With
+    None, it is never powered down.
+    """
     shutdown_s: float = 0.0
     """Seconds that powering down takes, during which nothing can be placed on the node (``SuspendTimeout``)."""
     trigger: Literal["placed", "pending"] = "placed"
-    """What makes the node boot: a task ``placed`` on it, or a ``pending`` task that fits nowhere
-    else.
+    """When the node boots: as soon as a task is ``placed`` on it, or when a ``pending`` task fits
+    on no other node.
     """
     scan_s: float = 10.0
     """Seconds between two checks for pending tasks."""
     up: bool = False
     """True if the node is up at the beginning."""
     price_per_h: float | None = None
-    """Price of an hour in which the node is not off, in any currency."""
+    """Price per hour of a node that is not powered off, in any currency."""
     off_watts: float = 0.0
-    """Watts that the node draws while it is off."""
+    """Power in watts that the node draws while it is off."""
     min_nodes: int = 0
-    """Number of nodes with the same rule and resources that stay up even if they are idle."""
+    """Number of nodes that stay up even if they are idle, out of all nodes with the same rule and
+    the same resources.
+    """
     boots_a_minute: int = 0
     """Number of nodes that may begin to boot per minute (``ResumeRate``), or 0 for no limit."""
     stops_a_minute: int = 0
@@ -74,8 +77,9 @@ class OnDemand:
     failing: float = 0.0
     """Share of boots that fail."""
     timeout_s: float = 600.0
-    """Seconds after which a boot has failed (``ResumeTimeout``). The node is then down, and its tasks
-    return to the queue."""
+    """Number of seconds after which an unfinished boot is considered failed (``ResumeTimeout``).
+    The node is then down, and its tasks return to the queue.
+    """
     repair_s: float | None = None
     """Seconds until a node whose boot failed is repaired, or None for never."""
 
@@ -116,16 +120,16 @@ class OnDemand:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine with ``gpus`` GPUs of one type (a CPU machine has ``gpu=None`` and 0 GPUs), CPU
-    cores, memory, and features that jobs may request in a constraint. Slurm uses nodes with a
-    smaller weight first. ``manifest`` is additional information about the node for a particular
-    scheduler, in the scheduler's own format, as canonical JSON (``canonical_json``). For
+    """A machine with ``gpus`` GPUs of one type, CPU cores, memory, and features that jobs may
+    require in a constraint. A machine without GPUs has ``gpu=None`` and ``gpus=0``. Slurm uses
+    nodes with a smaller weight first. ``manifest`` is additional information about the node for a
+    particular scheduler, in the scheduler's own format, as canonical JSON (``canonical_json``). For
     Kubernetes, it contains labels, taints and additional resources.
 
     With ``mig_s``, tasks that request a fraction of a GPU get MIG partitions (``MIG_TABLES``). A
     partition is created when a task needs it, and replaces partitions that no task uses. This takes
-    ``mig_s`` seconds before the task begins. With ``on_demand``, the node is powered up when work
-    needs it, and powered down when it is idle.
+    ``mig_s`` seconds before the task begins. With ``on_demand``, the node is powered up when it is
+    needed and powered down when it is idle.
 
     Raises:
         ModelError: A count or size is negative or not a number, there are GPUs without a type (or a

@@ -1,7 +1,7 @@
 """The integer program of Sia (SOSP 2023), which gives each job one configuration of GPUs, or none.
 
-A configuration is a GPU type with a number of nodes and GPUs. Each job's goodputs are relative to
-its smallest goodput, which makes jobs with different models comparable.
+A configuration is a GPU type with a number of nodes and GPUs. Each job's goodputs are divided by
+its smallest goodput, so that jobs with different models are comparable.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Configuration(NamedTuple):
 
 
 class ConfigurationChoice(NamedTuple):
-    """The index of each job's configuration (None if the job waits), and the cost, which is the
-    lowest possible."""
+    """The optimal choice: the index of each job's configuration, or None if the job waits, and the
+    cost."""
 
     chosen: list[int | None]
     objective: float

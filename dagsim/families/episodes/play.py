@@ -1,4 +1,4 @@
-"""An episode, in which the rules of the simulation are carried out until there is a choice.
+"""Run an episode: carry out the rules of the simulation until there is a choice.
 
 This is the compiled counterpart of ``learning.episode.Episode`` with the codec ``candidates`` or
 ``relative`` and the reward ``shaped_job_seconds`` or ``job_seconds``. The simulation itself is in
@@ -100,7 +100,8 @@ def catch_up(e: EpisodeState) -> None:
         _add_task(e, s.fresh[index])
     s.count.ended = 0
     s.count.fresh = 0
-    # all these starts belong to one task, and their records remain valid until the next start
+    # All these starts are of one task. The slots of their runs are not reused before the next
+    # start.
     if s.count.starts > e.tally.heard:
         _forget_task(e, s.runs[s.starts[e.tally.heard] & ((1 << SLOTS) - 1)].task)
     for index in range(e.tally.heard, s.count.starts):
@@ -250,8 +251,8 @@ def play_on(e: EpisodeState) -> bool:
                 return True
             s.clock.phase = MOVE
         if len(e.log) - s.count.rows < len(s.nodes) + 2:
-            # there may be many simultaneous events, so make space in the log for the rows of the
-            # next one
+            # The next moment may bring many simultaneous events, so make space for their rows in
+            # the log.
             catch_up(e)
         if not move_on(s, e.log):
             catch_up(e)
@@ -410,7 +411,7 @@ def prepare(e: EpisodeState) -> None:
     s, types = e.state, len(e.on_type)
     for task in range(len(e.facts)):
         best_s, wide = e.facts[task].best_s, e.facts[task].wide
-        if np.isinf(best_s):  # the task's job is rejected
+        if np.isinf(best_s):  # skip the task, because its job will be rejected
             continue
         area = best_s * wide
         e.facts[task].high = int64(np.floor(area * COARSE))

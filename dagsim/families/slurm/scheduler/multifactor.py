@@ -1,8 +1,8 @@
-"""Slurm as used in practice: multifactor priorities, the main loop, backfill, preemption and
-limits.
+"""Slurm as it is used in practice, with multifactor priorities, the main loop, backfill, preemption
+and limits.
 
-``SlurmMultifactor`` is slurmctld: it receives events and calls the parts in the order in which
-slurmctld does. Each part is a class of its own:
+``SlurmMultifactor`` corresponds to slurmctld itself: it receives events, and calls its parts in the
+order in which slurmctld calls them. Each part is a separate class:
 
     slurm_rules        partitions, QOS, time limits and counted limits (``holdings``) of each job
     running_jobs       the runs under way: who uses each node, and when time limits end
@@ -122,7 +122,7 @@ class SlurmMultifactor:
             ConfigError: A value is out of range.
         """
         self._set = SlurmSettings(**settings)
-        self._set.priorities()  # raises an error if a weight is out of range
+        self._set.priorities()  # called only for its check: it raises an error if a weight is out of range
         self._usage, self._coarse_after_s = usage or UsageBefore(), coarse_after_s
         self._given = settings
         """The parameters; if there are none, the site's parameters apply."""
@@ -140,22 +140,24 @@ class SlurmMultifactor:
         """The part that made the latest start: ``main`` (the main loop) or ``backfill``."""
 
     def beginning(self, usage: UsageBefore | None, coarse_after_s: float) -> SlurmMultifactor:
-        """Return the policy for a simulation before which ``usage`` occurred. From
-        ``coarse_after_s`` on, backfill runs less and less often, at intervals of at least 10% of
-        the time since then. This is acceptable for forecasts, because their errors are relative.
+        """Return the policy for a simulation that begins with past ``usage``. From
+        ``coarse_after_s`` on, backfill runs at ever longer intervals, each at least 10% of the time
+        since ``coarse_after_s``. This is acceptable for forecasts, because for them only relative
+        errors matter.
         """
         return type(self)(usage, coarse_after_s, **self._given)
 
     # Reporting.
 
     def wait_rules(self, view: ClusterView) -> SlurmWaits:
-        """Return the site's limits and partitions, which explain why jobs wait."""
+        """Return the site's limits and partitions, from which the reasons for waits are derived."""
         settings = self._of_site(view)
         return SlurmWaits(view, SlurmRules(view, kill="never", distinct=settings.distinct))
 
     def outlook(self, view: ClusterView) -> tuple[SlurmWaits, list[Standing]]:
-        """Return the limits with their current usage, and the waiting tasks in the order in which the
-        policy examines them, each with the parts of its priority. No decision is made.
+        """Return the limits with their current usage, and the waiting tasks in the order in which
+        the policy examines them. Each task comes with the terms of its priority. No decision is
+        made.
         """
         self._set_up(view)
         self._now = self._priorities.now = view.now
@@ -175,9 +177,9 @@ class SlurmMultifactor:
     # Events.
 
     def push(self, task: TaskState) -> None:
-        """Record the user of a task that became ready before the simulation began, because the user's
-        association exists from then on. Users of later tasks are recorded when their jobs are
-        listed, because a job that can never run adds no association.
+        """Record the user of a task that became ready before the simulation began. From then on,
+        the user's association exists. The users of later tasks are recorded when their jobs are
+        listed. A job that can never run is not listed, and so adds no association.
         """
         if self._recalls and task.ready_s < self._now:
             self._priorities.book.user(account_of(task.job), user_of(task.job), task.ready_s)
@@ -193,7 +195,8 @@ class SlurmMultifactor:
         sharing = self._sharing(run, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         asked = self._priorities.asked(task, part, run.instances)
-        # The job is charged for whole nodes, which also count in full against its limits.
+        # A job that does not share its nodes is charged for whole nodes, and limits count whole
+        # nodes, too.
         if sharing.alone and not part.exclusive:
             amounts = of_nodes(amounts, [machine.node for machine, *_ in run.held])
             asked = asked._replace(cpus=amounts.cpus, memory_gb=amounts.memory_gb, gpus=amounts.gpus)
@@ -224,7 +227,8 @@ class SlurmMultifactor:
         self._preemption.ended(run)
         job = run.job
         ends = job.tasks_left <= 1 and (not job.tasks or job.tasks[run.task.index].unfinished <= run.instances)
-        # a job that is told of later is known as it is at the beginning
+        # While events before the beginning are replayed, ``job`` already has its state at the
+        # beginning. If tasks are left in this state, the job has not ended.
         if ends and not (self._recalls and job.tasks_left and job.number >= 0):
             self._running.latest_s.pop(job.number, None)
             rules.forget(job.number)
@@ -241,7 +245,8 @@ class SlurmMultifactor:
         if starting is not None and starting[0] is run.task:
             return starting[1]
         parts = [part for part in self._rules.parts(run.job) if self._rules.has(part, run.nodes)]
-        # the run started before the log begins, and the log does not record in which partition
+        # The run started before the log begins. The log does not state its partition, so take the
+        # first that contains its nodes.
         if len(parts) > 1:
             self.forgets = " and ".join([*([_CYCLE] if self._set.backfill else []), _PARTITION])
         return parts[0] if parts else self._rules.partition(run.job)
@@ -261,7 +266,7 @@ class SlurmMultifactor:
             pending.recall(freed, holdings)
             for number in pending.hopeless(holdings):
                 yield Kill(number, RejectReason.CANCELLED)
-        # nothing else uses the priorities
+        # sort only if the order is needed, which is the case for preemption or if some job may fit
         if self._priorities.are_stale and (self._preemption.is_on or self._any_fits(view, pending)):
             self._priorities.sort(pending)
         if self._main.is_due(now):
@@ -310,13 +315,12 @@ class SlurmMultifactor:
             rules.learn(view, task.job)
             if rules.is_new(task.job) and not rules.admits(view, task.job):
                 if rules.is_refused(task.job.job):
-                    pending.list_task(copy(task))  # the kernel empties the task of a job that leaves
+                    # List a copy, because the kernel empties the tasks of jobs that leave.
+                    pending.list_task(copy(task))
                 yield Kill(task.job.number, RejectReason.CANCELLED)
 
     def _of_site(self, view: ClusterView) -> SlurmSettings:
-        """Return the site's parameters if the policy was created without parameters, or else the
-        policy's own.
-        """
+        """Return the policy's own parameters, or the site's if the policy was created without any."""
         has_own = not self._given and view.queues is not None and view.queues.scheduler
         return settings_of(view.queues) if has_own and view.queues is not None else self._set
 
@@ -334,7 +338,7 @@ class SlurmMultifactor:
         self._main = MainLoop(self._parts)
         self._times = BackfillTimes(settings, self._coarse_after_s)
         self._refused = RefusedJobs(rules)
-        # jobs that were already running at the beginning get their limits here
+        # load the limits of jobs that were running before the simulation began
         for job in view.jobs.values():
             rules.learn(view, job)
 
@@ -345,7 +349,7 @@ class SlurmMultifactor:
         )
 
     def _wake_s(self, view: ClusterView, pending: PendingJobs) -> float:
-        """Return the time at which the policy must act next even if nothing happens."""
+        """Return the next time at which the policy has to act even if nothing happens before."""
         now, settings, priorities, holdings = view.now, self._set, self._priorities, self._rules.holdings
         times_s = [pending.next_s(), self._main.sweep_s, self._running.next_deadline_s(), *self._preemption.ends_s()]
         if pending.listed and settings.sched_min_interval_s:
@@ -362,7 +366,7 @@ class SlurmMultifactor:
         return min([time_s for time_s in times_s if time_s > now], default=inf)
 
     def _any_fits(self, view: ClusterView, pending: PendingJobs) -> bool:
-        """Return True if any of the jobs may fit on the nodes, whatever the limits; the result is
+        """Return True if some pending job may fit on the nodes, apart from limits. The result is
         cached until a run starts or ends.
         """
         if self._some_fit is None:
