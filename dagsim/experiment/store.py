@@ -339,7 +339,7 @@ class Store(ABC):
         try:
             self.claim()
             self._mend()
-            (self.path / FAILURES).unlink(missing_ok=True)  # a policy that failed before is tried again
+            (self.path / FAILURES).unlink(missing_ok=True)  # forget failures, so that these policies are tried again
             self.mark("running")
         except OSError as error:
             raise unwritable(self.path, error) from None

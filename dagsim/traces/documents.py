@@ -17,7 +17,8 @@ _BLOCK = 1 << 16
 _LONGEST = 1 << 26
 """Maximum number of characters in an element. A longer element counts as damage."""
 _SPACE = " \t\r\n"
-# an error this close to the end of the text read so far may only mean that the text is incomplete
+# An error within this many characters of the end of the buffer may only mean that the rest has not
+# been read yet.
 _UNDECIDED = 16
 
 

@@ -599,7 +599,8 @@ def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
     by_job = np.sort(code * np.int64(count) + np.arange(count)) % count
     begins = np.flatnonzero(np.diff(code[by_job], prepend=-1))
     earliest = np.minimum.reduceat(times[by_job], begins)
-    order = np.argsort(earliest, kind="stable")  # stable, because codes are numbered by first appearance
+    # stable, so that jobs with equal times stay in order of first appearance
+    order = np.argsort(earliest, kind="stable")
     sizes = np.diff(begins, append=count)[order]
     row = by_job[ranges(begins[order], sizes)]
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])

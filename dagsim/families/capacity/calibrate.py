@@ -165,7 +165,7 @@ class _Replay:
             begins_s, gpus = self.started_s[mine], cols.jobs.gpus[mine]
             times_s = np.concatenate((begins_s + length_s[mine], begins_s))
             changes = np.concatenate((-gpus, gpus))
-            order = np.lexsort((changes > 0, times_s))  # at equal times, ends come before starts
+            order = np.lexsort((changes > 0, times_s))  # at equal times, count ends before starts
             most[tenant] = float(np.cumsum(changes[order]).max(initial=0.0))
         return most
 

@@ -411,7 +411,7 @@ def prepare(e: EpisodeState) -> None:
     s, types = e.state, len(e.on_type)
     for task in range(len(e.facts)):
         best_s, wide = e.facts[task].best_s, e.facts[task].wide
-        if np.isinf(best_s):  # the task's job is rejected
+        if np.isinf(best_s):  # skip the task, because its job will be rejected
             continue
         area = best_s * wide
         e.facts[task].high = int64(np.floor(area * COARSE))

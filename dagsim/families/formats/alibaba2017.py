@@ -130,7 +130,7 @@ def _batch(table: Table, options: TraceOptions) -> JobBatch:
     whole_row = drop_repeated(checks, key, (work, instances, *asked), "with a task_id that another row has")
     whole = np.bincount(job, ~whole_row, len(groups.ids)) == 0
 
-    rows = groups.row[checks.usable[groups.row]]  # grouped by job, in the order of the file
+    rows = groups.row[checks.usable[groups.row]]  # rows grouped by job, each group in the order of the file
     sizes = np.bincount(job[rows], minlength=len(groups.ids)).astype(np.int64)
     lead = np.full(len(groups.ids), -1)
     lead[job[rows][::-1]] = rows[::-1]  # assigned backwards, so that each job keeps its first row
