@@ -476,10 +476,14 @@ class NodePlan:
         kept = Reserved(table.begins, table.untils, table.owners, table.kept, table.kept_stride, edges)
         # numba takes 0.5 us to recognise each named tuple, but no time for plain tuples
         parts = [tuple(part) for part in (search.where, search.steps, runs.limits, kept, self._clock)]
+        after_s = -inf
         while True:
-            begin_s, first = self._earliest(*parts, least_s, limit_s, float(wanted), layout.spread, out)
+            begin_s, first, start_s, freed_s = self._earliest(
+                *parts, least_s, limit_s, float(wanted), layout.spread, after_s, out
+            )
             if begin_s == inf:
-                search.never_s = limit_s if from_s <= search.least_s else search.never_s
+                never = from_s <= search.least_s and not (layout.shares or layout.most)
+                search.never_s = limit_s if never else search.never_s
                 return None
             if wanted == 1 and self._choice.in_order:  # ``members`` lists the groups in order
                 chosen = 1 << int(first)
@@ -489,14 +493,12 @@ class NodePlan:
                 of_group = next(free & nodes for nodes in groups if free & nodes)
                 chosen = self._choice.nodes(of_group, room, room, wanted, layout)
                 if not chosen:  # too few of the required nodes are free, so try again when more are free
-                    least_s = _next_end_s(runs.limits.order, begin_s)
-                    if least_s > until_s:
-                        return None
+                    least_s, after_s = start_s, freed_s
                     continue
             if begin_s <= least_s or not self._taken(chosen, begin_s, begin_s + limit_s):
                 return begin_s, chosen
             # these nodes are reserved for a later time, so Slurm tries again from that time on
-            least_s = begin_s
+            least_s, after_s = begin_s, -inf
 
     def _without(self, gone: frozenset[int]) -> RunTable:
         """Return the table of running jobs without the runs ``gone``."""
@@ -598,12 +600,6 @@ class NodePlan:
             if shared or place == len(runs) - 1:
                 end_s = float(table.ends[node * table.stride + place])
                 yield max(end_s, self.now + 1.0), machine.room(demand)
-
-
-def _next_end_s(order: Any, after_s: float) -> float:
-    """Return the next time at which the limit of a run ends, or infinity if there is none."""
-    place = bisect_right(order, after_s)
-    return float(order[place]) if place < len(order) else inf
 
 
 @cache

@@ -159,11 +159,13 @@ def earliest(
     limit_s: float,
     wanted: float,
     spread: bool,
+    after_s: float,
     out: Any,
-) -> tuple[float, int]:
+) -> tuple[float, int, float, float]:
     """Return the time from ``least_s`` on at which Slurm expects to start ``wanted`` instances for
-    ``limit_s`` (infinity if there is none), and the first node on which an instance then fits (or
-    else -1). ``out`` receives the number of instances that fit on each node.
+    ``limit_s`` (infinity if there is none), the first node on which an instance then fits (or else
+    -1), the possible start time that was tried, and the time up to which runs are freed for it.
+    ``out`` receives the number of instances that fit on each node.
 
     Slurm tries one possible start time after another: first ``least_s``, then the end of each
     reservation that keeps nodes in the partition from the job (_attempt_backfill in backfill.c). It
@@ -175,7 +177,8 @@ def earliest(
     ``linear_s`` later, or as late as is needed to include the next end of any run.
 
     The reservation ``own`` does not count, and reservations of the site end at the next multiple of
-    ``resolution_s``. With ``spread``, a node takes one instance.
+    ``resolution_s``. With ``spread``, a node takes one instance. At ``least_s`` itself, only tests
+    after ``after_s`` count, because those before did not find the nodes that the job needs.
     """
     nodes, span, asked, own, until_s = where
     times, rooms, counts = steps
@@ -260,7 +263,7 @@ def earliest(
                         room = rooms[place]
                     if room > 0:
                         total += 1.0 if spread else room
-            if total >= wanted:
+            if total >= wanted and (freed_s > after_s or start_s > least_s):
                 break
             at += 1
             # the next time at which a run on these nodes ends
@@ -287,7 +290,7 @@ def earliest(
         if begin_s > later_s or freed_s == inf:
             continue
         if begin_s > until_s:
-            return inf, -1
+            return inf, -1, inf, inf
         first = -1
         for index in range(len(nodes)):
             node = nodes[index]
@@ -299,8 +302,8 @@ def earliest(
             out[node] = room
             if room > 0 and first < 0:
                 first = node
-        return begin_s, first
-    return inf, -1
+        return begin_s, first, start_s, freed_s
+    return inf, -1, inf, inf
 
 
 class NodeLayout(NamedTuple):
