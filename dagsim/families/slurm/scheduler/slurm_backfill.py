@@ -535,7 +535,6 @@ class NodePlan:
                 until_s = min(until_s, nextafter(times[0].end_s, -inf)) if times else -inf
                 if times:
                     usable, least_s = usable & times[0].nodes, max(least_s, times[0].start_s)
-            own = next((number for number in terms.welcome if site.is_under_way(number, self.now)), own)
         listed, members = self._table.members(tuple([usable & nodes for nodes in groups]))
         never_s = -inf if least_s > until_s or not usable else inf
         span &= self._all_up & ~self._drained
