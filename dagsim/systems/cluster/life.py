@@ -67,7 +67,7 @@ class Life(Forked):
 
     @staticmethod
     def is_needed(models: Models, cluster: Cluster) -> bool:
-        """Return True if runs may consist of more than one timeout, even if no task is elastic."""
+        """Return True if runs may need more than one timeout, even if no task is elastic."""
         preemption = models.preemption
         costs = preemption.restart_s or preemption.checkpoint_s_per_gb or preemption.checkpoint_interval_s is not None
         others = (models.setup, models.network, models.sharing, models.communication)
@@ -195,8 +195,8 @@ class Life(Forked):
         self._tell_rate(run)
 
     def set_pace(self, run: Run) -> None:
-        """Let a computing run continue at the rate that its training, its communication or the run
-        that shares its GPUs allows.
+        """Set the rate of a computing run. It depends on the run's training, on its communication,
+        or on the run that shares its GPUs.
         """
         task, training = run.task, run.task.training
         if run.process is not None:
