@@ -382,7 +382,7 @@ class ClusterKernel(Forked):
             if not self.running:
                 if self.done or self._only_rules_bind():
                     break
-                # true at the beginning, before the first call of the policy
+                # true only at the beginning, before the policy is called for the first time
                 due = clock.peek() <= self.now
                 if not (self.pending or due) and asked_s < self.now:
                     # call the policy again: it may have been waiting for something that can no

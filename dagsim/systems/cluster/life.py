@@ -410,7 +410,7 @@ class Life(Forked):
 
     def recall(self, run: Run) -> None:
         """Manage a run that started to compute before the beginning of the simulation."""
-        self._setup_s(run)  # called only to record which job the GPUs run
+        self._setup_s(run)  # the result is not needed; the call records which job the GPUs run
         preemption, begins_s = self._preemption, self._kernel.now
         if self.by_network and preemption.checkpoint_interval_s is not None:
             progress = run.progress = WorkProgress(run.computing_s or 0.0)
