@@ -244,8 +244,8 @@ class Summary:
         float,
         "",
         "lower bound on useful GPU-seconds / GPU-seconds allocated (cf. arXiv:2410.21680). Useful GPU-seconds are "
-        "those in which finished runs computed (without set-up). For each completed job, they are at least its GPU-seconds "
-        "on its fastest allowed GPU types",
+        "those in which finished runs computed (without set-up). For each completed job, they are at least its "
+        "GPU-seconds on its fastest allowed GPU types",
     ]
     mean_queue_length: Annotated[
         float, "jobs", "time average of the number of accepted jobs that are in the system and not running"
