@@ -100,8 +100,8 @@ class TiresiasEvents:
         require(list(limits) == sorted(set(limits)) and limits, "tiresias-events: limits must rise", limits)
         if (schedule == "dlas-gpu-gittins") != bool(samples):
             raise ConfigError(
-                "tiresias-events: only dlas-gpu-gittins takes samples (the GPU-seconds of earlier "
-                f"tasks), and it needs them; got {schedule} with {len(samples)}"
+                "tiresias-events: samples (the GPU-seconds of earlier tasks) must be given for dlas-gpu-gittins, "
+                f"and only for it, got {schedule} with {len(samples)}"
             )
         self.schedule = schedule.removesuffix("-gittins")
         self.samples = tuple(sorted(samples))
