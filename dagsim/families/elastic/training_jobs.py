@@ -78,7 +78,7 @@ class GoodputTraining:
         if not (isfinite(self.samples) and self.samples > 0):
             raise ModelError(f"samples must be positive, got {self.samples!r}")
         if not self.models:
-            raise ModelError("a task needs a goodput model for some GPU type")
+            raise ModelError("a task needs a goodput model for at least one GPU type")
 
     def start(self) -> GoodputProgress:
         """Return the state before the first start."""
@@ -153,10 +153,10 @@ class Training:
 
     Args:
         job: The job.
-        batch: Samples per iteration; by default the batch with the best goodput, chosen again at
-            each placement and epoch.
-        whole_seconds: Whether epochs end after whole seconds, as in Pollux's simulator. speeds:
-        Factors by which the rate is multiplied, by GPU type.
+        batch: Samples per iteration (default: the batch with the best goodput, chosen again at each
+            placement and epoch).
+        whole_seconds: Whether epochs end after whole seconds, as in Pollux's simulator.
+        speeds: Factors by which the rate is multiplied, by GPU type.
 
     ``placement`` lists the replicas on each node and is empty while the job is not running.
     ``measured`` contains all iterations measured so far, by (nodes, replicas, local batch), in the
