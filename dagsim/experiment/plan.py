@@ -447,7 +447,7 @@ def _content(config: Config, policy: str) -> str:
     """
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
     trace = config.whole_system.trace_path
-    if trace is not None:  # a trace counts by its contents, not by its path
+    if trace is not None:  # identify the trace by its contents rather than its path
         part, key = ("workload", "path") if "workload" in described else ("system", "trace")
         described = {**described, part: {**described[part], key: digest(trace)}}
     files = [digest(path) for _, _, path in sources_of(config, policy)]

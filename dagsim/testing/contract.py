@@ -106,7 +106,7 @@ def _check_log(schedule: Schedule) -> None:
     assert not len(backwards), f"row {backwards[0] + 1} of the log is earlier than the row before"
     last_s = float(rows["time_s"][-1])
     assert schedule.ended_s == last_s, f"ended_s is {schedule.ended_s!r}, but the last row is at {last_s!r}"
-    started: dict[tuple[int, int], float] = {}  # by run and node, because a run on several nodes has one row per node
+    started: dict[tuple[int, int], float] = {}  # keyed by run and node, because a run has one row per node
     for row in schedule.log:
         where = f"run {row.run} on node {row.node}"
         if row.kind == Kind.STARTED:

@@ -70,8 +70,8 @@ def as_recorded(task: Task, gpu: GpuType | None) -> float:
 
 def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
     """Return the unfinished ready tasks that could not run on any node that is up at the end, even
-    if all nodes were empty. Only if there are such tasks may a simulation end before all jobs are
-    done.
+    if all nodes were empty. A simulation may end before all jobs are done only if there are such
+    tasks.
     """
     reading = _Reading(schedule, jobs, None)
     for record in schedule.log:
@@ -219,8 +219,8 @@ class _Reading:
                     yield number, index
 
     def fits(self, job: int, task: int) -> bool:
-        """Return True if the nodes that are up could hold an instance of the task (for a gang, all
-        instances) if they were empty.
+        """Return True if an instance of the task (for a gang, all instances) would fit on the nodes
+        that are up if these were empty.
         """
         asked = self.jobs[job].tasks[task]
         room: Counter[GpuType | None] = Counter()
@@ -500,7 +500,7 @@ def _allows(task: Task, node: Node) -> bool:
 
 
 def _room(task: Task, node: Node) -> int:
-    """Return the number of instances that the node could hold if it were empty."""
+    """Return how many instances would fit on the node if it were empty."""
     counts = [1 << 40]
     if task.gpus >= 1:
         counts.append(int(node.gpus // task.gpus))

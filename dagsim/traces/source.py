@@ -28,8 +28,8 @@ reader has parsed them."""
 
 _HEAD_BYTES = 1 << 16
 _BLOCK, _OVERLAP = 1 << 20, 128
-# A row number combines the index of the file among the shards and the line in the file into a
-# single int, which is cheap to pass on.
+# A row number is a single int, which is cheap to pass on. It combines the index of the file among
+# the shards with the line in the file.
 LINE_BITS = 40
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _NO_DATA = (

@@ -278,8 +278,8 @@ class TraceFile:
         name = self.format or format_of(self.path, self.options)
         if "reference_gpu" in reader(name).uses:
             return name, self.options
-        # the runtime model expects work as measured on its own reference GPU, so the work is not
-        # converted
+        # Do not convert the work, because the runtime model expects it as measured on its own
+        # reference GPU.
         return name, replace(self.options, reference_gpu=None)
 
     def _offered(self, cluster: Cluster, runtime: WorkRuntime) -> float:
@@ -341,7 +341,7 @@ def _machines(trace: TraceFile) -> Cluster | None:
     return open_trace(trace.path, *trace._chosen()).cluster()
 
 
-@lru_cache(maxsize=4)  # a mixture draws from several traces in turn
+@lru_cache(maxsize=4)  # a mixture of workloads may draw from several traces in turn
 def _all_jobs(trace: TraceFile) -> JobArrays:
     """Return all jobs in a trace from which windows are taken."""
     return trace.as_recorded().arrays()

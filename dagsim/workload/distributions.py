@@ -19,7 +19,7 @@ from dagsim.errors import WorkloadError, require
 from dagsim.model.arithmetic import ordered_sum
 
 _LOG2_E = 1.4426950408889634
-# ln 2 as a sum of two parts, such that multiples of the first part are exact
+# ln 2 as the sum of two parts, of which the first has so few digits that its multiples are exact
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 _TAYLOR = tuple([1.0 / factorial(power) for power in range(13, -1, -1)])
 

@@ -112,7 +112,7 @@ def fit_arrivals(starts: np.ndarray) -> Rates:
     """
     counts = np.bincount((starts // 3600).astype(int)).astype(float)
     if len(counts) > 1:
-        counts = counts[: len(counts) - 1]  # the last hour is incomplete
+        counts = counts[: len(counts) - 1]  # leave out the last hour, which is incomplete
     else:
         times = ArrivalTimes()
         times.add_all(starts)

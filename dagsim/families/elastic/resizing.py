@@ -311,7 +311,7 @@ class Sia(_Resizing):
             power=self.power,
             waiting_cost=self.waiting_cost,
         )
-        # None of the configurations that the task may have so far is worth its GPUs.
+        # A task gets no GPUs if the configuration chosen for it is one that it may not have yet.
         chosen = [None if at is None or goodputs[row, at] <= _UNKNOWN else at for row, at in enumerate(choice.chosen)]
         wanted = {task.order: None if at is None else options[at] for task, at in zip(tasks, chosen, strict=True)}
         yield from self._tasks.change(view, tasks, _moves(view, tasks, wanted, nodes))
@@ -506,7 +506,7 @@ def _goodputs(
             goodputs[of_type] = [option.gpus for option in options if option.type == type_]
     counts = np.array([option.gpus for option in options])
     goodputs[(counts < task.elastic.least) | (counts > most)] = 0.0
-    if isinstance(task.training, Training):  # a placement that was not measured has no rate
+    if isinstance(task.training, Training):  # exclude placements that were not measured
         fullest = task.training.job.profile.per_node
         goodputs[[option.gpus > fullest * option.nodes for option in options]] = 0.0
     if task.domains:

@@ -138,7 +138,7 @@ class ElasticTasks:
         if task.elastic is not None or not task.gpus or task.gpus != int(task.gpus):
             return task
         if task.instances > 1 and not task.gang:
-            return task  # independent instances are not a training job
+            return task  # independent instances do not form a training job
         types, sizes = _types(cluster)
         times_s = {gpu.name: taken for gpu, taken in zip(types, seconds(task, types), strict=True) if taken < inf}
         if not times_s or asked > max(sizes[gpu].all for gpu in times_s):

@@ -196,7 +196,7 @@ class GavelEvents:
 
     def _compete(self, tasks: list[TaskState]) -> list[_Rival]:
         """Return the facts about each task that competes for GPUs."""
-        if len(self._rivals) > 4 * len(tasks):  # most entries are of preempted tasks' earlier pieces
+        if len(self._rivals) > 4 * len(tasks):  # drop old entries, most of which belong to preempted tasks
             self._rivals = {task: self._rivals[task] for task in tasks if task in self._rivals}
         rival_of, rivals = self._rivals, []
         for task in tasks:

@@ -103,7 +103,7 @@ def serve(
         from dagsim.config.bundled import find_config
         from dagsim.families.web.snapshots import ForecastSettings
 
-        configured(config, None)  # report errors now rather than later
+        configured(config, None)  # report errors in the configuration now rather than later
         if history is not None and not history.exists():
             raise typer.BadParameter(f"{history}: no such file", param_hint="'--history'")
         services.forecast_snapshot.required()

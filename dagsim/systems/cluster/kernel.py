@@ -11,7 +11,7 @@
 
 ``ClusterKernel.decisions()`` is a generator. It processes all simultaneous events (completions,
 then repairs and failures, then arrivals), yields a ``ClusterView`` and receives decisions until
-there are no more. Then time moves on. ``run`` is a short driver for this generator.
+there are no more. Then time advances. ``run`` is a short driver for this generator.
 """
 
 from __future__ import annotations
@@ -382,7 +382,7 @@ class ClusterKernel(Forked):
             if not self.running:
                 if self.done or self._only_rules_bind():
                     break
-                # true at the beginning, before the first call of the policy
+                # true only at the beginning, before the policy is called for the first time
                 due = clock.peek() <= self.now
                 if not (self.pending or due) and asked_s < self.now:
                     # call the policy again: it may have been waiting for something that can no
@@ -439,8 +439,8 @@ class ClusterKernel(Forked):
         return self.machines.compile(task.task.demand, elastic.least, task.demand.terms)
 
     def _only_rules_bind(self) -> bool:
-        """Return True if all remaining tasks will wait for ever, either because of a rule of the
-        site or because of other jobs. This is called only while nothing is running.
+        """Return True if all remaining tasks will wait for ever, because of a rule of the site or
+        because of other jobs. This is called only while nothing is running.
         """
         if self.frontier.ready or self.applicants or self.upcoming.any_left:
             return False
@@ -836,8 +836,8 @@ class ClusterKernel(Forked):
         Timer(self.clock, time_s, ARRIVALS).callbacks.append(callback)
 
     def _set_clock(self) -> None:
-        """Start the processes and put all events except those of runs on the clock, both at the
-        beginning and in a fork.
+        """Start the processes, and put all events except those of runs on the clock. This is called
+        at the beginning of a simulation and in each fork.
         """
         if self.upcoming.any_left:
             self.clock.process(self._arrivals())

@@ -51,8 +51,8 @@ class FailureModel(Protocol):
 
 
 class FailureProcess(Protocol):
-    """A running failure process. Its next changes are plain data, so that a copy can continue in a
-    forked simulation.
+    """A running failure process. Its future changes are stored as plain data, so that a copy can
+    continue in a forked simulation.
     """
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
@@ -102,7 +102,7 @@ class NodeFailures:
 
     @property
     def notice_s(self) -> float:
-        """The notice before a failure, which is always 0."""
+        """The seconds of notice before a failure. Failures come without notice, so this is 0."""
         return 0.0
 
 
@@ -232,9 +232,9 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Outages:
-    """Periods in which nodes are absent because they arrive late, leave or are away, as in a
-    trace's machine events. A window lasts from ``start_s`` to ``end_s`` (``inf`` means for good).
-    The windows of one node must not overlap.
+    """Periods in which nodes are absent, because they are added late, removed, or unavailable for a
+    time. The machine events in a trace describe such periods. A window lasts from ``start_s`` to
+    ``end_s`` (``inf`` means for good). The windows of one node must not overlap.
     """
 
     windows: tuple[tuple[int, float, float], ...]

@@ -155,8 +155,8 @@ class QueueLevels:
         return False
 
     def _counted(self, service: ServiceColumns) -> np.ndarray:
-        """Return the GPU-seconds of each run's job since its last promotion. Shape (runs,),
-        float64.
+        """Return, for each run, the GPU-seconds that its job has received since its last promotion.
+        Shape (runs,), float64.
         """
         if not self._forgiven:
             return service.gpu_s

@@ -156,8 +156,8 @@ class _Profiles:
                 heappush(heaps[1], (task.seconds[type_], task.order, task))
 
     def first(self, policy: EftWait, view: ClusterView) -> tuple[TaskState, int] | None:
-        """Return the first pair of a task and a type that fits and that the policy should not
-        delay.
+        """Return the first pair of a task and a type that fits and that should not wait for a
+        faster type.
         """
         best: tuple[float, int, TaskState] | None = None
         on = -1
@@ -384,7 +384,7 @@ class AlloX:
     in that lane's queue, counted from the end of the queue. A lane is a GPU of some type, or as
     many parallel GPUs as the task needs. A task at position k from the end delays k completions,
     including its own, by its duration on this lane. The whole queue also waits until the lane is
-    free. The first tasks on all lanes that are free now are started. The problem is solved again
+    free. On each lane that is free now, the first task is started. The problem is solved again
     whenever something has changed.
 
     ``window`` limits the number of tasks that are considered. A quarter of these are the tasks that
@@ -432,8 +432,8 @@ class AlloX:
 
 
 def assign(seconds: np.ndarray, wait_s: np.ndarray, places: int) -> list[list[int]]:
-    """Assign tasks to lanes so that the sum of completion times is minimal. Return the tasks of
-    each lane in order.
+    """Assign tasks to lanes so that the sum of completion times is minimal. Return the tasks on
+    each lane in their order.
 
     ``seconds`` (tasks, lanes), float64, is ``inf`` where a task may not run. ``wait_s`` (lanes,) is
     the time until each lane is free. There are up to ``places`` tasks per lane, or more if that is

@@ -98,8 +98,8 @@ class CheapHours:
     the path to the end of the job. ``wait_s`` is the longest wait of a task without a deadline; if
     it is above 0, it also limits the wait of a task with a deadline. If all GPUs are booked
     throughout its slack, or if its GPUs are still occupied when its booking begins, a task starts
-    as soon as it fits. Of several such tasks, the one that may wait for the shortest time comes
-    first.
+    as soon as it fits. If there are several such tasks, the one that may wait for the shortest time
+    starts first.
 
     ``series`` is a CSV file with prices or carbon intensities (``dagsim.metrics.tariff``). Without
     a series, energy costs half as much at night (22 to 6 h). ``begins`` is the ISO date that
@@ -144,7 +144,7 @@ class CheapHours:
         return _Bookings(tariff, self._latest_s, view.machines)
 
     def _latest_s(self, task: TaskState) -> float:
-        """Return the latest start within the slack of a task."""
+        """Return the latest time at which a task may start within its slack."""
         deadline_s = task.job.job.deadline_s
         if deadline_s is None:
             return task.ready_s + self.wait_s
@@ -153,7 +153,9 @@ class CheapHours:
 
 
 class _Bookings(DueTasks):
-    """Tasks sorted by their booked start, and the number of GPUs booked at each time."""
+    """The tasks, sorted by their booked starts, and the number of GPUs that are booked at each
+    time.
+    """
 
     def __init__(self, tariff: Tariff, latest_s: Callable[[TaskState], float], machines: ClusterState) -> None:
         super().__init__(self._book, Queue(latest_s, machines))

@@ -47,8 +47,8 @@ class FairShares:
         yield from start_of(self._place, view, turns.first(view))
 
     def share(self, holder: Hashable, held: _Amounts, total: _Amounts) -> float:
-        """Return the share of a holder: the resources ``held``, in a cluster with ``total``
-        resources, divided by its entitlement.
+        """Return the share of a holder: the resources ``held`` by its runs, divided by its
+        entitlement. ``total`` contains the resources of the cluster.
         """
         gpus, cpus, _ = held
         if self.dominant:
@@ -57,7 +57,7 @@ class FairShares:
         return (gpus + (cpus / (total[1] or 1.0) if not gpus else 0.0)) / self._dues[holder]
 
     def note(self, task: TaskState) -> Hashable:
-        """Return the holder to which the task belongs. The first task of a holder sets its
+        """Return the holder to which the task belongs. A holder's first task determines the
         entitlement.
         """
         holder = task.job.job.tenant if self.by == "tenant" else task.job.number
@@ -71,8 +71,9 @@ _Entry: TypeAlias = tuple[float, int, int, Hashable]
 
 
 class _Turns:
-    """The resources held by the runs of each holder, and the ready tasks by holder within each
-    demand class. The holders in a class form a heap sorted by ``(share, oldest task)``.
+    """An index of the resources that the runs of each holder hold, and of the ready tasks, sorted
+    by holder within each demand class. The holders in a class form a heap sorted by ``(share,
+    oldest task)``.
     """
 
     def __init__(self, shares: FairShares, total: _Amounts) -> None:
