@@ -253,7 +253,8 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
     )
     if grid.stop is not None and (grid.stop != "median" or not grid.trains):
         raise ConfigError(
-            f"{document.place(('stop',))}: stop: expected median, in a sweep over keys of train, got {grid.stop!r}"
+            f"{document.place(('stop',))}: stop: must be median, and only a sweep over keys of train can have it, "
+            f"got {grid.stop!r}"
         )
     seeds = grid.seeds or 1
     cells = grid.count() * (len(seeds) if isinstance(seeds, Sequence) else seeds)
