@@ -292,7 +292,7 @@ class RampKernel:
         self._check_servers(name, decision)
         if decision.degree not in self.degrees():
             offered = ", ".join(map(str, self.degrees()))
-            raise IllegalDecision(f"{name} cannot be split into {decision.degree} parts now; offered: {offered}")
+            raise IllegalDecision(f"{name} cannot be split into {decision.degree} parts now; allowed: {offered}")
 
     def _check_servers(self, name: str, decision: Partition) -> None:
         """Check that the decision names a placer or free servers of this fabric, but not both."""
