@@ -66,7 +66,7 @@ _LABELS = (*TYPE_LABELS, "amd.com/gpu.product-name", "amd.com/gpu.family")
 
 @dataclass(slots=True)
 class KueueSite(ImportedSite):
-    """What the files of a site contain."""
+    """The contents of a site's files."""
 
     policy = "kueue"
     objects: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)

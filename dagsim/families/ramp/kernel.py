@@ -173,7 +173,7 @@ class RampKernel:
         return Outlook(parts, placement, step or self.planner.step(parts, placement), job.steps)
 
     def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
-        """For each set of free servers (a bit mask), yield how many seconds the waiting job would
+        """Yield, for each set of free servers (a bit mask), how many seconds the waiting job would
         take there, or None if it cannot be placed there. The values equal those of ``outlook``, but
         are computed faster.
         """
