@@ -47,8 +47,9 @@ class TraceFile:
     Default: the number of seeds.
     """
     part: tuple[float, float] | None = None
-    """Part of the trace from which experiments take windows, as two fractions of its jobs. Default:
-    the whole trace."""
+    """Part of the trace from which experiments take windows: its beginning and end, as fractions of
+    the trace's jobs. Default: the whole trace.
+    """
     measure: Measure | None = None
     """Range of jobs that metrics count, ``[first, last]``, by order of arrival. If there are
     windows, it applies to each window. Default: all jobs.

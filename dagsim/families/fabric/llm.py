@@ -74,8 +74,9 @@ class LlmTraining:
     sequence: int
     """Tokens per sequence."""
     micro_batch: int
-    """Sequences per micro-batch and data rank (per GPU if there are no tensor and pipeline
-    degrees)."""
+    """Micro-batch size: the number of sequences per data rank (per GPU if there is no tensor or
+    pipeline parallelism).
+    """
     accumulation: int = 1
     """Micro-batches per step."""
     precision: Literal["bf16", "fp8"] = "bf16"
@@ -85,7 +86,7 @@ class LlmTraining:
     keeps them all the time.
     """
     checkpointing: bool = False
-    """Recompute activations, which costs one additional forward pass."""
+    """True to recompute activations, which costs one additional forward pass."""
     tensor: int = 1
     """Number of GPUs over which each layer is split."""
     pipeline: int = 1
