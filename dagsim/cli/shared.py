@@ -497,7 +497,7 @@ def _print(
 
     workloads = [line.workload for line in lines]
     urgent = [*contradictions(workloads), *losses(lines)]
-    for note in urgent:  # printed first, because these jobs are left out of all figures below
+    for note in urgent:  # print these first, because all figures below leave these jobs out
         say(note, err=output.table is not TableFormat.TEXT)
     workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):

@@ -28,8 +28,8 @@ def changed_queues(queues: QueueTree | None, file: Path) -> tuple[QueueTree, tup
 
     Raises:
         TraceError: The file cannot be read, it contains no Kueue object or one that the API would
-        reject, or a queue names a flavor that does not exist. InputError: The configuration has no
-        Kueue objects, or the file changes none of them.
+            reject, or a queue names a flavor that does not exist.
+        InputError: The configuration has no Kueue objects, or the file changes none of them.
     """
     if queues is None or queues.kueue is None:
         raise InputError(f"{file}: the configuration has no Kueue objects (queues.kueue) that the file could change")

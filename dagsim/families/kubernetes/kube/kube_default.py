@@ -66,11 +66,11 @@ class KubeDefault:
     the same as in kube-scheduler 1.35 if all nodes are scored (see ``docs/kubernetes.md``).
 
     ``config`` is a KubeSchedulerConfiguration that sets the weights and arguments of the plugins.
-    Without ``config``, ``scoring`` (``least`` or ``most`` allocated) and the weights of ``cpu``,
-    ``memory`` and ``gpu`` set the strategy of NodeResourcesFit. With ``preempt``, a pod for which
-    no node is found stops pods of lower priority on the node where this does the least harm. A
-    preempted or lost pod comes back after ``restart_s`` seconds, behind the other pods of its
-    priority; a victim occupies its node for another ``grace_s`` seconds.
+    If there is no ``config``, NodeResourcesFit uses the strategy ``scoring`` (``least`` or ``most``
+    allocated) and the weights ``cpu``, ``memory`` and ``gpu``. With ``preempt``, a pod for which no
+    node is found preempts pods of lower priority on the node where this does the least harm. A
+    preempted or lost pod returns after ``restart_s`` seconds, behind the other pods of its
+    priority. A preempted pod occupies its node for another ``grace_s`` seconds.
 
     A gang starts as a whole, as it does with a gang scheduling plug-in. The policy uses no
     estimates and is preemptive. Trying a pod costs O(nodes) operations on columns, and examining a
