@@ -78,7 +78,7 @@ class GoodputTraining:
         if not (isfinite(self.samples) and self.samples > 0):
             raise ModelError(f"samples must be positive, got {self.samples!r}")
         if not self.models:
-            raise ModelError("a task needs a goodput model for at least one GPU type")
+            raise ModelError("a task needs a goodput model for some GPU type")
 
     def start(self) -> GoodputProgress:
         """Return the state before the first start."""

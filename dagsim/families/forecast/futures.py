@@ -274,9 +274,9 @@ class Player:
         return {one.task.job.job.id: one.outcome for one in standings if one.outcome is not None}
 
     def planned_start(self, state: QueueState, place: int) -> tuple[float, tuple[str, ...]]:
-        """Return the seconds until the job at a place in ``state.waiting`` starts (infinity if it
-        does not start within a week), and its nodes, assuming that all jobs run to their limits and
-        no further jobs arrive.
+        """Return when the job at a place in ``state.waiting`` starts, in seconds from now, and on
+        which nodes. The time is infinite if it does not start within a week. All jobs are assumed
+        to run to their limits, and no further jobs to arrive.
         """
         scene, rng = _Scene(self._estimated, state), np.random.default_rng(0)
         jobs = scene.jobs(scene.run_s(Future.LIMITS, RunTimes(), [rng])[:, 0], None)

@@ -303,8 +303,8 @@ def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
 
 
 def _doubtful_reasons(listing: Listing, queues: QueueTree | None) -> list[str]:
-    """Return remarks on jobs that are held back by a kind of limit that the configuration lacks, or
-    by a reason that dagsim does not recognise.
+    """Return remarks on jobs with doubtful reasons: a kind of limit that the configuration lacks,
+    or a reason that dagsim does not recognise.
     """
     tree = queues or QueueTree()
     nodes = [node for node, _ in tree.walk()]

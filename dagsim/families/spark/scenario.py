@@ -79,7 +79,7 @@ class SparkScenario(Scenario):
     batch: int = 1
     """Number of jobs that arrive together at the start."""
     moving_delay_s: float = 2.0
-    """Seconds for which an executor is unavailable when it moves to another job."""
+    """Time in seconds for which an executor is unavailable when it moves to another job."""
     parity: bool = False
     """Reproduce spark-sched-sim bit for bit, with its rules and its random numbers (requires
     ``profiles``).
