@@ -207,7 +207,7 @@ class Levelled:
         return observation._replace(tokens=tokens)
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
-        """Return the decisions for which a row stands."""
+        """Return the decisions that a row represents."""
         if self.level == "task_type":
             return self.codec.decode(view, choice)
         if choice >= len(self._rows):

@@ -74,7 +74,7 @@ def _samples(by_executors: Mapping[str, list[int]]) -> dict[int, list[int]]:
 
 
 def _size(text: object) -> tuple[int, str]:
-    """Return a sort key. It puts known sizes in their order, and other sizes after them by name."""
+    """Return a sort key. Known sizes come first, in their order. Other sizes follow by name."""
     name = str(text)
     return (SIZES.index(name), name) if name in SIZES else (len(SIZES), name)
 

@@ -517,7 +517,7 @@ class _Session:
             self._store.create(PODS, admitted(PODS, json.loads(json.dumps(pod)), self._store))
 
     def _add_past(self, run: Run) -> None:
-        """Create the pods of a run that was already running when the simulation began."""
+        """Create the pods of a run that was already in progress when the simulation began."""
         key = run.task.job.number, run.task.index, run.task.piece
         manifest = self._pod(run.task, key)
         for machine, count, *_ in run.held:

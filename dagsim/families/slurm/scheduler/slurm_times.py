@@ -97,8 +97,8 @@ class Reserved(NamedTuple):
 
 
 class SiteClock(NamedTuple):
-    """The current time, and how Slurm rounds times on the site's clock. This clock shows
-    ``origin_s`` at 0 s.
+    """The current time, and the way in which Slurm rounds times on the site's clock. This clock
+    shows ``origin_s`` at 0 s.
     """
 
     now: float
