@@ -64,7 +64,7 @@ def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
 
     Raises:
         FetchError: As in ``fetch``. KeyboardInterrupt: The user stopped the download. The
-        downloaded part is kept.
+            downloaded part is kept.
     """
     try:
         if to.exists():
