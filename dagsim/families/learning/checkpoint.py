@@ -245,8 +245,8 @@ def _unfamiliar(config: Config, facts: Mapping[str, Any]) -> str | None:
 
 
 def _overlap(config: Config, seeds: Iterable[int], facts: Mapping[str, Any]) -> str | None:
-    """If an experiment contains jobs with which an agent was trained or selected, return a warning.
-    It states how many of the experiment's windows contain such jobs.
+    """Return a warning if an experiment contains jobs with which the agent was trained or selected.
+    The warning states how many of the experiment's windows contain such jobs.
 
     Return None if no window contains such jobs.
     """

@@ -77,8 +77,8 @@ class Presets:
         return Parts(flat, tokens, flat[begin:end], flat[end:].reshape(self._types, self._gpus))
 
     def spread(self, gpus: np.ndarray) -> None:
-        """If the codec describes only one GPU type, repeat its row for all types (..., types,
-        D)."""
+        """Repeat the row of the single GPU type for all types (..., types, D), if the codec
+        describes only one."""
         if not self._levelled:
             gpus[..., 1:, :] = gpus[..., :1, :]
 

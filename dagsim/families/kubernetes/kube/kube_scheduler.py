@@ -790,8 +790,8 @@ class _Rest:
 
 
 class _Account(NamedTuple):
-    """How many attempts have begun but not ended, how many changes were sent but not handled, and
-    how many preemptions have begun but not ended."""
+    """Numbers of unfinished items: attempts that have begun but not ended, changes that were sent
+    but not handled, and preemptions that have begun but not ended."""
 
     attempts: float
     unhandled: float

@@ -45,7 +45,7 @@ def checked_program(kind: str, binary: str, timeout_s: float) -> str:
     """
     require(0 < timeout_s < 1e6, f"{kind}: timeout_s must be a number of seconds above 0", timeout_s)
     if not binary:
-        raise ConfigError(f"{kind}: no program; expected {kind}[binary=PATH]")
+        raise ConfigError(f"{kind}: the parameter binary is missing; expected {kind}[binary=PATH]")
     path = shutil.which(binary)
     if path is None:
         raise UnknownName(f"{kind}: there is no program {binary!r}")
