@@ -467,7 +467,7 @@ def repeated_runs(content: Mapping[str, Any], sample: int, seed: int, executor: 
 
     Raises:
         ConfigError: The file has no runs of the suite's tasks to repeat, and no difference explains
-        this.
+            this.
     """
     findings = list(check_file(content))
     try:

@@ -118,7 +118,7 @@ def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns
 
     Raises:
         ConfigError: The key cannot be computed for all tasks at once, or the result for a single
-        task differs.
+            task differs.
     """
 
     def ask(task: Any) -> list[Any]:

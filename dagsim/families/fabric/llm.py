@@ -146,7 +146,7 @@ def compute_s(training: LlmTraining, gpu: GpuType, fit: LlmFit = FITTED) -> floa
 
     Raises:
         ModelError: The GPU type is not an A100 or H100, which are the only types with measured
-        runs, or it does not support FP8.
+            runs, or it does not support FP8.
     """
     family = gpu.name.split("-")[0]
     if family not in _NVLINK_GB_S:

@@ -240,9 +240,9 @@ class Player:
         return scenario.kernel(0), policy
 
     def present(self, state: QueueState) -> tuple[Present, dict[str, TaskState], float]:
-        """Return what holds back the waiting jobs in a state: the causes, the first task of each
-        eligible job by its id, and the start of the clock used in the causes, as a time on the
-        log's clock.
+        """Return what holds back the waiting jobs in a state. The result consists of the causes,
+        the first task of each eligible job by its id, and the time on the log's clock at which the
+        clock of the causes begins.
         """
         scene = _Scene(self._estimated, state)
         run_s = scene.run_s(Future.LIMITS, RunTimes(), [np.random.default_rng(0)])

@@ -118,7 +118,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Prospect(Generic[T]):
-    """Forecasts from some futures, or from all of them."""
+    """An answer to a question: the forecasts that follow from some or all of the futures."""
 
     rows: list[T]
     futures: int

@@ -95,7 +95,7 @@ class Checkpoint:
             RunFolderError: The file is missing or damaged, belongs to another version of dagsim or
                 to another system, or contains an agent that was trained on other observations.
             CodeNotAllowed: Its codec or network is code outside dagsim that the caller did not
-            specify.
+                specify.
         """
         plain = read_plain(path)
         if plain.get("format") != _FORMAT:

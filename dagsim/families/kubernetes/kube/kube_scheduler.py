@@ -125,7 +125,7 @@ class KubeScheduler:
 
         Raises:
             PolicyFailed: The program ended, it was not idle in time, or a task cannot be expressed
-            as a pod.
+                as a pod.
         """
         if self._session is None:
             beside = Beside(self.name, self._timeout_s)
