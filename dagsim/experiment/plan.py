@@ -61,7 +61,7 @@ def axis_of(key: str, value: Any, place: str) -> Axis:
 
     Raises:
         ConfigError: There is no value, a value is repeated, or the form is wrong. The message
-        begins with ``place``.
+            begins with ``place``.
     """
     match value:
         case {"from": first, "to": last, **rest} if set(rest) <= {"step"}:
@@ -160,7 +160,7 @@ class SweepGrid:
 
         Raises:
             InputError: A value is not valid for its key, a file cannot be read, or two points are
-            the same experiment.
+                the same experiment.
         """
         cells: dict[str, Cell] = {}
         for cell in self.points():
@@ -516,7 +516,7 @@ class Plan:
 
         Raises:
             InputError: A configuration in the grid is wrong, or a file that it names cannot be
-            read.
+                read.
         """
         return cls(command, grid.config(), tuple(grid.cells()), grid)
 

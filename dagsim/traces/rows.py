@@ -405,8 +405,8 @@ def single_rows(
     ``jobs`` has one job per row. ``ids`` (n,) object and ``times`` (n,) float64 contain the id and
     the arrival of each row. The arrival is ``inf`` if it cannot be read. Rows that are not usable
     may contain any values. ``again`` contains two reasons for dropping a row with a repeated id.
-    The first is for a row that equals the earliest row with that id, and the second is for one that
-    differs from it.
+    The first reason is for a row that equals the earliest row with that id. The second is for a row
+    that differs from it.
     """
     table, findings = checks.table, checks.findings
     groups = rows_by_job(ids, times)

@@ -300,8 +300,8 @@ class TraceFile:
         return self._scalable(meter.load()) / self.options.time_scale
 
     def part_of(self, trace: Trace) -> tuple[JobArrays, float] | None:
-        """Return the jobs that arrive in the part of the log that is simulated, with their original
-        times, and the time at which that part begins. Return ``None`` if the whole log is
+        """Return the jobs that arrive in the simulated part of the log, with their original times.
+        Also return the time at which that part begins. Return ``None`` if the whole log is
         simulated.
 
         Raises:

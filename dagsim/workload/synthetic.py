@@ -153,7 +153,7 @@ class Synthetic:
         Raises:
             WorkloadError: A size is below 0, or the cluster cannot run some of the work.
             ModelError: A job is invalid, because its work is not finite, it has a share of several
-            GPUs, or its slack is negative.
+                GPUs, or its slack is negative.
         """
         drawn, slack = self._drawn(_streams(seed), self.count)
         seconds = seconds_of(drawn, runtime, cluster.gpu_types) if self._asks_seconds() else None

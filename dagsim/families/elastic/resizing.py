@@ -207,7 +207,7 @@ class Pollux(_Resizing):
 
     Raises:
         ConfigError: The interval is not positive; or, during a simulation, there are other tasks or
-        unequal nodes, which the policy does not support.
+            unequal nodes, which the policy does not support.
     """
 
     def __init__(

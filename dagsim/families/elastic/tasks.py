@@ -126,7 +126,7 @@ class ElasticTasks:
 
         Raises:
             ModelError: A task requests more GPUs than its application has batches for, or its
-            profile does not cover the requested placement or batch.
+                profile does not cover the requested placement or batch.
         """
         tasks = [self._task(task, job, seconds, cluster) for task in job.graph.tasks]
         if all(new is old for new, old in zip(tasks, job.graph.tasks, strict=True)):

@@ -78,7 +78,7 @@ class GoodputTraining:
         if not (isfinite(self.samples) and self.samples > 0):
             raise ModelError(f"samples must be positive, got {self.samples!r}")
         if not self.models:
-            raise ModelError("a task needs a goodput model for at least one GPU type")
+            raise ModelError("a task needs a goodput model for some GPU type")
 
     def start(self) -> GoodputProgress:
         """Return the state before the first start."""
@@ -132,7 +132,7 @@ class GoodputProgress:
         return self.task.models.get(gpu) or self.task.models.get("")
 
     def pace(self, interference: float = 0.0) -> Pace:
-        """Return the goodput of the placement."""
+        """Return the goodput of the current placement, which is the task's rate."""
         return Pace(self._rate * (1.0 - interference), self.task.samples)
 
     def advance(self, progress: float) -> None:

@@ -70,7 +70,7 @@ def _notes(manifests: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if not name and kind != "Configuration":
             raise TraceError(f"a {kind} has no metadata.name")
         if (kind, name) in there:
-            raise TraceError(f"{kind} {name!r} occurs twice; give each alternative a file of its own")
+            raise TraceError(f"{kind} {name!r} occurs twice; give each alternative its own file")
         there.add((kind, name))
         unknown = [key for key in object_in(manifest, "spec") if key not in READ_KEYS.get(kind, (key,))]
         unknown += [key for key in _quota_keys(manifest) if key not in _QUOTA_KEYS]

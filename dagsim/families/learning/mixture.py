@@ -131,7 +131,8 @@ class MixtureScenario(ClusterWorld):
             require(0 <= getattr(self, name) <= 1, f"mixture: {name} must be between 0 and 1", getattr(self, name))
         if self.noisy + self.hidden + self.limited > 1 + 1e-9:
             raise ConfigError(
-                "mixture: noisy, hidden and limited are shares of all worlds; their sum must be 1 or less"
+                "mixture: noisy, hidden and limited are shares of all worlds, so their sum must be 1 or less; got "
+                f"{self.noisy:g} + {self.hidden:g} + {self.limited:g}"
             )
         for trace in self.traces:
             if trace.window is None:

@@ -239,7 +239,7 @@ def tuned_weights() -> dict[str, Any]:
 def _tuned(name: str) -> RoomWeights:
     tuned = tuned_weights()
     if name not in tuned:
-        raise ConfigError(f"roomy: there are no tuned weights called {name!r}; tuned: {', '.join(tuned)}")
+        raise ConfigError(f"roomy: there are no tuned weights called {name!r}; available: {', '.join(tuned)}")
     weights = tuned[name]
     degrees = {int(degree): float(worth) for degree, worth in weights["degrees"].items()}
     scarcity, blocks = (np.array(weights[part], np.float64).reshape(_SHAPE) for part in ("scarcity", "blocks"))

@@ -144,7 +144,7 @@ class RampScenario(Scenario):
     def __post_init__(self) -> None:
         require(self.horizon_s is None or self.horizon_s > 0, "horizon_s must be positive", self.horizon_s)
         if self.training_steps < 1 or self.jobs < 1:
-            raise ConfigError("jobs and training_steps must be at least 1")
+            raise ConfigError(f"jobs and training_steps must be at least 1, got {self.jobs} and {self.training_steps}")
         if self.profiled_on is not None:
             gpu_type(self.profiled_on)
         _ = self._rules, self._fabric()

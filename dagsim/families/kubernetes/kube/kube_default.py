@@ -316,8 +316,8 @@ class _State:
         return None if node is None else (Share(node),)
 
     def _best(self, view: ClusterView, task: TaskState, nodes: np.ndarray) -> int | None:
-        """Return the best feasible node on which the kernel can place the task, too. The kernel
-        checks more than the filters: whether nodes are down, and shares of GPUs.
+        """Return the best feasible node on which the kernel can place the task, too. In addition to
+        the filters, the kernel checks whether nodes are down and whether shares of GPUs fit.
         """
         machines, demand = view.machines.list, task.demand
         if not len(nodes):
@@ -450,8 +450,8 @@ class KubeWaits:
 
 
 class _Rejection(NamedTuple):
-    """Why a pod was rejected, as far as this decides after which events kube-scheduler tries the
-    pod again (its queueing hints).
+    """The part of a rejection that decides after which events kube-scheduler tries the pod again
+    (its queueing hints).
     """
 
     by_pods: bool
@@ -723,7 +723,7 @@ class _Queue:
         return None if first is None else first[-1]
 
     def _overtake(self, view: ClusterView, first: TaskState) -> None:
-        """If there is no node for the first pod, let the other pods with the same priority overtake
+        """Let the other pods with the same priority overtake the first pod, if there is no node for
         it.
 
         The pods of a failed node are deleted in turn. kube-scheduler tries the first waiting pod
