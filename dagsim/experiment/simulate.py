@@ -126,8 +126,8 @@ def measured(config: Config, schedule: Schedule) -> Summary:
 
 
 def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) -> None:
-    """Check an experiment by building everything that it needs. With ``keep_going``, policies that
-    fail are skipped.
+    """Check an experiment by building everything that it needs. If ``keep_going`` is True, policies
+    that fail are skipped.
 
     Raises:
         InputError: Something cannot be built.

@@ -210,8 +210,8 @@ class _Priced:
         series: A CSV file with the columns time and value.
         begins: ISO date of time 0 in a run with generated jobs (default: the first date in the
             series).
-        repeats: If false, a run that lasts longer than the series is rejected. pue: Total energy of
-        the site divided by the energy of the GPUs (power usage effectiveness).
+        repeats: If false, a run that lasts longer than the series is rejected.
+        pue: Total energy of the site divided by the energy of the GPUs (power usage effectiveness).
     """
 
     least: float | None = None

@@ -29,7 +29,7 @@ def import_pyarrow(purpose: str, module: str = "pyarrow", error: type[DagsimErro
 
     Raises:
         DagsimError: pyarrow is not installed. The error is an instance of ``error``, and its
-        message begins with ``purpose``.
+            message begins with ``purpose``.
     """
     try:
         return import_module(module)

@@ -175,8 +175,8 @@ class TraceOptions:
         return tuple([field.name for field in fields(self) if getattr(self, field.name) != field.default])
 
     def tenants(self, user: Labels, account: Labels, partition: Labels) -> Labels:
-        """Return the tenant of each job: the attribute that the option ``tenant`` names, or else the
-        job's account, or else its user.
+        """Return the tenant of each job: the attribute that the option ``tenant`` names. By
+        default, it is the job's account or, without one, its user.
         """
         if self.tenant is not None:
             return {"user": user, "account": account, "partition": partition}[self.tenant]

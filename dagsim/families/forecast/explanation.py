@@ -149,7 +149,9 @@ class Explanation:
 
     @property
     def best(self) -> Sooner | None:
-        """The change with the soonest start, if it lets the job start sooner."""
+        """The change with which the job would start soonest, or None if no change makes it start
+        sooner.
+        """
         return next((change for change in self.changes if change.sooner_s >= _SOONER_S), None)
 
     def to_dict(self) -> dict[str, Any]:
