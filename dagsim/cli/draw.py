@@ -30,7 +30,10 @@ def plot(
         typer.Option(
             "--run",
             min=0,
-            help="Number of the run, counted from 0 (default: compare all runs, or draw the run if there is only one).",
+            help=(
+                "Number of the run to draw, counted from 0. By default, all runs are compared or, if there is only "
+                "one run, it is drawn."
+            ),
         ),
     ] = None,
     out: Annotated[

@@ -78,8 +78,8 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
 
     Raises:
         InputError: The cluster, the workload or the policy cannot be built.
-        SimulationError: The policy made an impossible decision, waits although nothing can happen,
-        or failed.
+        SimulationError: The policy made an impossible decision, waits for an event that cannot
+            come, or failed.
     """
     return play_policy(config, policy, seed, tell).outcome(config)
 

@@ -128,8 +128,8 @@ def read_tariff(path: Path | str, repeats: bool = True, least: float | None = No
     """Read a series from a CSV file.
 
     Raises:
-        ConfigError: The file cannot be read, has no rows or the wrong columns, a time has no zone
-            or is not after the previous one, or a value is not a number or is below ``least``.
+        ConfigError: The file cannot be read, or has no rows or the wrong columns. A time has no
+            zone, or is not after the previous time. A value is not a number, or is below ``least``.
     """
     path = Path(path)
     try:

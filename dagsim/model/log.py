@@ -123,8 +123,8 @@ _REJECTED_BECAUSE = {
 
 
 class Record(NamedTuple):
-    """One row in the log. Fields that a kind of row does not use are -1 (``instances`` and ``gpus``
-    are 0).
+    """One row in the log. Fields that a kind of row does not use have the value -1, except for
+    ``instances`` and ``gpus``, which are 0.
 
     ``job`` counts arrivals from 0, ``task`` is an index into the job's graph, ``run`` counts starts
     from 0, and ``node`` is an index into the cluster. ``gpus`` is a bit mask of the GPUs that the
@@ -143,8 +143,8 @@ class Record(NamedTuple):
 
 
 class JobFacts(NamedTuple):
-    """The facts about a job that are kept after the job has ended. There is one object per arrival,
-    in the order of ``Record.job``.
+    """The facts about a job that are kept after the job has ended. There is one object for each job
+    that has arrived, in the order of ``Record.job``.
     """
 
     id: str
@@ -338,8 +338,8 @@ class ScheduleLog:
         self._tail.append(packed_row(*row))
 
     def pack(self) -> None:
-        """Pack the last rows into an array (49 bytes per row) if there are many of them. Call this
-        from time to time while writing.
+        """If there are many new rows, pack them into an array (49 bytes per row). Call this from
+        time to time while writing.
         """
         if len(self._tail) >= _CHUNK:
             self._pack()

@@ -35,13 +35,14 @@ def violations(
     The rules are:
 
     - Time never goes backwards.
-    - Tasks start after their parents, and after the arrival and the admission of their job, on
-      nodes that are up and have an allowed type. Gangs start as a whole, on one type.
+    - A task only starts when its parents are done and its job has arrived and been admitted, and
+      only on nodes that are up and have an allowed type. A gang starts as a whole, on a single GPU
+      type.
     - The runs on a node never use more GPUs, cores or memory than the node has. A GPU serves at
       most one whole task (two with ``sharing``), or shares that add up to at most 1. A run that
       ends releases the resources that it took.
-    - A run fails only if one of its nodes went down at that moment. Nothing runs on a node that is
-      down, off, booting or being powered down.
+    - A run only fails at a moment at which one of its nodes goes down. Nothing runs on a node that
+      is down, off, booting or being powered down.
     - A job completes with its last task.
 
     With ``seconds``, a run must compute for exactly as long as its task takes on the run's GPU

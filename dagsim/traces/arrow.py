@@ -99,7 +99,7 @@ class ArrowFile:
 
         Raises:
             TraceError: The type of the column at index ``column`` cannot be represented as CSV
-            text.
+                text.
         """
         arrow, array = self._arrow, _plain(self._arrow, array)
         types, kind = arrow.types, array.type

@@ -215,7 +215,7 @@ class JobBatch(NamedTuple):
         return Block(self.every.chosen(kept), rows)
 
     def _hours(self, jobs: np.ndarray) -> Hours:
-        """Return the GPU-hours and core-hours of those given jobs that are kept."""
+        """Return the GPU-hours and core-hours of the given jobs, without those that are not kept."""
         gpu_h, core_h = self.every.chosen(jobs[self.kept[jobs]]).hours()
         return Hours(float(gpu_h.sum()), float(core_h.sum()))
 
@@ -405,8 +405,8 @@ def single_rows(
     ``jobs`` has one job per row. ``ids`` (n,) object and ``times`` (n,) float64 contain the id and
     the arrival of each row. The arrival is ``inf`` if it cannot be read. Rows that are not usable
     may contain any values. ``again`` contains two reasons for dropping a row with a repeated id.
-    The first is for a row that equals the earliest row with that id, and the second is for one that
-    differs from it.
+    The first reason is for a row that equals the earliest row with that id. The second is for a row
+    that differs from it.
     """
     table, findings = checks.table, checks.findings
     groups = rows_by_job(ids, times)

@@ -80,7 +80,7 @@ class Target:
 
         Raises:
             ConfigError: The text has a different form, the metric does not exist, or more machines
-            would make it worse.
+                would make it worse.
         """
         match = _FORM.fullmatch(text)
         try:

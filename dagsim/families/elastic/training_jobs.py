@@ -132,7 +132,7 @@ class GoodputProgress:
         return self.task.models.get(gpu) or self.task.models.get("")
 
     def pace(self, interference: float = 0.0) -> Pace:
-        """Return the goodput of the placement."""
+        """Return the goodput of the current placement, which is the task's rate."""
         return Pace(self._rate * (1.0 - interference), self.task.samples)
 
     def advance(self, progress: float) -> None:

@@ -446,8 +446,8 @@ class CompiledEpisodes:
         return twin
 
     def saved(self, number: int) -> bytes | None:
-        """Return the memory of an episode, for ``restore``, or None for an episode with a whole
-        log."""
+        """Return the memory of an episode, from which ``restore`` can restore it, or None for an
+        episode with a whole log."""
         image = self._playing[number]
         return None if image is None or self._recorded else self._arenas[number][: len(image.bytes)].tobytes()
 

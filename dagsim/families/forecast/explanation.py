@@ -123,8 +123,8 @@ class Explanation:
 
     @property
     def is_early(self) -> bool:
-        """True if the scheduler names the order of jobs or a lack of resources, but the rules never
-        let the job start.
+        """True if the scheduler states that the job waits for its turn or for resources, although
+        the rules never let it start.
         """
         return self.hindrance.fate is Fate.NEVER and self.stated.startswith(_PASSING)
 

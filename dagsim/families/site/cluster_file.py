@@ -50,8 +50,9 @@ def import_site(
 
     Raises:
         InputError: There are several files but none describes queues, or an existing file that
-        differs is kept. ContradictoryInput: The log and the site contradict each other, and
-        ``strict`` is set. TraceError, ConfigError: A file cannot be read, or an argument is wrong.
+            differs is kept.
+        ContradictoryInput: The log and the site contradict each other, and ``strict`` is set.
+        TraceError, ConfigError: A file cannot be read, or an argument is wrong.
     """
     named, zone, files = named_gpus(gpus, "--gpu"), TraceOptions(timezone=timezone).zone(), site_files(paths)
     for kind in named.values():

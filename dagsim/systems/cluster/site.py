@@ -99,8 +99,9 @@ _NO_REQUEST = Request()
 class SiteState(Forked):
     """The restrictions at a site, and the free licences. All attributes are plain data.
 
-    ``origin_s`` is the time in the log that corresponds to 0 s. Constraints apply only if the nodes
-    of the cluster have features. A reservation or licence that the site does not list is ignored.
+    ``origin_s`` is the time in the log that corresponds to time 0 of the simulation. Constraints
+    apply only if the nodes of the cluster have features. A reservation or licence that the site
+    does not list is ignored.
     """
 
     __slots__ = {

@@ -1,4 +1,5 @@
-"""How Slurm places a pending job: which nodes the job may use now, and which of them it takes."""
+"""The placement of a pending job by Slurm: which nodes the job may use now, and which of them it
+takes."""
 
 from __future__ import annotations
 

@@ -455,8 +455,8 @@ class NodePlan:
         wanted: int = 0,
     ) -> tuple[float, int] | None:
         """Return the first time within the backfill window at which one of the groups of nodes can
-        run ``demand`` for ``limit_s``. Also return the nodes of the first suitable group that the
-        job takes.
+        run ``demand`` for ``limit_s``. Also return the nodes that the job takes, which belong to
+        the first suitable group.
 
         A gang uses nodes of a single group. ``span`` contains all nodes in the partition. ``alone``
         requires nodes without other users. ``layout`` sets how the instances are distributed over

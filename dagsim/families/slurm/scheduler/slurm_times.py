@@ -97,8 +97,8 @@ class Reserved(NamedTuple):
 
 
 class SiteClock(NamedTuple):
-    """The current time, and how Slurm rounds times on the site's clock. This clock shows
-    ``origin_s`` at 0 s.
+    """The current time, and the way in which Slurm rounds times on the site's clock. This clock
+    shows ``origin_s`` at 0 s.
     """
 
     now: float
@@ -111,8 +111,8 @@ class SiteClock(NamedTuple):
 def fill_rooms(
     nodes: Any, held: Held, is_open: Any, is_whole: Any, needs: Any, alone: bool, now: float, steps: FitSteps
 ) -> None:
-    """For each of ``nodes``, compute the times from which more instances fit. An instance needs the
-    GPUs, CPUs and memory ``needs``.
+    """Compute, for each of ``nodes``, the times from which more instances fit. An instance needs
+    the GPUs, CPUs and memory ``needs``.
 
     Nodes with ``is_whole`` set take instances only while nothing else runs there. For a demand that
     is ``alone``, this is true of all nodes. A run that has exceeded its limit may end at any
@@ -464,7 +464,7 @@ def _best_block(
     fewest: int,
     spread: bool,
 ) -> list[int]:
-    """Among the blocks that suffice, return the one with the fewest free CPUs. If none suffices,
+    """Return the block with the fewest free CPUs among those that suffice. If none suffices,
     return the block with the most free CPUs.
     """
     held = [whole_sum(1 if spread else room[node] for node in block) for block in blocks]

@@ -80,7 +80,7 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("max-min-fair", ".shares:max_min_fair", "tenant with the fewest GPUs first"),
         Entry("weighted-fair", ".shares:weighted_fair", "GPUs in proportion to weight x work^alpha", _KNOWS),
         Entry("drf", ".shares:drf", "tenant with the smallest dominant share first"),
-        Entry("themis", ".orders:themis", "based on Themis: job that would end latest for its size first", _KNOWS),
+        Entry("themis", ".orders:themis", "based on Themis: first the job that would end latest for its size", _KNOWS),
         Entry("qssf", ".history:Qssf", "based on Helios: shortest first, as predicted from similar past tasks"),
         Entry("heft", ".planned:heft", "plans each job: by upward rank, earliest finish", _KNOWS),
         Entry("cpop", ".planned:cpop", "plans each job: critical path on one node", _KNOWS),
