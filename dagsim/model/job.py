@@ -430,7 +430,7 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
     seen_edges: set[tuple[int, int]] = set()
     for parent, child in edges:
         if not (0 <= parent < count and 0 <= child < count):
-            raise GraphError(f"edge {parent} -> {child} refers to a {kind} that does not exist; {kind}s: {count}")
+            raise GraphError(f"edge {parent} -> {child} refers to a missing {kind}; number of {kind}s: {count}")
         if parent == child:
             raise GraphError(f"{kind} {names[child]!r} depends on itself")
         if (parent, child) in seen_edges:

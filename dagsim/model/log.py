@@ -381,7 +381,7 @@ class ScheduleLog:
             raise RunFolderError(f"{path}: the schedule log cannot be read ({error})") from None
         if rows.dtype != ROW:
             raise RunFolderError(
-                f"{path}: the schedule log comes from another version (its fields are {rows.dtype.names})"
+                f"{path}: the schedule log comes from another version of dagsim (its fields are {rows.dtype.names})"
             )
         return cls.of(rows)
 
@@ -469,7 +469,7 @@ class Schedule:
         ends = (self.seed, self.ended_s, self.begins_s)
         finite = np.isfinite(numbers).all() and all(isinstance(end, int | float) and isfinite(end) for end in ends)
         if not finite or not (ideals >= 0).all():
-            raise ValueError("a number in a job, the seed or an end of the simulation is not finite")
+            raise ValueError("a number in a job, the seed, or the beginning or end of the simulation is not finite")
         texts = (*jobs.ids, *jobs.tenant, *jobs.names)
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("a name is not a string")

@@ -66,7 +66,7 @@ def import_site(
         name, queues, network = site.cluster_name or out.stem, site.queues(named), site.network(imported.node_names())
         restarts = site.restarts(queues)
         log = log_in(paths)
-        # ``queues`` and ``network``, called above, have added to ``site.unmodelled``
+        # ``queues`` and ``network``, called above, have added to ``unmodelled``
         unmodelled = with_jobs(site.unmodelled, log, site.written_s)
         text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy, restarts)
     elif listed := _node_lists(files):
