@@ -61,8 +61,8 @@ class ModelError(InputError):
     """The path of keys from the checked part to the faulty value."""
 
     def below(self, *keys: str | int) -> Self:
-        """Extend ``path`` for an enclosing part, and return this error. ``keys`` lead from the
-        enclosing part to the part that was checked so far.
+        """Extend ``path`` so that it begins at an enclosing part, and return this error. ``keys``
+        is the path from the enclosing part to the part that has been checked so far.
         """
         self.path = (*keys, *self.path)
         return self
@@ -73,12 +73,12 @@ class GraphError(ModelError):
 
 
 class NestedTooDeeply(ModelError):
-    """A constraint on nodes has too many nested brackets."""
+    """A constraint on nodes contains brackets that are nested too deeply."""
 
 
 class ConfigError(InputError):
-    """A configuration is invalid. Each fault is one argument of the error and one line of its text,
-    with file, line and key.
+    """A configuration is invalid. Each fault is a separate argument of the error and a separate
+    line of its text, with file, line and key.
     """
 
     def __str__(self) -> str:
@@ -90,11 +90,15 @@ class TraceError(InputError):
 
 
 class NotRecognised(TraceError):
-    """No reader recognises the format of a file. The message lists the formats that it resembles."""
+    """No reader recognises the format of a file. The message lists the formats that the file
+    resembles.
+    """
 
 
 class FetchError(InputError):
-    """A published trace cannot be downloaded, or its content differs from what was published."""
+    """A published trace cannot be downloaded, or the downloaded content differs from the published
+    one.
+    """
 
 
 class WorkloadError(InputError):
@@ -102,8 +106,8 @@ class WorkloadError(InputError):
 
 
 class UnknownName(InputError):
-    """There is no policy, network, reader or other object with this name. The message suggests the
-    nearest name.
+    """No policy, network, reader or other object has this name. The message suggests the most
+    similar name.
     """
 
 
@@ -119,7 +123,7 @@ class PluginError(InputError):
 
 
 class CodeNotAllowed(InputError):
-    """A file that may only contain data names code outside dagsim; see docs/security.md."""
+    """A file that may only contain data refers to code outside dagsim (see docs/security.md)."""
 
 
 class RunFolderError(InputError):
@@ -130,8 +134,8 @@ class SimulationError(DagsimError):
     """A simulation failed."""
 
     def blame(self, policy: object) -> None:
-        """Put the name of the policy in front of the message. The name is the attribute ``name`` if
-        there is one, or else the name of the class.
+        """Add the name of the policy at the beginning of the message. This name is the policy's
+        attribute ``name`` if there is one, or else the name of its class.
         """
         name = getattr(policy, "name", None) or type(policy).__name__
         self.args = (f"policy {name}: {self}",)
@@ -148,9 +152,9 @@ class PolicyFailed(SimulationError):
 
 
 class Stalled(SimulationError):
-    """The policy waits although tasks are left and no pending event could change anything. This is
-    also raised if the policy would be called endlessly, or almost endlessly, before anything
-    changes.
+    """The policy waits although tasks are left, and there is no future event that could change
+    anything. It is also raised if the policy would be called without end, or nearly so, before
+    anything changes.
     """
 
 

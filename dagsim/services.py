@@ -78,9 +78,7 @@ def bounds_of_runs(
 def shares_of_the_way(
     lines: Sequence[RunMetrics], bounds: Mapping[int, Any], reference: str | None = None
 ) -> dict[str, float]:
-    """Return how much of the gap between the reference and the bound each policy closes, as a
-    fraction.
-    """
+    """Return which fraction of the gap between the reference and the bound each policy closes."""
 
 
 @FamilyService
@@ -99,12 +97,12 @@ def compile_episodes(*, trials: bool = False) -> bool:
 def measured_applications(
     folders: Path | str | Sequence[Path | str], names: Sequence[str] | None = None, cluster: str | None = None
 ) -> dict[str, Any]:
-    """Return the applications that Pollux measured, read from the folders, by name."""
+    """Read the folders with Pollux's measurements of applications. Return the applications by name."""
 
 
 @FamilyService
 def seconds_alone(profile: Any, gpus: int, batch: int) -> float:
-    """Return the seconds that an application takes alone on ``gpus`` GPUs."""
+    """Return how many seconds an application takes on ``gpus`` GPUs if nothing else is running."""
 
 
 @FamilyService
@@ -136,13 +134,14 @@ def past_usage(log: Any, cluster: Cluster, queues: QueueTree) -> Any:
 
 @FamilyService
 def load_searches() -> None:
-    """Load a policy's compiled searches in a process that is about to run many simulations."""
+    """Load the compiled search functions of a policy in a process that will run many simulations."""
 
 
 @FamilyService
 def changed_queues(queues: QueueTree | None, file: Path) -> tuple[QueueTree, tuple[str, ...]]:
-    """Return the queues with the changes in a file (``dagsim whatif --alternative``), and remarks
-    on that file."""
+    """Return the queues after applying the changes in a file (``dagsim whatif --alternative``), and
+    remarks on that file.
+    """
 
 
 @FamilyService
@@ -202,14 +201,14 @@ def training_sweep(grid: SweepGrid, output: SweepOutput, *, dry_run: bool) -> No
 
 @FamilyService
 def training_caveats(config: Config, seeds: Iterable[int], checkpoint: Path) -> list[str]:
-    """Return warnings if the runs use windows on which the agent was trained, or give the agent
-    less information than it had in training.
+    """Return a warning if the runs use windows of jobs on which the agent was trained, and one if
+    they give the agent less information than it had in training.
     """
 
 
 @FamilyService
 def holds_site(folder: Path) -> bool:
-    """Return whether a folder or file describes a site."""
+    """Return True if a folder or file describes a site."""
 
 
 @FamilyService
@@ -223,4 +222,6 @@ def import_site(
     strict: bool = False,
     overwrite: bool = True,
 ) -> list[str]:
-    """Write the configuration of the site that the files describe, and return remarks on it."""
+    """Write a configuration for the site that the files describe. Return remarks on this
+    configuration.
+    """

@@ -1,24 +1,29 @@
 """How costs grow: CPU time of whole runs, as a multiple of a bare ``heapq`` loop on as many tasks.
 
-    python scripts/bench_scale.py [--policy NAME ...] [--series NAME ...] [--largest N] [--json] [--out FILE]
+    python scripts/bench_scale.py [--policy NAME ...] [--series NAME ...] [--largest N] [--workers N] [--json]
+                                  [--out FILE]
 
 Series, each for growing sizes: ``whole``, ``cpus`` and ``shares`` (nodes: whole GPUs; GPUs with CPUs and memory;
 fractions of GPUs where CPUs are scarce), ``pending`` (tasks that all wait at the start), ``width`` (tasks side by
 side in a job) and ``types`` (of GPU). A series is flat if no size takes more than twice the multiple of the smallest.
 Without ``--policy`` nodes are measured under ``fifo-fit`` and ``sjf``, the rest under every policy that is not costly
-by definition. The bare loop (``bare``) knows slots instead of nodes: two heaps, no policy, no records.
+by definition. The bare loop (``bare``) knows slots instead of nodes: two heaps, no policy, no records. Each run
+is timed in the same process as its bare loop, so several processes (one for each core) measure the same multiples.
 """
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from heapq import heappop, heappush
 from statistics import median
 from typing import Any
 
 import command
-from clock import cpu_s
+from clock import cpu_s, median_s
 
 from dagsim.model import Cluster, Job, Task, TaskGraph
 from dagsim.systems.cluster.policies import POLICIES
@@ -137,17 +142,25 @@ SERIES: dict[str, tuple[Callable[[int], Case], tuple[int, ...]]] = {
 }
 NODE_POLICIES = ("fifo-fit", "sjf")
 """The index of nodes is the same for all."""
+ENOUGH_S = 0.5
+"""CPU seconds of runs that give a steady multiple."""
 
 
 def multiple(case: Case, policy: str, repeats: int) -> float:
-    """CPU time of a run under the policy as a multiple of the bare loop: median of runs in turn."""
+    """CPU time of a run under the policy as a multiple of the bare loop: median of runs in turn.
+
+    A short run is repeated until the runs have taken ``ENOUGH_S``, because its time alone says little.
+    """
     cluster, jobs, slots = case
-    ratios = []
-    for _ in range(repeats):
-        bare_s = cpu_s(lambda: bare(jobs, slots))
+    ratios: list[float] = []
+    spent_s = 0.0
+    while len(ratios) < repeats or spent_s < ENOUGH_S:
+        bare_s = median_s(lambda: bare(jobs, slots), 3)
         scenario = ClusterScenario(cluster, jobs)
         chosen = POLICIES.create(policy, seed=1)
-        ratios.append(cpu_s(lambda scenario=scenario, chosen=chosen: scenario.kernel(1).run(chosen)) / bare_s)  # type: ignore[misc]
+        run_s = cpu_s(lambda scenario=scenario, chosen=chosen: scenario.kernel(1).run(chosen))  # type: ignore[misc]
+        ratios.append(run_s / bare_s)
+        spent_s += run_s
     return median(ratios)
 
 
@@ -156,15 +169,23 @@ def policies() -> list[str]:
     return [entry.name for entry in POLICIES.describe() if "costly" not in entry.tags and entry.name != "recorded"]
 
 
+def share(series: str, size: int, names: Sequence[str], repeats: int) -> list[tuple[str, int, float]]:
+    """Measure some policies at one size of a series: its name with that of the policy, the size and the multiple."""
+    case = SERIES[series][0](size)
+    return [(f"{series} {name}", size, round(multiple(case, name, repeats), 2)) for name in names]
+
+
 def measured(options: command.Options) -> Iterator[tuple[str, int, float]]:
-    """Return series (with the policy's name), size, and multiple."""
-    for series in options.series or SERIES:
-        make, sizes = SERIES[series]
-        names = options.policy or (NODE_POLICIES if sizes is NODES else policies())
-        for size in (size for size in sizes if size <= options.largest):
-            case = make(size)
-            for name in names:
-                yield f"{series} {name}", size, round(multiple(case, name, options.repeats), 2)
+    """Yield the rows of ``share`` for all series. The workers measure different policies of one series and size."""
+    with ProcessPoolExecutor(options.workers) as pool:
+        for series in options.series or SERIES:
+            sizes = SERIES[series][1]
+            names = options.policy or (NODE_POLICIES if sizes is NODES else policies())
+            for size in (size for size in sizes if size <= options.largest):
+                parts = [names[first :: options.workers] for first in range(options.workers)]
+                parts_of_case = partial(share, series, size, repeats=options.repeats)
+                for rows in pool.map(parts_of_case, filter(None, parts)):
+                    yield from rows
 
 
 def growth(multiples: dict[int, float]) -> float:
@@ -190,6 +211,7 @@ def main() -> int:
     parser.add_argument("--series", action="append", choices=list(SERIES), help="only this one; repeatable")
     parser.add_argument("--largest", type=int, default=1_000_000, help="leave out larger sizes")
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--workers", type=command.at_least_one, default=os.cpu_count() or 1, help="processes")
     return command.run(parser, _work)
 
 

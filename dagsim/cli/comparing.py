@@ -28,12 +28,16 @@ if TYPE_CHECKING:
 
 @app.command("compare")
 def compare_runs(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders on the same jobs.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders that simulate the same jobs.")],
     reference: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Policy to compare the others with (default: the first).")
+        str | None,
+        typer.Option(metavar="NAME", help="Reference policy, with which the others are compared (default: the first)."),
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="Metric to rank by (default: the main metric of the system, such as jct_s.mean).")
+        str | None,
+        typer.Option(
+            help="Metric by which the policies are ranked (default: the main metric of the system, such as jct_s.mean)."
+        ),
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the table as CSV.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios with their intervals.")] = None,
@@ -42,21 +46,22 @@ def compare_runs(
         typer.Option(
             metavar="2%",
             parser=fraction,
-            help="Print how many seeds are needed for intervals of at most this half-width.",
+            help="Print how many seeds are needed so that no interval has a larger half-width than this.",
         ),
     ] = None,
     bound: Annotated[
         bool,
         typer.Option(
-            "--bound", help="Also show how much of the gap between the reference and a lower bound each policy closes."
+            "--bound",
+            help=("Also show what fraction of the gap between the reference and a lower bound each policy closes."),
         ),
     ] = False,
     json_: Json = False,
     wide: Wide = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Compare finished runs, paired by seed: ratios to a reference with 95% intervals, and a
-    verdict on each.
+    """Compare finished runs, paired by seed. The table shows each policy's ratio to a reference
+    with its 95% interval and a verdict.
 
     Example: dagsim compare results/RUN_A results/RUN_B --plot comparison.png
     """
@@ -159,7 +164,9 @@ def why(
     ] = None,
     history: Annotated[
         Path | None,
-        typer.Option(metavar="LOG", help="With --state: accounting records from sacct, for run times and usage."),
+        typer.Option(
+            metavar="LOG", help="With --state: accounting records from sacct, from which run times and usage are taken."
+        ),
     ] = None,
     samples: Annotated[
         int,
@@ -177,11 +184,11 @@ def why(
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Explain why a job waited: which resource, limit or rule held it back, which jobs occupied the
-    GPUs, and which jobs started before it.
+    """Explain why a job waited: which resource, limit or rule it waited for, which jobs occupied
+    the GPUs, and which jobs started before it.
 
-    With --state now.json --config site.yaml, explain why a job in the queue is waiting now: what
-    holds it back, which jobs are ahead, and which change would start it sooner.
+    With --state now.json --config site.yaml, explain why a job in the queue is waiting now: what it
+    is waiting for, which jobs are ahead of it, and which change would make it start sooner.
 
     Example: dagsim why results/RUN 1042
     """
@@ -237,7 +244,7 @@ def _explain_run(
     if is_rejected(schedule_columns, asked):
         jobs = schedule_columns.jobs
         never, reason = "", RejectReason(int(jobs.rejected[asked])).words
-        with suppress(InputError):  # the job's request may no longer be known
+        with suppress(InputError):  # the trace with the job's request may be gone
             never = obstacle(folder, schedule, line.policy, asked)
         if as_json:
             say(json.dumps(facts | {"job": jobs.ids[asked], "rejected": reason, "never": never or None}))

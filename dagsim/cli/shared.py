@@ -64,8 +64,8 @@ def configured(
     """Return the configuration in ``file`` with the workload, the values of ``--set`` and the other
     options applied to it, in this order.
 
-    ``named`` is the option or argument that gives the workload. With ``own=False``, which is meant
-    for commands that run nothing, no code outside dagsim is imported.
+    ``named`` is the option or argument that gives the workload. If ``own`` is False, no code
+    outside dagsim is imported. This is meant for commands that run nothing.
     """
     from dagsim.config.bundled import find_config
     from dagsim.config.schema import Setting, load_config
@@ -92,8 +92,8 @@ def experiment(
 
     ``first`` is applied before ``--set``, so that ``--set`` can change keys of the parts that it
     selects. ``more`` is applied after ``--set``. If the workload is a trace,
-    ``scenario.on_its_cluster`` chooses the cluster. With ``invented=False``, which is meant for
-    questions about a real cluster, no cluster is made up.
+    ``scenario.on_its_cluster`` chooses the cluster. If ``invented`` is False, no cluster is made
+    up. This is meant for questions about a real cluster.
 
     Raises:
         InputError: The value of an option is wrong, or an option does not apply to the system or
@@ -120,7 +120,7 @@ def experiment(
         asked.append("--cluster")
     try:
         config = configured(what.config, what.set_, [*settings, *reading], what.workload)
-    except ConfigError:  # perhaps because of an option that applies only to traces
+    except ConfigError:  # The cause may be an option that applies only to traces; if so, say so instead.
         _refuse_without_trace(configured(what.config, what.set_, settings, what.workload), asked)
         raise
     _refuse_without_trace(config, [*asked, *(["--strict"] if trace.strict else [])])
@@ -161,9 +161,9 @@ def with_series(config: Config, prices: Path | None, carbon: Path | None) -> Con
 
 
 def with_own_site(path: Path, asked: Experiment, reading: TraceFlags, scratch: Path, *, told: bool) -> Experiment:
-    """Write the configuration of the site that a log or a snapshot itself describes to ``scratch``,
-    and return the options with this configuration. If a cluster is given or the file describes no
-    site, return the options unchanged.
+    """If a log or a snapshot itself describes a site, write the site's configuration to
+    ``scratch``, and return the options with this configuration. If a cluster is given or the file
+    describes no site, return the options unchanged.
     """
     if asked.config is not None or reading.cluster is not None or not services.holds_site(path):
         return asked
@@ -229,7 +229,7 @@ def _option(key: str) -> str:
 
 
 def _refuse_without_trace(config: Config, asked: Sequence[str]) -> None:
-    """Raise an error if options for traces were given but the workload is not a trace, because the
+    """Raise an error if options for traces were given but the workload is not a trace. These
     options would be ignored.
     """
     from dagsim.errors import InputError
@@ -252,8 +252,8 @@ def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]
 
 
 def _warn_of_agents(plan: Plan) -> None:
-    """Warn if agents run on windows from the part of a trace on which they were trained, or if
-    durations are hidden but were not hidden in training.
+    """Warn if agents run on windows from the part of a trace on which they were trained. Also warn
+    if durations are hidden that were known in training.
     """
     from dagsim.experiment.provenance import provenance
 
@@ -292,8 +292,8 @@ def run_policies(
     about: Mapping[str, Any] | None = None,
     repeats: str | None = None,
 ) -> Kept:
-    """Run the policies into a new folder while showing progress. Ctrl-C keeps the finished runs and
-    exits with code 130.
+    """Run the policies, store the runs in a new folder, and show progress. Ctrl-C keeps the
+    finished runs and exits with code 130.
 
     By default, ``seeds`` are those in the configuration, or as many as the requested precision
     needs. If ``repeats`` (the value of ``--config``) is a run folder, files that have changed since
@@ -369,7 +369,8 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
             from dagsim.experiment.compare import run_until_precise
             from dagsim.experiment.scenario import metric_of
 
-            runs, seeds = dict[Cell, CellRun](), list[int]()
+            runs = {}
+            seeds: list[int] = []
 
             def run_on(more: Sequence[int]) -> list[CellRun]:
                 nonlocal runs
@@ -386,11 +387,19 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
 def tell(kept: Kept, output: Output) -> None:
     """Print and draw the results, which are already in the folder. Exit with code 1 if a policy
     failed.
+
+    Raises:
+        InputError: Every job of every run was rejected, so that no run shows anything about a policy.
     """
+    from dagsim.errors import InputError
+    from dagsim.metrics.incomplete import is_all_rejected
+
     with kept.folder.noting():
         _tell_kept(kept, output)
     if tell_failures(kept.folder):
         raise typer.Exit(1)
+    if kept.lines and all(is_all_rejected(line.workload) for line in kept.lines):
+        raise InputError("no job could run: the cluster rejected every job when it arrived")
 
 
 def _tell_kept(kept: Kept, output: Output) -> None:
@@ -412,8 +421,8 @@ def _tell_kept(kept: Kept, output: Output) -> None:
 
 
 def audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
-    """Return values for JSON: the contradictions in the first run whose input has any, and what
-    information policies had.
+    """Return values for JSON: the contradictions in the first run whose input has any, and the
+    information that policies had.
     """
     from dagsim.report.tables import knowledge_of
 
@@ -488,7 +497,7 @@ def _print(
 
     workloads = [line.workload for line in lines]
     urgent = [*contradictions(workloads), *losses(lines)]
-    for note in urgent:  # printed first, because these jobs are left out of all figures below
+    for note in urgent:  # print these first, because all figures below leave these jobs out
         say(note, err=output.table is not TableFormat.TEXT)
     workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
@@ -501,7 +510,7 @@ def _print(
     show_grid(table, output.table, wide=output.wide)
     for failed in dict.fromkeys(failure.policy for failure in folder.failures()):
         say(f"failed: {failed}")
-    # use the first run if there are several seeds
+    # If a policy ran with several seeds, show its first run.
     first = {line.policy: line for line in reversed(lines)}
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:

@@ -46,8 +46,8 @@ _PRESET = "workload.preset"
 
 
 def _spelled_out(workload: Any) -> Any:
-    """Replace a workload's name with the preset or file that has this name, and apply any keys
-    given with the name.
+    """Replace the name of a workload with the preset or file that has this name. Apply any keys
+    that were given with the name.
     """
     if isinstance(workload, str):
         workload = {"preset": workload}
@@ -61,7 +61,7 @@ def _spelled_out(workload: Any) -> Any:
     path = Path(name) if is_there(name) else shipped("workloads").get(name)
     if path is not None:
         return {"kind": "trace", "path": str(path)} | changes
-    if "." in name or "/" in name:  # the name looks like a file
+    if "." in name or "/" in name:  # it looks like a file name
         files = sorted(map(str, Path(name).parent.glob("*"))) if Path(name).parent.is_dir() else ()
         raise WorkloadError(f"{name}: no such file{nearest(name, files)} (or a name from dagsim list workloads)")
     raise WorkloadError(f"no workload {name!r}{choices(name, WORKLOADS)} (dagsim list workloads)")
@@ -76,17 +76,21 @@ class Config(TopKeys):
     """
 
     system: Annotated[Any, Registered(SYSTEMS, DEFAULT_SYSTEM)] = DefaultSystem()
-    """The system to simulate: ``cluster`` (the default) or another from ``dagsim list systems``,
-    with its settings."""
+    """The system to simulate, with its settings: ``cluster`` (the default) or another system from
+    ``dagsim list systems``.
+    """
     policy: str = "fifo"
     """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``).
-    In a system without ``fifo``, the default is its first policy.
+    If the system has no policy named ``fifo``, the default is the first policy that it lists.
     """
     prices: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
-    """Price of a GPU hour by type, for ``dagsim whatif`` and ``plan``. Default: the list price."""
+    """Price of one hour on a GPU of each type, for ``dagsim whatif`` and ``plan``. By default, this
+    is the list price.
+    """
     metrics: tuple[str, ...] = ()
-    """Your own metrics, computed for each run in addition to those in ``dagsim list metrics``:
-    ``module:attr`` or names of entry points (docs/own-system.md).
+    """Your own metrics, which are computed for each run in addition to those in ``dagsim list
+    metrics``. Each is given as ``module:attr`` or as the name of an entry point
+    (docs/own-system.md).
     """
     train: Annotated[Any, Later("train")] | None = None
     """How ``dagsim train`` trains an agent. Default: the defaults of the system."""
@@ -95,7 +99,8 @@ class Config(TopKeys):
     seeds: int = Field(default=20, ge=1)
     """Number of runs, each with its own workload."""
     precision: float | None = Field(default=None, gt=0, lt=1)
-    """Add seeds until the intervals of the ratios extend at most this fraction to either side.
+    """Keep adding seeds until the confidence interval of each ratio extends at most this fraction
+    to either side.
     Default: run ``seeds``.
     """
 
@@ -153,7 +158,7 @@ class Config(TopKeys):
             and (names := self.whole_system.policies.names())
             and self.policy not in names
         ):
-            # bypasses validation, which would reject a change to a frozen section
+            # Write to __dict__ directly, because the section is frozen and rejects an assignment.
             self.__dict__["policy"] = names[0]
         return self
 
@@ -184,7 +189,7 @@ class Config(TopKeys):
         )
 
     def training(self) -> Any:
-        """Return the section ``train``, or else the system's defaults for it.
+        """Return the section ``train`` or, if there is none, the system's defaults for it.
 
         Raises:
             UnknownName: The family ``learning`` is missing.
@@ -195,8 +200,8 @@ class Config(TopKeys):
         """Build the cluster described by the section ``cluster``.
 
         Raises:
-            ConfigError: The section takes its machines from a trace, but there is no trace or the
-                trace lists no machines; or the system has no such section.
+            ConfigError: The system has no section ``cluster``, or the section takes its machines
+                from a trace, but there is no trace or it lists no machines.
             TraceError: The list of machines cannot be read.
         """
         if not self.whole_system.has_top_keys:
@@ -271,8 +276,8 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
 
 
 def _is_foreign(value: Any) -> bool:
-    """Return True if a document is not meant as a configuration, because it is a text, or has
-    several keys and none of them resembles a known key.
+    """Return True if a document is probably not a configuration. This is the case if it is a text,
+    or if it has several keys and none of them resembles a known key.
     """
     if not isinstance(value, dict):
         return isinstance(value, str)
@@ -299,7 +304,7 @@ def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *
 def _without_effect(document: yaml.Document, others: list[Setting], own: bool, config: Config) -> bool:
     try:
         return _with_settings(document, others, own) == config
-    except ConfigError:  # without a preset, the rest may be invalid
+    except ConfigError:  # the other settings may be invalid without this one
         return False
 
 
@@ -309,7 +314,8 @@ def _with_settings(document: yaml.Document, settings: Iterable[Setting], own: bo
         if key == _PRESET and isinstance(document.value, dict):
             match document.value.get("workload"):
                 case {"preset": _}:
-                    # the keys given with the old preset should also change the new preset
+                    # Keep the keys that changed the old preset, so that they change the new one as
+                    # well.
                     pass
                 case _:
                     document.value["workload"] = {}
@@ -338,7 +344,7 @@ def _agrees(part: Any, value: Any) -> bool:
         case list():
             return isinstance(part, tuple) and len(part) == len(value) and all(map(_agrees, part, value))
         case str() if not isinstance(part, str | int | float | None) and part is not ...:
-            return True  # a text that stands for several values, such as "1000:-1000" or the name of a workload
+            return True  # one text can stand for several values, such as "1000:-1000" or the name of a workload
     return bool(part == value)
 
 
@@ -346,8 +352,8 @@ def dump_config(config: Config) -> str:
     """Return the whole configuration as YAML. ``load_config`` reads an equal configuration from
     this text, and equal configurations give equal texts.
     """
-    # The configuration is validated again, so that a default written as 20 in the code becomes
-    # 20.0, like a value from a file.
+    # Validate the configuration again. This turns a default that is written as 20 in the code into
+    # 20.0, which is what a 20 in a file becomes.
     return yaml.dump(plain(Config.model_validate(plain(config), context={"own": not foreign_parts(config)})))
 
 
@@ -379,8 +385,8 @@ def config_hash(config: Config) -> str:
 @cache
 def json_schema(*, described: bool = False) -> dict[str, Any]:
     """Return the JSON Schema of the configuration for use in editors (``# yaml-language-server:
-    $schema=...``). With ``described``, the keys of dataclasses also have descriptions, which are
-    read from the source code.
+    $schema=...``). If ``described`` is True, the keys of dataclasses also have descriptions, which
+    are read from the source code.
     """
     from pydantic.json_schema import GenerateJsonSchema
 
@@ -392,13 +398,13 @@ def json_schema(*, described: bool = False) -> dict[str, Any]:
             "enum": list(WORKLOADS),
             "description": "The preset that the other keys change (``dagsim list workloads``).",
         }
-    schema["$defs"]["Sessions"]["required"].remove("kinds")  # a preset provides them
+    schema["$defs"]["Sessions"]["required"].remove("kinds")  # optional, because a preset provides them
     schema["properties"]["workload"]["anyOf"].append({"type": "string"})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _described() -> Any:
-    """Return a generator for JSON Schemas that takes the descriptions of dataclass fields from the
+    """Return a generator for JSON Schemas. It takes the descriptions of dataclass fields from the
     texts below the fields."""
     from pydantic.json_schema import GenerateJsonSchema
 
@@ -410,7 +416,7 @@ def _described() -> Any:
                 if name in keys:
                     keys[name].setdefault("description", text)
             if "const" in (kind := keys.get("kind", {})):
-                kind.setdefault("description", f"Selects ``{kind['const']}`` among the kinds of this part.")
+                kind.setdefault("description", f"Set this to ``{kind['const']}`` to use the settings in this section.")
             return found
 
     return Described
@@ -429,8 +435,8 @@ def _validate(document: yaml.Document, *, own: bool = False) -> Config:
 
 
 def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
-    """Return the defaults that are needed to set a value at ``key``, where ``document`` leaves out
-    parts.
+    """Return the defaults that are needed to set a value at ``key`` if ``document`` leaves out
+    parts of the path.
 
     In ``document``, a workload given by name is replaced with a mapping that contains the name.
     """
@@ -504,8 +510,8 @@ def _unset(value: Any) -> tuple[str, ...]:
 
 
 def _any_of(schema: Any) -> Any:
-    """Replace ``oneOf`` with ``anyOf`` in a schema, because without ``kind`` several branches may
-    match. Leave out private fields, which no configuration can set.
+    """Replace ``oneOf`` with ``anyOf`` in a schema, because several branches may match if ``kind``
+    is left out. Remove private fields, which no configuration can set.
     """
     match schema:
         case dict():

@@ -1,5 +1,5 @@
-"""Functions that read and write YAML. Unquoted words have the meaning that people expect, the
-position of each value is recorded, and faults are reported with a position and a remedy.
+"""Read and write YAML. Unquoted words have the meaning that people expect. The position of each
+value is recorded, so that faults are reported with a position and a remedy.
 
 Unquoted words follow YAML 1.2 (``dagsim.registry``), a duplicate key is an error, and all keys in
 mappings are strings.
@@ -87,7 +87,7 @@ class Document:
         """Apply ``a.b=value``, the text of ``--set``. The value is read as YAML.
 
         Raises:
-            ConfigError: There is no ``=``, or the value is not YAML; see also ``put``.
+            ConfigError: There is no ``=``, the value is not YAML, or ``put`` raises the error.
         """
         source, key, value = Setting.parse(setting)
         self.put(key, value, source, default)
@@ -108,7 +108,7 @@ class Document:
         if not isinstance(self.value, dict):
             kind = "a list" if isinstance(self.value, list) else repr(self.value)[:60]
             raise ConfigError(f"{self.place(())}: the file must be a mapping of keys to values, got {kind}")
-        value = deepcopy(value)  # a later setting may change a part of this value
+        value = deepcopy(value)  # copied, because a later setting may change a part of it
         holder = self.value
         path: Key = ()
         *way, last = key.split(".")
@@ -147,7 +147,7 @@ def read_yaml(path: Path) -> Document:
     """Read the YAML document in the file ``path``.
 
     Raises:
-        ConfigError: The file cannot be read; see also ``load``.
+        ConfigError: The file cannot be read, or ``load`` raises the error.
     """
     try:
         if path.is_fifo() and path.parts[:2] not in (("/", "dev"), ("/", "proc")):
@@ -165,7 +165,7 @@ def read_yaml(path: Path) -> Document:
 
 
 def load(text: str, source: str) -> Document:
-    """Parse ``text``; ``source`` is its name in error messages.
+    """Parse ``text``. ``source`` is its name in error messages.
 
     Raises:
         ConfigError: The text is not YAML (the message gives line and column), contains several
@@ -201,15 +201,15 @@ def dump(value: Any) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """A dumper that puts text in quotes if ``scalar`` would read it as another type, or if YAML
-    cannot represent it on one line.
+    """A YAML dumper. It puts a text in quotes if ``scalar`` would read it as another type, or if
+    YAML cannot represent it on one line.
     """
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)  # this indents list items below their key
+        super().increase_indent(flow, False)  # False indents list items below their key
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -340,7 +340,8 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
             place = document.place(path)
         case _:
             what = fault_in_words(fault)
-    while (said := what.partition(": "))[2] and said[0] in path:  # the path already contains this
+    # remove a key from the message if the path already contains it
+    while (said := what.partition(": "))[2] and said[0] in path:
         what = said[2]
     if place.startswith(("--", "NAME ")) and document.values.get(path) == place:
         return _of_option(place, path, what)
@@ -348,8 +349,8 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
 
 
 def _of_option(place: str, path: Key, what: str) -> str:
-    """Return the line for a fault in the value of an option. It names the option instead of the key
-    that the option sets, unless the fault is in another key than the one that ``--set`` names.
+    """Return the line that reports a fault in the value of an option. It names the option instead
+    of the key that the option sets, unless the fault is in another key than ``--set`` names.
     """
     option, _, typed = place.partition(" ")
     key = ".".join(map(str, path))
@@ -391,9 +392,7 @@ def _child(value: Any, key: str | int) -> Any:
 
 
 def _named(message: str, path: Key, value: Any) -> Key:
-    """Extend ``path`` by the key below it that is at fault. The message names either this key or
-    its value.
-    """
+    """Extend ``path`` by the faulty key below it. The message names either this key or its value."""
     for key in path:
         value = _child(value, key)
     if not isinstance(value, dict):
@@ -412,7 +411,7 @@ def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
     for key in loc:
         node = _within(schema, node, key)
         part = _child(value, key)
-        # pydantic's path includes the kinds of unions, which do not appear in the document
+        # pydantic's path also contains the kind of each union, which is not a key in the document
         value = value if part is _ABSENT else part
     branches = _branches(schema, node)
     kind = value.get("kind", _default_kind(schema, node)) if isinstance(value, dict) else None
@@ -422,9 +421,7 @@ def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
 
 
 def _default_kind(schema: Schema, node: Schema) -> str | None:
-    """Return the default ``kind`` of a part, which ``Registered`` adds to the schema beside the
-    union.
-    """
+    """Return the default ``kind`` of a part. ``Registered`` adds it to the schema beside the union."""
     nodes = [node, *(node.get("anyOf") or ())]
     return next((str(branch[DEFAULT_KIND]) for branch in nodes if DEFAULT_KIND in branch), None)
 

@@ -34,8 +34,9 @@ def is_run(path: Path) -> bool:
 def write_run(
     path: Path, to: Path, to_format: str | None, counted: Callable[[Iterable[Job]], Iterator[Job]] = iter
 ) -> tuple[str, Written]:
-    """Write the first run in a folder as a log in ``to_format``. Return a sentence that states what
-    was left out, and the written files. The work of each job is the duration of its last run.
+    """Write the first run in a folder as a log in ``to_format``. The work of each job is the
+    duration of its last run. Return a sentence that states what was left out, and the files that
+    were written.
 
     Raises:
         InputError: The folder is not a run on the GPU cluster, or its jobs cannot be generated
@@ -84,13 +85,13 @@ def _last_runs(store: Store) -> tuple[dict[int, _Run], int]:
 
 
 def _as_it_ran(job: Job, run: _Run, scenario: ClusterScenario) -> Job:
-    """Return the job with ``run`` as its recorded run. If all nodes hold equally many instances, the
-    instances on a node are merged into one.
+    """Return the job with ``run`` as its recorded run. If every node ran the same number of
+    instances, merge the instances on each node into one.
     """
     cluster: Cluster = scenario.cluster
     nodes = [cluster.nodes[number] for number in run.nodes]
     if len(job.tasks) > 1:
-        return job  # the format will reject this job
+        return job  # the format will reject a job with several tasks
     task, each = job.tasks[0], set(run.nodes.values())
     ran_s = run.end_s - run.start_s
     together = each.pop() if len(each) == 1 else 1

@@ -69,12 +69,12 @@ def carry_out(
     soon as it is finished.
 
     Apart from times, the final contents of the store do not depend on the executor or on
-    interruptions. In a grid, a failed cell is recorded and the others continue. With several
-    policies, a policy that fails is skipped from then on. In both cases, the state of the store is
-    ``failed``. With a single policy, its error is raised.
+    interruptions. If a cell of a grid fails, this is recorded, and the other cells continue. If one
+    of several policies fails, its remaining cells are skipped. In both cases, the state of the
+    store becomes ``failed``. The error of a single policy is raised.
 
-    ``advise`` is called at most once, with a sentence, if the compiled engine could have executed a
-    long run.
+    If the compiled engine could have executed a long run, ``advise`` is called with a sentence
+    about this, at most once.
 
     Return the failed cells, which have an ``error``, and the finished cells, except those of
     policies that failed.
@@ -184,8 +184,8 @@ def _paired(cells: Sequence[Cell], runs: Iterator[CellRun]) -> Iterator[tuple[Ce
 
 
 def _in_turn(cells: Sequence[Cell], runs: Iterator[CellRun], wanted: Wanted) -> Iterator[tuple[Cell, CellRun]]:
-    """Yield each run with its cell in the order of the cells, which is the order of the tables.
-    Runs that finish early wait for their turn.
+    """Yield each run with its cell, in the order of the cells, because the tables have this order.
+    A run that finishes early is held back until its turn.
     """
     early: dict[tuple[str, int], CellRun] = {}
     turn = 0

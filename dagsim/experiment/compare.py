@@ -1,5 +1,5 @@
-"""Compare finished runs: paired by seed, in groups of cells, over blocks of jobs, or on an
-increasing number of seeds until the intervals are narrow enough.
+"""Compare finished runs. They are paired by seed, in groups of cells, or over blocks of jobs. Seeds
+can also be added until the intervals are narrow enough.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def paired_lines(folders: Sequence[Store]) -> Pairing:
     """Return the runs in all folders for the seeds that the folders have in common.
 
     If a policy ran in several folders, its labels include the configuration keys in which the
-    folders differ, or else the names of the folders.
+    folders differ or, if there are too many, the names of the folders.
 
     Raises:
         InputError: The folders have no seed in common, or their workloads differ.
@@ -136,7 +136,7 @@ def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class CellGroup:
-    """Cells that differ only in the compared axis and the seed."""
+    """Cells that are equal except for the seed and their value on the compared axis."""
 
     at: Mapping[str, str]
     """The labels that the cells share, keyed by the short names of the other axes."""
@@ -152,8 +152,8 @@ class CellGroup:
 
 
 def compared_axis(axes: Sequence[Axis]) -> Axis:
-    """Return the axis whose values are compared: the policies, or else the first axis with several
-    values."""
+    """Return the axis whose values are compared: the axis of policies or, if there is none, the
+    first axis with several values."""
     several = [axis for axis in axes if len(axis.values) > 1] or list(axes)
     return next((axis for axis in several if axis.key == "policy"), several[0])
 
@@ -197,7 +197,7 @@ def _paired_only(rows: Sequence[CellRun], axis: Axis) -> list[CellRun]:
 
 
 def _with_holm(groups: Sequence[CellGroup]) -> list[CellGroup]:
-    """Return the groups with p values to which Holm's correction is applied across all groups,
+    """Return the groups with corrected p values. Holm's correction covers all groups together,
     because they form one table.
     """
     tests: dict[tuple[int, frozenset[str]], float] = {}
@@ -323,8 +323,8 @@ def run_until_precise(
     """Add seeds until every comparison with the first policy is precise enough or cannot become so.
 
     ``run`` runs all policies on additional seeds, stores the new runs in ``folder``, and returns
-    all runs made so far. With a single policy, the rule applies to the interval of the policy's
-    geometric mean.
+    all runs so far. If there is only one policy, the interval of its geometric mean has to become
+    precise enough.
 
     Raises:
         InputError: As in ``rule_for``, or raised by ``run``.
@@ -376,7 +376,7 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
         InputError: The run's trace is missing or has changed.
     """
     traffic = services.link_traffic.offered()
-    # other systems have no networks
+    # systems other than the GPU cluster have no network
     if getattr(folder.config.network, "kind", None) != "shared" or traffic is None:
         return []
     folder.check_trace()
@@ -415,7 +415,7 @@ def obstacle(folder: Store, schedule: Schedule, policy: str, job: int) -> str:
 
 
 def _inputs(folder: Store, schedule: Schedule) -> tuple[ClusterScenario, list[Job]]:
-    """Return what was simulated in a run, and its jobs.
+    """Return the scenario that was simulated in a run, and its jobs.
 
     Raises:
         InputError: The run belongs to another system, or its trace is missing or has changed.

@@ -1,7 +1,7 @@
 """Executors. They run cells in processes on this machine (``--executor local:4``), on a Ray
 cluster, or as Slurm jobs.
 
-An executor only runs cells. The process that calls it writes all files.
+An executor runs the cells, but it writes no files. The process that calls it does.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ between.
 
 @dataclass(frozen=True, slots=True)
 class CellWork:
-    """A function object that runs cells. It is pickled and sent to workers. There, traces must be
-    at the configured paths.
+    """A function object that runs cells. It is pickled and sent to workers, where traces must be at
+    the configured paths.
     """
 
     keep: Keep = "log"
@@ -78,14 +78,15 @@ class CellWork:
         except Exception as error:
             lost = CellRun(cell.name, cell.seed) if log is None else log()
             if self.raises or not isinstance(error, SimulationError | PluginError):
-                error.__dict__["log"] = replace(lost, id=cell.id)  # lets the code that catches the error keep the log
+                # Attach the log to the error, so that the code that catches the error can save it.
+                error.__dict__["log"] = replace(lost, id=cell.id)
                 raise
             run = replace(lost, error=f"{type(error).__name__}: {error}")
         return replace(run, at=cell.at, id=cell.id) if self.named else run
 
     def _set_aside(self, cell: Cell) -> Played | None:
-        """Return the finished simulation of a cell if an earlier attempt kept its log, or else
-        None.
+        """Return the finished simulation of a cell if an earlier attempt saved its log. Otherwise,
+        return None.
         """
         if self.aside is None or not Path(self.aside).is_dir():
             return None
@@ -204,8 +205,8 @@ def in_order(
 ) -> Iterator[Result]:
     """Yield, in order, the results of all items that are still ``wanted`` when it is their turn.
 
-    This process begins the work itself, and starts workers once they clearly save time. The workers
-    end when the iterator or this process ends, for whatever reason. If a worker is killed, new
+    This process begins the work itself, and starts workers when they clearly save time. The workers
+    end when the iterator ends, or when this process ends for any reason. If a worker is killed, new
     workers continue with the remaining items.
 
     Raises:
@@ -218,7 +219,8 @@ def in_order(
     try:
         while index < len(items):
             left = len(items) - index
-            # CPU time, because wall-clock time would lead to more workers when the cores are busy
+            # Use CPU time. Wall-clock time is longer when the cores are busy, so it would start
+            # workers too early.
             spent_s = max(process_time() - began - _WARM_UP_S, 0.0)
             if pool is None and min(workers, left) > 1 and spent_s * left > _WORTH_S * max(index, 1):
                 pool = _Pool(work, min(workers, left), telling=on_progress is not None)
@@ -233,8 +235,8 @@ def in_order(
                     pool.end()
                     if (kills := kills + 1) == _KILLS:
                         raise error from None
-                    # Do not run items in this process meanwhile, because an item that exhausts the
-                    # memory would kill it as well.
+                    # Meanwhile, do not run items in this process, because an item that exhausts the
+                    # memory would kill this process as well.
                     pool = _Pool(work, min(workers, left), telling=on_progress is not None)
                     pool.wait()
                     continue
@@ -258,7 +260,7 @@ class _Pool(Generic[Item, Result]):
             self._executor = ProcessPoolExecutor(
                 count, context, _begin, (pickle.dumps(work), self._counts if telling else None)
             )
-            # each submission starts one process
+            # The executor starts one process per submission, so submit once for each worker.
             self._first = [self._executor.submit(_nothing) for _ in range(count)]
         leave_to_workers(self._executor)
         self._processes = set(active_children()) - others
@@ -320,12 +322,14 @@ class _Pool(Generic[Item, Result]):
 
     def end(self) -> None:
         """Kill every worker. Nothing is lost, because all finished results are in this process."""
-        for process in self._processes:  # even those that the executor has already given up
+        for process in self._processes:  # including processes that the executor no longer manages
             process.kill()
         kill_workers(self._executor)
 
     def _has_room(self, futures: Collection[Future[bytes]]) -> bool:
-        """Return True if a worker is idle and the waiting results leave enough memory for more."""
+        """Return True if a worker is idle, and the results that wait for their turn leave enough
+        memory for more.
+        """
         done = [future for future in futures if future.done()]
         held = sum(len(future.result()) for future in done if future.exception() is None)
         return len(futures) - len(done) < self._count and held < _HELD_BYTES
@@ -345,7 +349,7 @@ def _begin(pickled: bytes, counts: Any) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing; submitting this function makes a worker start up."""
+    """Do nothing. Submitting this function makes a worker start up."""
 
 
 def _made(index: int, item: Any) -> bytes:

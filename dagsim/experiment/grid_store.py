@@ -1,4 +1,4 @@
-"""Folders for the cells of a grid, which finish in any order (see ``store``)."""
+"""Run folders for grids, whose cells may finish in any order (see ``store``)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class GridStore(Store):
 
     @classmethod
     def of_plan(cls, root: Path, plan: Plan, argv: Sequence[str]) -> GridStore:
-        """Create the folder of a grid, or continue an existing one; see ``begin``."""
+        """Create the folder for a grid, or continue in an existing folder (see ``begin``)."""
         assert plan.grid is not None
         path = root / f"{slug(f'{plan.command}-{plan.grid.name}', LONGEST_NAME)}"
         created = datetime.now(UTC)
@@ -64,7 +64,7 @@ class GridStore(Store):
 
     @classmethod
     def _taken(cls, path: Path, plan: Plan, facts: dict[str, Any], argv: Sequence[str]) -> GridStore:
-        """Open the existing folder of a grid, and delete the summaries that the previous invocation
+        """Open an existing folder of a grid. Delete the summaries that the previous invocation
         wrote.
         """
         before = read_json_file(path / "manifest.json") if (path / "manifest.json").exists() else None
@@ -90,14 +90,14 @@ class GridStore(Store):
             part.unlink()
         store._describe(argv, **{GRID: _text_of(plan)})
         progress = path / _PROGRESS
-        if progress.exists():  # a killed process may have left half a line
+        if progress.exists():  # remove the incomplete line that a killed process may have left
             append(progress, b"", sum(map(len, whole_lines(progress))))
         return store
 
     @property
     def label(self) -> str:
-        """The name of the sweep. It replaces the name of the workload, because the points of a
-        sweep may have different workloads.
+        """The name of the sweep. It is used instead of the name of a workload, because the points
+        of a sweep may have different workloads.
         """
         return f"sweep {self.sweep.name}"
 
@@ -157,7 +157,7 @@ class GridStore(Store):
         """Write the finished cells as a list of runs, named by their labels, and as a table."""
         done = self.done(plan.cells)
         times = {event["id"]: event for event in self.progress() if event.get("event") == "done"}
-        ends = dict.fromkeys(TABLES, 0)  # a grid has no tables from which an unfinished run would have to be cut off
+        ends = dict.fromkeys(TABLES, 0)  # lengths of the tables: 0, because a grid has none
         runs, timing = bytearray(), bytearray()
         for cell, run in done.items():
             who, clock = {"policy": cell.label, "seed": cell.seed}, times.get(cell.id, {})

@@ -1,5 +1,5 @@
-"""The files in a run folder: the tables and the schedule of a finished run as bytes, JSON files,
-files to which lines are only appended, and summaries of all runs.
+"""Read and write the files in a run folder: tables and schedules of finished runs, JSON files,
+files that grow line by line, and summaries of all runs.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from dagsim.model.log import NUMBERS, ROW, FactColumns, Schedule, ScheduleLog
 from dagsim.systems.seam import EngineUse
 
 CLOCKED = "decision_time_us"
-"""The only metric that is measured with a clock. It differs each time, so it is stored separately.
-"""
+"""The only metric that is measured with a clock. It differs each time, so it is stored separately."""
 
 Keep: TypeAlias = Literal["summary", "series", "jobs", "log"]
 """The files of each run that are kept besides its metrics: with ``summary`` none, with ``series``
@@ -51,7 +50,7 @@ FACTS_OF_LOG = ".facts.json"
 @dataclass(frozen=True, slots=True)
 class CellRun:
     """A finished or failed cell: its line in the store and, until they are written, its files. Any
-    process can create a ``CellRun``, but only one process writes it.
+    process may create a ``CellRun``, but a single process writes them all.
     """
 
     policy: str
@@ -89,8 +88,8 @@ class CellRun:
 
 
 def run_of(outcome: Outcome, keep: Keep = "log") -> CellRun:
-    """Convert an outcome to a run with the files that ``keep`` selects. Apart from times, equal
-    outcomes give equal bytes.
+    """Convert an outcome to a run with the files that ``keep`` selects. Equal outcomes give files
+    with equal bytes, except for times.
     """
     schedule, who = outcome.schedule, {"policy": outcome.policy, "seed": outcome.seed}
     metrics = outcome.summary.to_dict()
@@ -169,8 +168,8 @@ def _small_files(schedule: Schedule) -> dict[str, bytes]:
 
 
 def _packed(text: str) -> bytes:
-    """Return a gzip member without a name and a time stamp, so that equal texts give equal
-    bytes.
+    """Compress a text as a gzip member that contains no name and no time stamp, so that equal texts
+    give equal bytes.
     """
     return gzip.compress(text.encode(), compresslevel=6, mtime=0)
 
@@ -276,8 +275,8 @@ def packed_schedule(schedule: Schedule) -> bytes:
             file = io.BytesIO()
             np.lib.format.write_array(file, np.ascontiguousarray(column), allow_pickle=False)
             info = zipfile.ZipInfo(f"{name}.npy", _WHEN)
-            # The level passed to ZipFile only applies to names, so each ZipInfo needs the level as
-            # well.
+            # ZipFile does not apply its own compression level to a ZipInfo, so pass the level here
+            # as well.
             archive.writestr(info, file.getbuffer(), zipfile.ZIP_DEFLATED, _LEVEL)
     return buffer.getvalue()
 
@@ -391,8 +390,8 @@ def cells_table(runs: Sequence[CellRun]) -> str:
 
 
 def rename_free(folder: Path, wanted: Path, *, numbered: bool) -> Path | None:
-    """Rename the folder to ``wanted``, and return its new path. If that name is taken, return None
-    or, with ``numbered``, use the first free name of the form ``wanted-N``.
+    """Rename the folder to ``wanted``, and return its new path. If that name is taken, use the
+    first free name of the form ``wanted-N`` if ``numbered`` is True. Otherwise, return None.
     """
     number = 1
     while True:
@@ -401,7 +400,7 @@ def rename_free(folder: Path, wanted: Path, *, numbered: bool) -> Path | None:
             if not path.exists() or not numbered:
                 folder.rename(path)
                 return path
-        except OSError as error:  # another process has created it in the meantime
+        except OSError as error:  # another process has created ``path`` in the meantime
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
             if not numbered:
@@ -420,14 +419,14 @@ def value_in(line: Mapping[str, Any], key: str, file: str) -> Any:
         RunFolderError: The line has no such key.
     """
     if key not in line:
-        raise RunFolderError(f"{file}: was written by another version of dagsim, because a line has no {key!r}")
+        raise RunFolderError(f"{file}: a line has no {key!r}, so another version of dagsim must have written the file")
     return line[key]
 
 
 def check_shape(value: Any, shape: Any, where: object, *, inner: bool = False) -> None:
-    """Check the types in a JSON file. A shape is a type, a list with one shape, or a mapping from
-    keys to their shapes (``None`` represents every key). Null is allowed everywhere except in
-    lists. Keys may be missing, except in an ``inner`` object.
+    """Check the types in a JSON file. A shape is a type, a list with one shape for all elements, or
+    a mapping from keys to shapes, in which the key ``None`` represents every key. Null is allowed
+    everywhere except in lists. Keys may be missing, except in an ``inner`` object.
 
     Raises:
         RunFolderError: A value has another type.
@@ -481,7 +480,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
             value = parsed_json(line)
             if not isinstance(value, dict):
                 raise ValueError(f"expected an object, got {value!r:.60}")
-        except ValueError as error:  # also catches UnicodeDecodeError, which is a ValueError
+        except ValueError as error:  # this includes UnicodeDecodeError, a subclass of ValueError
             raise RunFolderError(
                 f"{path}:{number}: damaged: this line is not valid JSON ({error}); restore the file, or run the "
                 "command in command.txt again"

@@ -5,9 +5,9 @@ A ledger is the file ``seeds.yaml`` in the folder that contains the run folders.
 ``results/seeds.yaml`` is the ledger of this project.
 
 Each training run is tested on a block of seeds that no other training run in the same folder uses
-(``claim_report_seeds``). If all training runs used the same seeds, choosing the best of several
-training runs by their tests would mean choosing on the test set. A training run claims its block of
-seeds at its first test, records the block in its run folder, and keeps it when it is resumed.
+(``claim_report_seeds``). If all training runs used the same seeds, choosing the best of them by its
+test would be choosing on the test set. A training run claims its block of seeds at its first test,
+records the block in its run folder, and keeps it when it is resumed.
 
 A script that makes a table requests seeds (``Ledger.spend``) before its first run, and closes the
 entry (``Ledger.close``) when the table has been written. A second request for the same table is
@@ -146,7 +146,7 @@ class Ledger:
                 raise ConfigError(
                     f"{self.path}: seeds {last['seeds'][0]} to {last['seeds'][1] - 1} of {table!r} "
                     f"were used on {last['on']} by {last['command']!r}; give --fresh to take unused seeds "
-                    "from its pool, or --again to use the same seeds again, which the table then states"
+                    "from its pool, or --again to reuse the same seeds (the table then says so)"
                 )
             unused = max((record["seeds"][1] for record in spent), default=whole.start)
             first = last["seeds"][0] if last and again else unused

@@ -30,9 +30,9 @@ PATIENCE_S = 600.0
 
 
 class OnRay:
-    """An executor that runs cells on a Ray cluster. With ``address`` (``ray://HOST:10001``), this
-    is a remote cluster. Otherwise, it is the cluster that is running on this machine or named by
-    ``RAY_ADDRESS``, or else a new one on this machine.
+    """An executor that runs cells on a Ray cluster. ``address`` (``ray://HOST:10001``) selects a
+    remote cluster. Without it, the executor uses the cluster that ``RAY_ADDRESS`` names or that is
+    running on this machine. If there is none, it starts a new one here.
 
     Every machine needs the same version of dagsim. Traces are sent to the machines, and results are
     sent back. Ray's usage statistics are switched off.
@@ -140,7 +140,7 @@ _PLACED: dict[str, Path] = {}
 
 
 def local_trace(sha: str, shipped: Any) -> Path:
-    """Return the trace as a file on this worker."""
+    """Return the path of the trace on this worker, after writing the file if it is missing."""
     import ray
 
     if sha not in _PLACED:

@@ -71,9 +71,9 @@ class SubmitSettings:
 class OnSlurm:
     """An executor that runs cells as Slurm jobs. ``address`` is parsed by ``SubmitSettings``.
 
-    Every machine needs the same version of dagsim, and the traces at the same paths. A job that is
-    lost, because its node failed or it reached its time limit, is submitted again, up to three
-    times.
+    Every machine needs the same version of dagsim, and must have the traces at the same paths. A
+    job is lost if its node fails or if it reaches its time limit. It is then submitted again, up to
+    three times.
 
     Raises:
         ConfigError: ``submitit`` or ``sbatch`` is not installed, or ``address`` is wrong.
@@ -172,7 +172,7 @@ class _Share:
 
 
 def _run_share(share: _Share) -> list[CellRun | Exception]:
-    """Run the cells of a job, in order. An error ends the list, because it also ends the plan."""
+    """Run the cells of a job, in order. Stop at the first error, because it ends the whole plan."""
     runs: list[CellRun | Exception] = []
     for cell in share.cells:
         try:

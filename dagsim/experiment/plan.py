@@ -1,5 +1,5 @@
-"""Plans. A plan lists the cells to run, and comes from a command or a YAML file. A cell is a
-configuration, a policy and a seed.
+"""Plans. A plan lists the cells to run, and is made by a command or read from a YAML file. A cell
+is a configuration, a policy and a seed.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def axis_of(key: str, value: Any, place: str) -> Axis:
 
     Raises:
         ConfigError: There is no value, a value is repeated, or the form is wrong. The message
-        begins with ``place``.
+            begins with ``place``.
     """
     match value:
         case {"from": first, "to": last, **rest} if set(rest) <= {"step"}:
@@ -144,9 +144,7 @@ class SweepGrid:
 
     @property
     def trains(self) -> bool:
-        """True if the points are training runs, which is the case if they differ in keys of
-        ``train``.
-        """
+        """True if the points are training runs. They are if they differ in a key of ``train``."""
         return any(axis.key.startswith("train.") for axis in self.axes)
 
     def config(self) -> Config:
@@ -162,7 +160,7 @@ class SweepGrid:
 
         Raises:
             InputError: A value is not valid for its key, a file cannot be read, or two points are
-            the same experiment.
+                the same experiment.
         """
         cells: dict[str, Cell] = {}
         for cell in self.points():
@@ -255,7 +253,8 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
     )
     if grid.stop is not None and (grid.stop != "median" or not grid.trains):
         raise ConfigError(
-            f"{document.place(('stop',))}: stop: expected median, in a sweep over keys of train, got {grid.stop!r}"
+            f"{document.place(('stop',))}: stop: must be median, and only a sweep over keys of train can have it, "
+            f"got {grid.stop!r}"
         )
     seeds = grid.seeds or 1
     cells = grid.count() * (len(seeds) if isinstance(seeds, Sequence) else seeds)
@@ -267,8 +266,8 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
 
 
 def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
-    """Return the axis. If its key is ``base``, its values are resolved to configuration files, like
-    the base of a sweep.
+    """Return the axis. If its key is ``base``, find the configuration file for each of its values,
+    as for the base of a sweep.
     """
     if axis.key != "base":
         return axis
@@ -278,8 +277,8 @@ def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
 
 
 def _base(value: Any, path: Path, place: str) -> Path | None:
-    """Return the path of a base configuration: a file in the folder of the sweep or in the current
-    folder, or a configuration that is known by name.
+    """Return the path of a base configuration. It is a file in the folder of the sweep or in the
+    current folder, or a configuration that ships with dagsim.
     """
     if value is None:
         return None
@@ -422,8 +421,8 @@ def _unpickled(config: bytes) -> Config:
 
 
 def _last_config(make: Callable[..., Made]) -> Callable[..., Made]:
-    """Cache the result of ``make`` for the last configuration, because consecutive cells often have
-    the same configuration.
+    """Make ``make`` cache its result for the last configuration, because consecutive cells often
+    have the same one.
     """
     last: tuple[Config, tuple[Any, ...], Made] | None = None
 
@@ -444,12 +443,12 @@ def _pickled(config: Config) -> bytes:
 
 @_last_config
 def _content(config: Config, policy: str) -> str:
-    """Return a text that contains everything, except the seed, on which the results of a cell
-    depend.
+    """Return a text that contains everything on which the results of a cell depend, except the
+    seed.
     """
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
     trace = config.whole_system.trace_path
-    if trace is not None:  # use the contents of the trace, not its path
+    if trace is not None:  # identify the trace by its contents rather than its path
         part, key = ("workload", "path") if "workload" in described else ("system", "trace")
         described = {**described, part: {**described[part], key: digest(trace)}}
     files = [digest(path) for _, _, path in sources_of(config, policy)]
@@ -487,8 +486,8 @@ class Plan:
         label: str | None = None,
         name: str | None = None,
     ) -> Plan:
-        """Return a plan for all policies (default: the configured one) on all seeds (default: those
-        in the configuration). ``Mine=POLICY`` gives a policy the name Mine.
+        """Return a plan for these policies (default: the configured policy) on these seeds
+        (default: the configured seeds). ``Mine=POLICY`` gives a policy the name Mine.
 
         Cells are ordered by seed, so that a stopped plan has run all policies on its first seeds.
 
@@ -517,7 +516,7 @@ class Plan:
 
         Raises:
             InputError: A configuration in the grid is wrong, or a file that it names cannot be
-            read.
+                read.
         """
         return cls(command, grid.config(), tuple(grid.cells()), grid)
 
@@ -530,7 +529,7 @@ class Plan:
 
     @property
     def specs(self) -> tuple[str, ...]:
-        """The policies without duplicates, each with the name that the user gave to it."""
+        """The policies, without duplicates. Each has the name that the user gave to it."""
         named = dict.fromkeys((cell.name, cell.policy) for cell in self.cells)
         return tuple([policy if policy == name else f"{name}={policy}" for name, policy in named])
 

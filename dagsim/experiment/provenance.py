@@ -1,4 +1,5 @@
-"""Files that determine a run: the user's own code, checkpoints and traces, each with its SHA-256.
+"""Find the files that determine a run: the user's own code, checkpoints and traces. Each is
+recorded with its SHA-256.
 
 The manifest of a run folder records these files, so that changes are detected when the run is
 repeated.
@@ -65,9 +66,10 @@ def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
 
 
 def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
-    """Yield the files that a policy uses: the checkpoint of an agent, the user's own module, the
-    files named in the command that starts an external program, or a scheduler's own configuration.
-    Each comes with its kind (``code`` or ``checkpoints``) and the name under which it is recorded.
+    """Yield the files that a policy uses, each with its kind (``code`` or ``checkpoints``) and the
+    name under which it is recorded. A file may be the checkpoint of an agent, the user's own
+    module, a file named in the command that starts an external program, or the configuration of a
+    scheduler.
     """
     spec = PolicySpec.parse(policy)
     if spec.kind is not PolicyKind.PROGRAM:
@@ -88,8 +90,8 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
 
 
 def _checkpoints(scenario: Scenario, name: str) -> Callable[..., Iterable[Path]] | None:
-    """Return the method that lists a policy's checkpoints, or None if there is none, or if the
-    policy cannot be imported. In the last case, the policy's runs report the error, and the other
+    """Return the method that lists a policy's checkpoints, or None if it has no such method. Also
+    return None if the policy cannot be imported: its own runs report this error, and the other
     policies still run.
     """
     try:
@@ -105,9 +107,9 @@ def metric_files(config: Config) -> dict[str, Path]:
 
 
 def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> list[str]:
-    """Return one sentence for each file that differs between the manifest ``recorded`` and ``now``
-    (the result of ``provenance``), and one if the simulation code has changed. Without ``now``,
-    compare with the files on disk. Names that are not in ``now`` are not compared.
+    """Compare the manifest ``recorded`` with ``now`` (a result of ``provenance``) or, by default,
+    with the files on disk. Return one sentence for each file that differs, and one if the
+    simulation code has changed. Names that are not in ``now`` are not compared.
     """
     sentences = [changed] if (changed := _code_changed(recorded)) else []
     for kind, noun in _KINDS.items():
@@ -193,8 +195,8 @@ def _source(name: str) -> Iterator[Path]:
 
 
 def _names_in(value: Any) -> Iterator[str]:
-    """Yield every ``module:attr`` that is a value or a key (such as a key of ``reward``) in a
-    configuration, except in the policy.
+    """Yield every ``module:attr`` in a configuration, except in the policy. It may be a value, or a
+    key such as those of ``reward``.
     """
     if isinstance(value, str):
         name = value.partition("[")[0].strip()
@@ -240,7 +242,8 @@ def manifest(
         "git_commit": _commit(Path(__file__).parents[2]),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        # the distribution has a different name, so its metadata cannot be used here
+        # The distribution is not called dagsim, so take its version from the package, not from
+        # metadata.
         "versions": {"dagsim": dagsim.__version__} | {name: number for name in _PACKAGES if (number := _version(name))},
     }
 

@@ -1,5 +1,5 @@
-"""Folders for runs that finish in a fixed order, and whose rows are appended to common tables (see
-``store``).
+"""Run folders for runs that finish in a fixed order. The rows of each run are appended to common
+tables (see ``store``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RunStore(Store):
 
     @classmethod
     def of_plan(cls, root: Path, plan: Plan, argv: Sequence[str]) -> RunStore:
-        """Create the folder of a plan; see ``begin``."""
+        """Create the folder for a plan (see ``begin``)."""
         return cls.create(
             root,
             plan.command,
@@ -73,8 +73,8 @@ class RunStore(Store):
         reused.
 
         ``label`` describes the run in the folder's name (default: the policy), and ``name`` is the
-        user's name for the run. The default for ``seeds`` is in the configuration. ``policies`` and
-        ``plan`` (further arguments of the command) are stored for ``--resume``.
+        user's name for the run. ``seeds`` are by default those of the configuration. ``policies``
+        and ``plan`` (further arguments of the command) are stored for ``--resume``.
 
         Raises:
             RunFolderError: ``root`` cannot be written to, or ``name`` is not a single line of text.

@@ -1,5 +1,5 @@
-"""Functions that derive facts from a configuration: the scenario, the seeds, the kind of sample
-that a seed represents, and a description of the workload.
+"""Derive facts from a configuration: its scenario, its seeds, the kind of sample that a seed
+represents, and a description of its workload.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def on_its_cluster(
     If the workload is a trace, the first of these clusters that exists is used: ``cluster``
     (``trace``, ``sized`` or a configuration), the cluster in the configuration, the machines listed
     in the trace, or a cluster sized for the trace. A whole trace runs on a single seed unless more
-    seeds were requested, because runs on other seeds would usually be identical. Jobs that are read
-    to size a cluster pass through ``watch``.
+    seeds were requested, because runs on other seeds would usually be identical. If jobs are read
+    to size a cluster, they pass through ``watch``.
 
     Raises:
         InputError: The cluster is wrong, the trace cannot be read, or no cluster is given and

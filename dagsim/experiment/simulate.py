@@ -28,7 +28,7 @@ from dagsim.systems.seam import Conversation, EngineUse, Policy, Scenario, Syste
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A finished simulation, before anything is computed from its schedule."""
+    """A finished simulation. No metrics have been computed from its schedule yet."""
 
     schedule: Schedule
     policy: str
@@ -78,8 +78,8 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
 
     Raises:
         InputError: The cluster, the workload or the policy cannot be built.
-        SimulationError: The policy made an impossible decision, waits although nothing can happen,
-        or failed.
+        SimulationError: The policy made an impossible decision, waits for an event that cannot
+            come, or failed.
     """
     return play_policy(config, policy, seed, tell).outcome(config)
 
@@ -126,8 +126,8 @@ def measured(config: Config, schedule: Schedule) -> Summary:
 
 
 def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) -> None:
-    """Check an experiment by building everything that it needs. With ``keep_going``, policies that
-    fail are skipped.
+    """Check an experiment by building everything that it needs. If ``keep_going`` is True, policies
+    that fail are skipped.
 
     Raises:
         InputError: Something cannot be built.
@@ -173,7 +173,7 @@ class Timed:
     the kernel's work in between.
 
     Reading the clock takes longer than many decisions. In long runs, therefore, only every 17th
-    call is timed, and the other calls are assumed to take as long on average. (The number is odd,
+    call is timed, and the other calls are assumed to take as long on average. (The number is odd
     because calls that return a decision often alternate with calls that return none.)
     """
 
@@ -242,10 +242,10 @@ def agent_spec(
 ) -> str:
     """Return the policy named by ``--policy ALGO``, with its ``--checkpoint`` as a parameter.
 
-    The name of an algorithm refers to the agent from the newest training run for ``system``
-    (default: the default system) below ``root`` or, if there is none, to the agent that ships with
-    dagsim. ``sb3:model.zip`` is the Stable-Baselines3 model in that file. Any other name is
-    returned unchanged.
+    The name of an algorithm means the agent from the newest training run below ``root`` for
+    ``system`` (default: the default system). If there is no such training run, it means the agent
+    that ships with dagsim. ``sb3:model.zip`` is the Stable-Baselines3 model in that file. Any other
+    name is returned unchanged.
 
     Raises:
         UnknownName: The agent does not exist, or a checkpoint is given for a policy that is not

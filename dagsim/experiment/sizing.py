@@ -95,7 +95,7 @@ class TotalDemand:
         self.gb_at_once += asked.gb_s * share
 
     def add_arrays(self, jobs: JobArrays, runtime: HasRates) -> None:
-        """Add all jobs together. The totals are the same as if the jobs were added one by one."""
+        """Add all jobs in arrays. The totals are the same as if the jobs were added one by one."""
         self.arrivals.add_all(jobs.arrival_s)
         job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
         shortest, mean_s = np.zeros(jobs.tasks), np.zeros(jobs.tasks)
@@ -145,7 +145,9 @@ class TotalDemand:
         return min(seconds) if min(seconds) < inf else 0.0
 
     def _ask(self, task: Task, names: Sequence[str], instances: int) -> None:
-        """Update the maxima with one instance of the task, and with one gang of ``instances``."""
+        """Record the demand of the task if it is the largest so far, for one instance and for a
+        gang of ``instances``.
+        """
         self.instance_gpus = max(self.instance_gpus, task.gpus)
         self.instance_cpus = max(self.instance_cpus, task.cpus)
         self.instance_gb = max(self.instance_gb, task.memory_gb)
@@ -153,8 +155,8 @@ class TotalDemand:
         self.gangs[shape] = max(self.gangs.get(shape, 1), instances if task.gang else 1)
 
     def _row(self, task: Task) -> tuple[Any, ...]:
-        """Return the names of the GPU types that a task may use, the types, and the task's share
-        for each. The result is cached by the set of names."""
+        """Return the names of the GPU types that a task may use, the types themselves, and the
+        task's share of each. The result is cached for each set of names."""
         key = task.gpu_types or (("",) if task.gpus else ())
         if key not in self._rows:
             named = [canonical(name) for name in task.gpu_types or () if canonical(name) in GPU_TYPES]
@@ -171,9 +173,9 @@ def trace_cluster(
     *,
     invented: bool = True,
 ) -> tuple[str, Mapping[str, Any]]:
-    """Return the option that selects the cluster, and the configuration keys that describe the
-    cluster. There are no keys if the configuration already contains it (see
-    ``scenario.on_its_cluster``).
+    """Return the option that selects the cluster, and the configuration keys that describe it (see
+    ``scenario.on_its_cluster``). There are no keys if the configuration already contains the
+    cluster.
     """
     if cluster not in (None, "trace", "sized"):
         other = load_config(find_config(cluster), own=False)
@@ -245,13 +247,13 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     """Return the smallest cluster of 8-GPU nodes to which ``demand`` offers a load of ``load``. The
     nodes have 96 cores each, and no GPUs if no job needs any.
 
-    The cluster has nodes with the GPU types that tasks name and, for tasks that name none, with the
-    types of the default cluster. There are enough of them for the widest gang. Nodes without GPUs
-    are added if the nodes with GPUs have too few cores or too little memory.
+    Its GPU types are those that tasks name, and the types of the default cluster for tasks that
+    name none. There are enough nodes of each type for the widest gang. Nodes without GPUs are added
+    if the nodes with GPUs have too few cores or too little memory.
 
     The load refers to the period that the arrivals represent (``ArrivalTimes``). If jobs last much
-    longer than that period, this rule would give more machines than all jobs can use
-    simultaneously. In that case, the cluster is just large enough that no job waits.
+    longer than that period, this rule would give more machines than all jobs could use at the same
+    time. The cluster is then just large enough that no job waits.
 
     Raises:
         ConfigError: The cluster would be larger than any real one.
@@ -259,8 +261,8 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     period_s = demand.arrivals.period_s if demand.period_s is None else demand.period_s
 
     def needed_for(seconds: float, at_once: float) -> float:
-        """Return the amount needed for the load, but at most the amount that all jobs would hold
-        simultaneously if none waited.
+        """Return the amount needed for the load. It is at most what all jobs would hold at the same
+        time if none waited.
         """
         return min(seconds / (period_s * load), at_once) if period_s > 0 else at_once
 
@@ -301,8 +303,8 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
 
 
 def _totals(job: np.ndarray, amount: np.ndarray, share: np.ndarray) -> tuple[float, float]:
-    """Sum the amounts of all tasks, first within each job and then over all jobs. Return this sum,
-    and the sum in which each job is weighted by its share.
+    """Add up the amounts of all tasks, first within each job and then over all jobs. Return the
+    total, and the total in which each job is weighted by its share.
     """
     by_job = np.bincount(job, amount)
     return float(np.add.accumulate(by_job)[-1]), float(np.add.accumulate(by_job * share)[-1])

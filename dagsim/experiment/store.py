@@ -114,8 +114,8 @@ def is_sweep(path: Path) -> bool:
 
 
 def recorded_code(path: Path) -> dict[str, str]:
-    """Return the SHA-256 of the source of all code outside dagsim, by name, that was used by the
-    run in the folder ``path``; see ``own_code.Allowed``.
+    """Return the code outside dagsim that was used by the run in the folder ``path``, as a mapping
+    from names to the SHA-256 of the source (see ``own_code.Allowed``).
 
     Raises:
         RunFolderError: The manifest cannot be read.
@@ -132,8 +132,8 @@ def _recorded_code(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Store(ABC):
-    """One run folder: a ``RunStore``, or a ``GridStore`` for the cells of a grid. Create it with
-    ``begin`` or ``RunStore.create``; read it with ``open`` or ``read``.
+    """One run folder: a ``RunStore``, or a ``GridStore`` for the cells of a grid. To create a
+    folder, use ``begin`` or ``RunStore.create``. To read one, use ``open`` or ``read``.
     """
 
     _holds: str
@@ -163,26 +163,26 @@ class Store(ABC):
     @classmethod
     @abstractmethod
     def of_plan(cls, root: Path, plan: Plan, argv: Sequence[str]) -> Store:
-        """Return the folder for a plan of this class's kind; see ``begin``."""
+        """Return the folder for a plan of the kind that this class stores (see ``begin``)."""
 
     @classmethod
     def _made(
         cls, path: Path, config: Config, facts: dict[str, Any], argv: Sequence[str], *, numbered: bool, **files: str
     ) -> Self | None:
-        """Create the folder under a temporary name, and rename it once it is complete. If the name is
-        taken, append a number to it (``numbered``) or return None.
+        """Create the folder under a temporary name, and rename it when it is complete. If the final
+        name is taken, append a number to it if ``numbered`` is True. Otherwise, return None.
         """
         unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
         store = cls(unfinished, config, facts)
         try:
-            if unfinished.exists():  # left by a killed process that had the same process number
+            if unfinished.exists():  # left by a killed process that had the same process ID
                 rmtree(unfinished)
             (unfinished / cls._holds).mkdir(parents=True)
             store.claim()
             store._describe(argv, **files)
             store.mark("running")
             renamed = rename_free(unfinished, path, numbered=numbered)
-        # Signals are caught here as well, because nothing else would remove the folder.
+        # Also catch exceptions that a signal raises, because nothing else would remove the folder.
         except BaseException:
             with suppress(OSError):
                 rmtree(unfinished)
@@ -206,8 +206,8 @@ class Store(ABC):
 
     @staticmethod
     def open(path: Path, *, own: bool = False) -> Store:
-        """Open the run folder at ``path``. If the process that was writing it was killed,
-        unfinished rows are cut off.
+        """Open the run folder at ``path``. If the process that wrote to it was killed, remove the
+        unfinished rows.
 
         The folder is treated as data. Code outside dagsim that its configuration names is only
         imported with ``own=True``, which is needed to run the experiment again.
@@ -218,7 +218,7 @@ class Store(ABC):
             CodeNotAllowed: The folder names code that this process may not import.
         """
         store = Store.read(path, own=own)
-        with suppress(OSError, RunFolderError):  # leave a damaged or read-only folder as it is
+        with suppress(OSError, RunFolderError):  # leave the folder as it is if it is damaged or read-only
             if store.state == "running" and store._lock.claim():
                 pid = read_json_file(path / "status.json").get("pid")
                 store._mend()
@@ -254,7 +254,7 @@ class Store(ABC):
         if own and names is not None:
             names.trust_recorded(path, _recorded_code(facts))
         file = path / "config.yaml"
-        # The hash is compared before any name in the file is looked up.
+        # Compare the hash before looking up any name in the file.
         if file.is_file() and file_hash(file) != facts.get("config_sha256"):
             raise RunFolderError(f"{file}: was changed after the run (its hash differs from the manifest's)")
         try:
@@ -310,8 +310,8 @@ class Store(ABC):
         return self.state == "running" and self._lock.is_free()
 
     def claim(self) -> None:
-        """Become the only writer of the folder until the run is marked as ended or this process
-        ends.
+        """Make this process the only writer of the folder, until the run is marked as ended or the
+        process ends.
 
         Raises:
             RunFolderError: Another process writes to the folder.
@@ -324,7 +324,7 @@ class Store(ABC):
             raise RunFolderError(f"{self.path}: another process ({pid}) is writing to it; wait until it has ended")
 
     def resume(self) -> None:
-        """Become the writer again, and cut off unfinished rows left by the previous writer.
+        """Make this process the writer again. Remove unfinished rows that the previous writer left.
 
         Raises:
             RunFolderError: Another process writes to the folder, an older version of dagsim created
@@ -339,7 +339,7 @@ class Store(ABC):
         try:
             self.claim()
             self._mend()
-            (self.path / FAILURES).unlink(missing_ok=True)  # every policy may be tried again
+            (self.path / FAILURES).unlink(missing_ok=True)  # forget failures, so that these policies are tried again
             self.mark("running")
         except OSError as error:
             raise unwritable(self.path, error) from None
@@ -407,8 +407,8 @@ class Store(ABC):
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the folder's lock while the block is running. If the block is interrupted or fails,
-        record this as the state.
+        """Hold the folder's lock while the block is running. If the block fails or is interrupted,
+        write this to ``status.json``.
 
         Raises:
             RunFolderError: Another process writes to the folder, or it cannot be written to.
@@ -612,12 +612,12 @@ class Store(ABC):
                 value_in(run, "workload", RUNS),
                 value_in(run, "metrics", RUNS) | {CLOCKED: value_in(time, CLOCKED, TIMING)},
             )
-            # the time of the last run may be missing
+            # not strict, because the time of the last run may be missing
             for run, time in zip(runs, timing, strict=False)
         ]
 
     def line(self, number: int) -> CellRun:
-        """Return finished run ``number``, counted from 0.
+        """Return the finished run with this number, counted from 0.
 
         Raises:
             InputError: The folder has no finished run with that number.
@@ -697,7 +697,7 @@ class Store(ABC):
         return used
 
     def schedule(self, number: int) -> Schedule:
-        """Return the schedule of finished run ``number``.
+        """Return the schedule of the finished run with this number.
 
         Raises:
             RunFolderError: The schedule is missing or damaged.
@@ -719,8 +719,8 @@ class Store(ABC):
 
 
 def _kind(is_grid: bool) -> type[Store]:
-    """Return the class for the folder of a grid or, if ``is_grid`` is false, for any other
-    folder.
+    """Return the class for a folder: ``GridStore`` if it contains a grid, and otherwise
+    ``RunStore``.
     """
     from dagsim.experiment.grid_store import GridStore
     from dagsim.experiment.run_store import RunStore

@@ -91,8 +91,8 @@ class TraceInfo:
         }
 
     def mean_busy(self) -> dict[str, float | None]:
-        """Return how many GPUs and cores would be busy on average over the period of the log if no
-        job waited."""
+        """Return the mean number of busy GPUs and cores over the period of the log if no job
+        waited."""
         period_s = self.workload.period_s
         parts = {"gpus": self.workload.gpu_work, "cores": self.workload.cpu_work}
         return {name: work / period_s if period_s else None for name, work in parts.items()}
@@ -123,8 +123,8 @@ def trace_info(file: TraceFile, runtime: Runtime, watch: Callable[[Iterable[Job]
 
 
 def hours_by_owner(jobs: Iterable[Job]) -> dict[str, dict[str, ResourceHours]]:
-    """Return the hours by account, user and partition. Any of these that no job names is left
-    out.
+    """Return the hours by account, by user and by partition. A grouping is left out if no job
+    states that attribute.
     """
     kinds: dict[str, dict[str, ResourceHours]] = {
         kind: defaultdict(ResourceHours) for kind in ("account", "user", "partition")
@@ -140,8 +140,8 @@ def hours_by_owner(jobs: Iterable[Job]) -> dict[str, dict[str, ResourceHours]]:
 
 
 def _every_attempt(file: TraceFile, format: str) -> TraceFile:
-    """Return the same trace, read with all attempts of each job, and with jobs that were still
-    running or used MIG slices.
+    """Return the same trace with options that keep more: all attempts of each job, and jobs that
+    were still running or used MIG slices.
     """
     if format != "sacct":
         return file

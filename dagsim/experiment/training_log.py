@@ -58,8 +58,8 @@ class TrainingLog:
     """A log that appends one row per iteration to ``progress.csv``."""
 
     def __init__(self, folder: Path, iterations: int = 0, tracker: Tracker | None = None) -> None:
-        """Continue after ``iterations`` rows, which are kept. Later rows are dropped, because they
-        belong to iterations that are not in the checkpoint.
+        """Keep the first ``iterations`` rows and append further ones. Drop any later rows, because
+        they belong to iterations that are not in the checkpoint.
         """
         self._tracker = tracker
         self._path = folder / "progress.csv"

@@ -77,8 +77,8 @@ def candidates(policy: str, grid: Mapping[str, Sequence[object]]) -> tuple[str, 
 
 
 def tuning_of(store: Store, lines: Sequence[CellRun]) -> tuple[Sequence[PolicyResult], PolicyResult, list[Path]]:
-    """Return the candidates in a run folder, from best to worst, the best candidate, and the files
-    in which it was saved.
+    """Return all candidates in a run folder from best to worst, the best one, and the files in
+    which the best one was saved.
 
     Raises:
         InputError: No candidate finished all jobs, or a file cannot be written.

@@ -123,8 +123,8 @@ class NodeOutages:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoweredNodes:
-    """One entry for each period in which a node that is powered on demand was not off but booting,
-    up, or being powered down.
+    """One entry for each period in which a node that is powered on demand was not off. It was
+    booting, up, or being powered down.
     """
 
     node: Ints
@@ -142,9 +142,10 @@ class PoweredNodes:
 
 
 def _on_demand(rows: np.ndarray, cluster: Cluster, log_end_s: float) -> tuple[list[_Span], list[_Span]]:
-    """Return two lists of periods, each in order of their ends: those in which nodes were down or off
-    (with True if down), and those in which nodes that are powered on demand were not off (with True
-    if the period began with a boot).
+    """Return two lists of periods, each in order of end times. The first list contains the periods
+    in which a node was down or off, with True if it was down. The second list contains the periods
+    in which a node that is powered on demand was not off, with True if the period began with a
+    boot.
     """
     begins_s = float(rows["time_s"][0]) if len(rows) else 0.0
     rules = {at: node.on_demand for at, node in enumerate(cluster.nodes) if node.on_demand is not None}
@@ -182,10 +183,11 @@ _Span: TypeAlias = tuple[int, float, float, bool]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Phases:
-    """The lifetime of every accepted job, divided at each start and end of its runs.
+    """The time of every accepted job in the system, divided into phases at each start and end of
+    the job's runs.
 
-    During a phase, ``running`` entries of ``RunColumns`` were in progress. All phases are longer
-    than 0 s. They cover a job's time in the system without gaps or overlaps.
+    ``running`` is the number of entries in ``RunColumns`` that were in progress during a phase. All
+    phases are longer than 0 s. They cover a job's time in the system without gaps or overlaps.
     """
 
     job: Ints
@@ -255,9 +257,9 @@ class ScheduleColumns:
 
     @property
     def counted(self) -> Flags:
-        """True for the jobs that metrics count. These are the jobs that arrived after the
-        simulation had begun, because earlier jobs belong to its initial state. If no jobs arrived
-        later (as with a snapshot), the jobs that were waiting at the beginning are counted instead.
+        """True for the jobs that metrics count. Jobs that were in the system when the simulation
+        began belong to its initial state, so only later arrivals count. If there are none (as with
+        a snapshot), the jobs that were waiting at the beginning count instead.
         """
         later = self.jobs.arrival_s >= self.begins_s
         if later.any() or not self.begins_s:
@@ -281,7 +283,7 @@ class ScheduleColumns:
         return first
 
     def within(self, start_s: Floats, end_s: Floats) -> Floats:
-        """Return how many seconds of each interval are in the window."""
+        """Return how many seconds of each interval fall into the window."""
         return np.clip(end_s, self.start_s, self.end_s) - np.clip(start_s, self.start_s, self.end_s)
 
     def at_horizon(self) -> ScheduleColumns:
@@ -320,8 +322,8 @@ def total(keys: Ints, weight: Floats, count: int) -> Floats:
 
 
 def _last_s(schedule: Schedule, rows: np.ndarray, jobs: JobColumns) -> float:
-    """Return the time of the last record in seconds. Repairs and other records after the end of the
-    last job are ignored.
+    """Return the time of the last record in seconds. Ignore repairs and other records after the
+    last job has ended.
     """
     if len(jobs) and not jobs.unfinished.any():
         return float(rows["time_s"][rows["kind"] <= Kind.COMPLETED].max(initial=0.0))
@@ -368,7 +370,7 @@ def distinct(keys: Ints) -> int:
 
 
 def _among(kinds: tuple[Kind, ...]) -> Flags:
-    """Return a lookup table over kinds of rows that is True for ``kinds``."""
+    """Return a lookup table, indexed by the kind of a row, that is True for ``kinds``."""
     table = np.zeros(max(Kind) + 1, bool)
     table[list(kinds)] = True
     return table
@@ -400,8 +402,8 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
 
 
 def _pair(starts: Ints, ends: Ints) -> Ints:
-    """Return, for each start, the index of the end with the same key, or -1. The n-th of several equal
-    starts is paired with the n-th end.
+    """Return the index of the end that has the same key as each start, or -1. If several starts
+    have the same key, the n-th start is paired with the n-th end.
     """
     by_key = np.argsort(starts, kind="stable")
     sorted_starts = starts[by_key]

@@ -1,5 +1,5 @@
-"""Jobs that did not complete: how many there are in a run, and why. Jobs killed at their time
-limits are not counted, because they ran."""
+"""Count the jobs that did not complete in a run, by reason. Jobs that were killed at their time
+limits do not count, because they ran."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[I
 
 
 def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[str, Any]:
-    """Return the incomplete jobs and the total number of jobs as plain values under the key
-    ``incomplete``. The result is empty if all jobs completed.
+    """Return the incomplete jobs and the total number of jobs, as plain values under the key
+    ``incomplete``. If all jobs completed, return an empty mapping.
     """
     reasons = incomplete_jobs(schedule, unfinished)
     if not reasons:
@@ -65,10 +65,17 @@ def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[
     return {"incomplete": {"jobs": len(schedule.jobs), "count": total, "reasons": listed}}
 
 
+def is_all_rejected(facts: Mapping[str, Any]) -> bool:
+    """Return True if every job in the run was rejected, according to the facts about the run."""
+    incomplete = facts.get("incomplete", {"jobs": 0, "count": 0, "reasons": ()})
+    all_incomplete = 0 < incomplete["jobs"] == incomplete["count"]
+    return all_incomplete and all(reason["rejected"] for reason in incomplete["reasons"])
+
+
 def incomplete_sentence(facts: Iterable[Mapping[str, Any]]) -> str:
-    """Return one sentence about the incomplete jobs in all runs. ``facts`` contains the facts about
-    each run. The result is empty if no job is incomplete. Runs without the key ``incomplete``
-    contribute no jobs.
+    """Return one sentence about the incomplete jobs in all runs, or an empty text if there are
+    none. ``facts`` contains the facts about each run. A run without the key ``incomplete`` has no
+    incomplete jobs.
     """
     runs = [fact["incomplete"] for fact in facts if "incomplete" in fact]
     if not runs:

@@ -41,8 +41,8 @@ def two_sided_p(t: ArrayLike, df: int) -> Floats:
 
 @lru_cache(maxsize=4096)
 def t_quantile(level: float, df: int) -> float:
-    """Return the bound that |T| does not exceed with probability ``level``, such as 12.706 for 0.95
-    and 1 degree of freedom.
+    """Return the bound within which |T| stays with probability ``level``. For example, it is 12.706
+    for a level of 0.95 and 1 degree of freedom.
 
     Raises:
         InputError: The level is not between 0 and 1, or there are no degrees of freedom.
@@ -68,8 +68,8 @@ def t_quantile(level: float, df: int) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: Floats, rest: Floats) -> Floats:
-    """Return the regularised incomplete beta function I_x(a, b). ``rest`` is 1 - x, passed
-    separately so that neither value loses digits.
+    """Return the regularised incomplete beta function I_x(a, b). ``rest`` is 1 - x. It is a
+    separate argument, so that neither value loses digits.
     """
     with np.errstate(divide="ignore"):
         front = np.exp(
@@ -136,7 +136,9 @@ With a factor of 1, there would be no interval for 5 seeds.
 
 
 class Bounds(NamedTuple):
-    """Values and their intervals, one for each sample. The ends are NaN if there is no interval."""
+    """Values and their intervals, one for each sample. ``low`` and ``high`` are NaN if there is no
+    interval.
+    """
 
     value: Floats
     low: Floats
@@ -175,8 +177,8 @@ def _about(value: Floats, logs: Floats, level: float) -> Bounds:
 
 
 def median(ratios: Floats, level: float = 0.95) -> Bounds:
-    """Return the median and its order-statistic interval, which extends from the k-th smallest to
-    the k-th largest ratio and is exact for any distribution.
+    """Return the median and its interval from the k-th smallest to the k-th largest ratio. The
+    coverage of this interval is exact for any distribution.
     """
     ordered = np.sort(ratios, axis=-1)
     n = ordered.shape[-1]
@@ -189,8 +191,8 @@ def median(ratios: Floats, level: float = 0.95) -> Bounds:
 
 @lru_cache(maxsize=4096)
 def median_rank(n: int, level: float = 0.95) -> int | None:
-    """Return the rank k, counted from each end, of the ratios that bound the median of ``n``
-    ratios, or None if ``n`` is too small.
+    """Return k, where the k-th smallest and the k-th largest of ``n`` ratios bound their median.
+    Return None if ``n`` is too small.
 
     k - 1 is the largest j with 2 P(Bin(n, 1/2) <= j) <= 1.4 (1 - ``level``). At a level of 95%, k
     is 1 for 5 to 8 pairs (5 pairs give 93.75%) and 2 for 9 pairs.
@@ -225,8 +227,8 @@ def largest_job(mean: Floats, p95: Floats, p99: Floats, jobs: Floats) -> Floats:
     """Return the fraction of all job-seconds that belongs to the largest of ``jobs`` jobs,
     estimated from the mean and two percentiles.
 
-    With more than 100 jobs, the 99th percentile is not among the largest jobs. In that case, the
-    tail is extended by Pareto's law, with the index that fits the 95th and the 99th percentile.
+    If there are more than 100 jobs, the largest job is above the 99th percentile. Its size is then
+    extrapolated with the Pareto distribution that fits the 95th and the 99th percentile.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         inverse_index = np.log(p99 / p95) / np.log(5.0)
@@ -239,16 +241,17 @@ def seeds_for_interval(logs: Floats, largest_job: Floats | float = 0.0) -> Float
     already has enough.
 
     ``largest_job`` is the fraction of a seed's job-seconds that its largest job takes. If it
-    exceeds 9%, the values are dominated by single jobs. Then 300 seeds are needed, or more if the
+    exceeds 9%, single jobs dominate the values. In this case, 300 seeds are needed, or more if the
     ratios are skewed (12.35 g^2 seeds keep the coverage within 2 points of 95%: Hall 1988, Annals
-    of Statistics 16, 927). Otherwise, 10 seeds are enough, unless the skewness of the ratios shows
-    that even 1,000 seeds would not be enough, because one seed in a hundred dominates the ratio.
+    of Statistics 16, 927). Otherwise, 10 seeds are enough, with one exception: if the ratios are so
+    skewed that even 1,000 seeds would not be enough, one seed in a hundred dominates the ratio, and
+    the number of seeds follows from the skewness.
 
-    Weaker signs in the ratios are ignored. A sample that happens to include the tail has a wide
-    interval, which covers the ratio in 96 to 98% of cases, whereas a sample that missed the tail
-    appears well-behaved. A warning that depended on the sample's spread would therefore be placed
-    beside the wrong intervals, and the intervals without a warning would have a lower coverage than
-    without this rule.
+    Weaker signs in the ratios are ignored, because they mislead. A sample that happens to include
+    the tail has a wide interval, which covers the ratio in 96 to 98% of cases. A sample that missed
+    the tail appears well-behaved. If the warning depended on the sample's spread, it would
+    therefore be shown with the wrong intervals, and the coverage of the others would be lower than
+    without any rule.
     """
     n = logs.shape[-1]
     by_skewness = np.ceil(12.35 * skewness(logs) ** 2)
@@ -271,8 +274,8 @@ def seeds_for_mean(n: int, largest_job: float = 0.0) -> float:
 
 
 def samples_needed(seeds_needed: float, n: int, unit: str) -> float:
-    """Return how many samples an interval from ``n`` samples needs: ``seeds_needed``, at least 300
-    for windows, or 0 if ``n`` is enough.
+    """Return how many samples an interval needs, or 0 if its ``n`` samples are enough. It needs
+    ``seeds_needed`` seeds, or at least 300 windows.
     """
     return max(seeds_needed, ENOUGH_WINDOWS) if unit == "window" and n < ENOUGH_WINDOWS else seeds_needed
 
@@ -326,7 +329,7 @@ class OverTime:
     @property
     def drifts(self) -> bool:
         """True if the first and the last block differ by more than half the width of the interval.
-        In that case, no single interval is valid for both blocks.
+        No single interval is then valid for both blocks.
         """
         return not isfinite(self.low)
 

@@ -34,8 +34,8 @@ def wait(source: Source) -> Floats:
     """Return the waiting time in s, as batch systems report it: start of the job's first run -
     submission.
 
-    A run counts as started even while it fetches its inputs or is being set up. A job that never
-    ran waited until it left. The wait is NaN for jobs that did not complete.
+    A run counts as started even while it fetches its inputs or is being set up. The wait of a job
+    without any run ends when the job leaves. The wait is NaN for jobs that did not complete.
     """
     cols = columns(source)
     return np.minimum(cols.first_start_s, cols.jobs.completed_s) - cols.jobs.arrival_s
@@ -45,15 +45,14 @@ def queueing(source: Source) -> Floats:
     """Return the queueing time in s: the time that the job was in the system with none of its runs
     running.
 
-    This is the wait plus the time between tasks and after preemptions or failures. Time in which
-    several runs are in progress counts once.
+    This is the wait, plus the time between tasks and after preemptions or failures.
     """
     return _in_phase(columns(source), waiting=True)
 
 
 def running(source: Source) -> Floats:
     """Return the running time in s: the time during which at least one run of the job is in
-    progress. queueing + running = JCT."""
+    progress. The JCT is the sum of the queueing time and the running time."""
     return _in_phase(columns(source), waiting=False)
 
 
@@ -61,8 +60,8 @@ def stretch(source: Source) -> Floats:
     """Return the JCT divided by the ideal time, which is the job's critical path with each task on
     its fastest allowed GPU type.
 
-    The stretch is at least 1. A job without work has a stretch of 1 if it did not wait, and
-    otherwise of infinity.
+    The stretch is at least 1. For a job without work, it is 1 if the job did not wait, and
+    otherwise infinite.
     """
     return _ratio(jct(source), columns(source).jobs.ideal_s)
 
@@ -126,8 +125,8 @@ def _bounded(above: Floats, below: Floats, tau_s: float) -> Floats:
 
 
 def deadline_hit_rate(source: Source) -> float:
-    """Return the number of jobs that completed by their deadline divided by the number of jobs with
-    a deadline. NaN if no job has a deadline.
+    """Return the number of jobs that completed by their deadline, divided by the number of jobs
+    with a deadline. The result is NaN if no job has a deadline.
 
     A rejected job has missed its deadline. An unfinished job has missed its deadline if the
     deadline has passed, and is left out otherwise.
@@ -171,7 +170,7 @@ def restarts(source: Source) -> int:
     stopped = runs.stopped
     order = np.flatnonzero(stopped)[np.argsort(runs.end_s[stopped], kind="stable")]
     stopped_task, first = np.unique(task[order], return_index=True)
-    stop = order[first]  # the first stopped run of each task with a stopped run
+    stop = order[first]  # the first stopped run of each task that was ever stopped
     place = np.searchsorted(stopped_task, task)
     was_stopped = place < len(stopped_task)
     was_stopped[was_stopped] = stopped_task[place[was_stopped]] == task[was_stopped]
@@ -196,7 +195,7 @@ def jain_fairness_index(values: Iterable[float]) -> float:
     """Return Jain's index (sum x)^2 / (n sum x^2) (Jain, Chiu & Hawe 1984).
 
     The index is 1 if all values are equal, even if all are 0. It is 1/n if all values but one are
-    0, and NaN without values.
+    0, and NaN if there are no values.
     """
     x = np.fromiter(values, float)
     if not len(x):
@@ -259,10 +258,11 @@ def exclusive_fairness(source: Source, round_s: float | None = None) -> Floats:
     """Return the finish-time fairness as measured by Shockwave (NSDI 2023): JCT / (time alone x
     contention).
 
-    A job that is alone gets the GPUs that it requests. The contention, at least 1, is the number of
-    jobs in the log per GPU or, with ``round_s``, the mean over the job's rounds of the number of
-    jobs in the system per GPU. A job's rounds begin with the round in which the job arrives and end
-    with the round before its completion. NaN for rejected or unfinished jobs.
+    The time alone is how long the job takes on the GPUs that it requests. The contention, at least
+    1, is the number of jobs in the log per GPU. If ``round_s`` is given, it is instead the number
+    of jobs in the system per GPU, averaged over the job's rounds. These begin with the round in
+    which the job arrives and end with the round before its completion. The result is NaN for
+    rejected or unfinished jobs.
     """
     cols = columns(source)
     jobs, gpus = cols.jobs, max(cols.cluster.gpus, 1)
@@ -282,8 +282,8 @@ def exclusive_fairness(source: Source, round_s: float | None = None) -> Floats:
 
 
 def unfair_job_fraction(rho: Floats) -> float:
-    """Return the fraction of jobs whose rho exceeds 1 by more than rounding. The result is NaN if
-    any value is NaN or there are no jobs.
+    """Return the fraction of jobs whose rho exceeds 1 by more than a rounding error. The result is
+    NaN if any value is NaN or there are no jobs.
     """
     if not len(rho) or np.isnan(rho).any():
         return float("nan")

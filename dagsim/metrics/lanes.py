@@ -1,6 +1,6 @@
-"""The positions of runs in a Gantt chart, which has one lane for each GPU and shows the nodes one
-below another. This module also computes, for each task of a job, when it became ready, started and
-ended, and which parent ended last.
+"""Compute the positions of runs in a Gantt chart, which has one lane for each GPU and shows the
+nodes one below another. Also compute when each task of a job became ready, started and ended, and
+which of its parents ended last.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """Rectangles, each with the entry of ``RunColumns`` that it shows and with its vertical extent in
-    lanes.
+    """Rectangles in a Gantt chart. Each shows one entry of ``RunColumns``, and its vertical extent
+    is in lanes.
 
     A run on non-adjacent GPUs has several rectangles.
     """
@@ -63,8 +63,9 @@ def lanes_of(cols: ScheduleColumns) -> Lanes:
 def bars_of(cols: ScheduleColumns, lanes: Lanes) -> Bars:
     """Return the bars of all runs longer than 0 s, on the GPUs named in the log.
 
-    Shared GPUs are stacked by their shares. Runs on unnamed GPUs (on nodes with more than 62) and
-    on CPU machines get the first free lane (interval colouring). O(n log n).
+    The runs that share a GPU are stacked, each with the height of its share. Some runs have no
+    named GPUs: those on nodes with more than 62 GPUs, and those on CPU machines. They get the first
+    free lane (interval colouring). O(n log n).
     """
     runs = cols.runs
     took_time = runs.end_s > runs.start_s
@@ -104,9 +105,7 @@ def _stretches(mask: int) -> list[tuple[int, int]]:
 
 
 def _shared(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
-    """Place each share of a GPU at the lowest position that is free among the shares in use at that
-    time.
-    """
+    """Place each share of a GPU at the lowest position that no other share occupies at that time."""
     runs = cols.runs
     there: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
     run, top, bottom = [], [], []
@@ -158,8 +157,8 @@ def _on_cpus(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
 
 
 def _coloured(cols: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tuple[int, list[int]]]:
-    """Return each entry with as many slots as ``need`` states. Entries on the same node that
-    overlap in time share no slot.
+    """Assign ``need`` slots to each of the chosen entries. Entries on the same node that overlap in
+    time share no slot.
     """
     slots, node = FreeSlots(), cols.runs.node.tolist()
     start_s, end_s, count = cols.runs.start_s.tolist(), cols.runs.end_s.tolist(), need.tolist()
@@ -170,9 +169,8 @@ def _coloured(cols: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tup
 
 
 class FreeSlots:
-    """An assignment of slots to intervals, separate for each owner, in which overlapping intervals
-    share no slot. The lowest free slots are used first. ``take`` must be called in order of
-    ``start``.
+    """An assignment of slots to intervals. Overlapping intervals with the same owner share no slot,
+    and the lowest free slots are used first. ``take`` must be called in order of ``start``.
     """
 
     def __init__(self) -> None:
@@ -202,8 +200,8 @@ def _by_start(cols: ScheduleColumns, chosen: np.ndarray) -> list[int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskColumns:
-    """One entry per task, for jobs with several tasks whose graphs are known. Entries are ordered by
-    job and by position in the graph.
+    """The tasks of all jobs that have several tasks and a known graph, with one entry per task.
+    Entries are ordered by job and by position in the graph.
     """
 
     first: Ints
@@ -260,7 +258,7 @@ def _ready(arrival_s: Floats, end_s: Floats, edges: Ints) -> tuple[Floats, Ints]
     """Return the end of each entry's last parent, and the entry of that parent."""
     ready_s, blocker = arrival_s.copy(), np.full(len(arrival_s), -1, np.int64)
     parent, child = edges.T
-    # NaN, which stands for a parent that never ran, sorts last
+    # A parent that never ran ends at NaN, which sorts last.
     order = np.lexsort((-parent, end_s[parent], child))
     parent, child = parent[order], child[order]
     last = np.append(child[1:] != child[:-1], True)[: len(child)]

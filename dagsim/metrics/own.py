@@ -2,8 +2,8 @@
 
     metrics: ["my_metrics.py:UrgentWait[least=2]"]
 
-The value appears with the metrics in ``dagsim list metrics``, under the name of the class or entry
-point, in every table and file of the run.
+The value appears in every table and file of the run, beside the metrics in ``dagsim list metrics``.
+Its name is the name of the class or entry point.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class OwnMetric(Protocol):
     """A single number computed from a schedule."""
 
     def of(self, schedule: Schedule) -> float:
-        """Return the value, or NaN if the schedule has none."""
+        """Return the value, or NaN if it is undefined for this schedule."""
 
 
 METRICS: Registry[OwnMetric] = Registry(

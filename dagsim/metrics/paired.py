@@ -1,5 +1,5 @@
 """Paired comparison of two policies, with one value of each policy per seed: ratios, intervals and
-verdicts. It includes a sequential rule that adds seeds and checks again until the interval is as
+verdicts. It includes a sequential rule, which adds seeds and checks the interval until it is as
 narrow as requested.
 
 If the rule starts at 20 seeds and checks after every ten, the interval keeps its coverage. Checking
@@ -89,8 +89,8 @@ class Paired:
 
     @property
     def is_constant(self) -> bool:
-        """True if there are several seeds and all have the same ratio. There is then no interval,
-        because nothing varies.
+        """True if there are several seeds and all have the same ratio. Nothing varies then, so
+        there is no interval.
         """
         return self.n > 1 and not isfinite(self.p)
 
@@ -180,7 +180,7 @@ def log_ratios(
         )
     for column, name in ((a, names[0]), (b, names[1])):
         _check_positive(column, name, seeds)
-    # This is not the log of the quotient, because swapping the two must negate the result exactly.
+    # Do not take the log of the quotient: swapping a and b must exactly negate the result.
     logs: Floats = np.log(a) - np.log(b)
     return logs
 
@@ -348,7 +348,7 @@ def _sentence(answer: Verdict, pair: Paired, unit: str) -> str:
             return f"{pair.ratio:.4g} times in every {unit}"
         case Verdict.NOT_TOLD_APART:
             could = f"{100 * (pair.low - 1):+.1f}% to {100 * (pair.high - 1):+.1f}%"
-            # not significant by Holm's method, although the row's own interval excludes 1
+            # significant on its own, but not after Holm's correction for the whole table
             alone = pair.p < 1 - pair.level
             return f"not told apart in this table (alone: {could})" if alone else f"not told apart (could be {could})"
         case _:
@@ -410,8 +410,8 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The rule that decides when to stop: when half the width of the interval on the logs is at
-    most ln(1 + ``within``).
+    """The rule for when to stop adding seeds: half the width of the interval, on a logarithmic
+    scale, is at most ln(1 + ``within``).
 
     If the first ``start`` seeds suggest that more than ``cap`` seeds are needed, the comparison
     ends there and reports the estimate.
@@ -440,8 +440,9 @@ class Precision:
             )
 
     def look(self, logs: Floats, largest_job: float = 0.0) -> Look:
-        """Return the state of a comparison after the seeds whose log ratios are ``logs``, in the
-        order in which the seeds were run. ``largest_job`` is as in ``seeds_for_interval``.
+        """Return the state of a comparison after some seeds. ``logs`` contains their log ratios, in
+        the order in which the seeds were run. ``largest_job`` has the same meaning as in
+        ``seeds_for_interval``.
         """
         n = len(logs)
         if n < self.start:
@@ -456,8 +457,9 @@ class Precision:
         return Look(ending, n, more, expm1(half_width), needs, enough_seeds(needed, self.unit) if needed else "")
 
     def forecast(self, logs: Floats) -> float:
-        """Estimate the number of seeds as (1.96 sd / ln(1 + within))^2, but at least as many as it
-        takes for the policies to differ on 5 seeds. The result is infinite if they differ on none.
+        """Estimate the number of seeds as (1.96 sd / ln(1 + within))^2. The estimate is at least
+        the number at which the policies can be expected to differ on 5 seeds. It is infinite if
+        they do not differ on any seed.
         """
         return self._forecast(float(standard_deviation(logs)), _differ(logs), len(logs))
 

@@ -2,27 +2,27 @@
 blocks that are as long as the autocorrelation of the values requires.
 
 A metric of jobs (``wait_s.p95``) is written as the mean of a series with one entry per job, its
-*influences*. For a mean, these are the values themselves; for a quantile q of order p, they are q +
+*influences*. For a mean, these are the values themselves. For a quantile q of order p, they are q +
 (1{x > q} - (1 - p)) / f, where f is the density at q (Bahadur 1966). The variance of that mean
 follows from the means of blocks of consecutive jobs. A block is at least two integrated
 autocorrelation times long (Sokal 1997, "Monte Carlo methods in statistical mechanics", section 3),
 because shorter blocks are not independent.
 
-A few busy weeks cause most of the waiting, so the density at a percentile often comes from a single
-episode, and the influences hide how different other periods are. A percentile varies at least as
-much as the level of the values. Its standard error is therefore at least the standard error of the
-log of their mean, which the jackknife over the same blocks gives (Quenouille 1956).
+A few busy weeks cause most of the waiting. The density at a percentile therefore often comes from a
+single episode, and the influences do not show how different other periods are. A percentile varies
+at least as much as the level of the values. Its standard error is therefore at least the standard
+error of the log of their mean, which the jackknife over the same blocks gives (Quenouille 1956).
 ``scripts/validate_plan.py --coverage`` measures the coverage.
 
 The interval of a change refers to the long-run ratio, over many logs like this one. A few long jobs
 determine this ratio, and a log that happens to contain none of them appears calm. The interval
-therefore has three parts (``_reach_of_change``): the spread of blocks, the number of busy periods
-that cause the difference, and the number of jobs that dominate the second moment of run times, on
-which mean waits depend (Pollaczek 1930, Kingman 1961). If these numbers are too small, there is no
-interval. There is no interval either, however calm the log appears, if the log is short compared
-with the time that a queue at that load takes to forget its past (``_relaxation_times``). The
-constants were chosen on some seeds of M/G/c queues, and ``scripts/validate_coverage.py`` measures
-the coverage on other seeds.
+therefore has three parts (``_reach_of_change``). The first is the spread of blocks. The second is
+the number of busy periods that cause the difference. The third is the number of jobs that dominate
+the second moment of run times, on which mean waits depend (Pollaczek 1930, Kingman 1961). If one of
+these numbers is too small, there is no interval. Nor is there one if the log is short compared with
+the time in which a queue at that load forgets its past (``_relaxation_times``), however calm the
+log appears. The constants were chosen on some seeds of M/G/c queues, and
+``scripts/validate_coverage.py`` measures the coverage on other seeds.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ which hardly any job waits cannot show smaller changes."""
 
 
 class Period(NamedTuple):
-    """The value of a metric in a run, and the interval for its value in the next period, which is
-    as long as the run and has the same demand.
+    """The value of a metric in a run, and the interval for its value in the next period. The next
+    period has the same length and the same demand as the run.
     """
 
     value: float
@@ -270,9 +270,9 @@ class JobSeries:
         return values, waits
 
     def influences(self, metric: str) -> Floats | None:
-        """Return (jobs,) float64 values whose mean is the metric. For jobs that the metric does not
-        count, the value is the metric itself. The result is None if the metric is not a mean or a
-        percentile over jobs.
+        """Return the influences of the jobs, (jobs,) float64, whose mean is the metric. A job that
+        the metric does not count has the metric itself as its influence. Return None if the metric
+        is not a mean or a percentile over jobs.
         """
         match = _NAME.fullmatch(metric)
         if match is None:
@@ -285,8 +285,8 @@ class JobSeries:
         if match["part"] != "mean":
             mine = _of_quantile(mine, _ORDERS[match["part"]])
         centre = mine.mean()
-        # Scale the influences up where jobs are missing, so that the variance of the mean over all
-        # jobs matches that over the counted jobs.
+        # Jobs without a value keep the influence ``centre``. Scale up the other influences, so that
+        # the mean over all jobs has the same variance as the mean over the counted jobs.
         influences = np.full(len(values), centre)
         influences[counted] = centre + (mine - centre) * (len(values) / len(mine))
         return influences
@@ -295,8 +295,8 @@ class JobSeries:
 def next_period(series: JobSeries, metric: str, value: float) -> Period:
     """Return the interval of ``metric``, whose value in this run is ``value``, for the next period.
 
-    The interval's variance is the sum of the variances of this period's value and of the next
-    period's value, which are equal.
+    This period's value and the next period's value have the same variance. The variance of the
+    interval is the sum of the two.
     """
     influences = series.influences(metric) if series.goes_on else None
     if influences is None or not isfinite(value):
@@ -333,13 +333,14 @@ def change_of(series: JobSeries, value: float, before: JobSeries, value_before: 
 
 
 def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influences: Floats) -> tuple[float, int, float]:
-    """Return the distance of the ends of the interval of a change from its value, on a logarithmic
-    scale; the length of the run in integrated autocorrelation times; and how many times as long the
-    run would have to be. The distance is NaN if the run is too short.
+    """Return three numbers. The first is how far the interval of a change reaches on each side, on
+    a logarithmic scale. The second is the length of the run in integrated autocorrelation times.
+    The third is how many times as long the run would have to be. The first number is NaN if the run
+    is too short.
 
     The spread of the influences between blocks misses rare events. Suppose that N busy periods
-    cause the whole difference. Then a Poisson variable took the value N, but its mean may plausibly
-    be larger than N by some factor, and in both runs, the waits in the long run may exceed the
+    cause the whole difference. Then N is the value of a Poisson variable, whose mean may plausibly
+    be larger than N by some factor. In the long run, the waits under both policies may exceed the
     waits in the log by the same factor. N is (sum of d)^2 / (sum of d^2) of the absolute
     differences d between blocks. Even if the two runs are equal, one busy period may differ. Long
     jobs are counted in the same way, by the squares of their run times.
@@ -372,10 +373,10 @@ def _relaxation_times(series: JobSeries) -> float:
     which the queue forgets its length. The result is infinite if the load is unknown, or if it is 1
     or more, in which case there is no relaxation time.
 
-    In heavy traffic, the backlog of work is a Brownian motion with drift, which relaxes within
-    (load / (1 - load))^2 (1 + cv^2) arrivals, where cv is the coefficient of variation of run times
-    (Abate and Whitt 1987, "Transient behavior of regulated Brownian motion I"). The log may have
-    missed long jobs, so the load is taken as one standard error above the load in the log.
+    In heavy traffic, the backlog of work is a Brownian motion with drift. It relaxes within (load /
+    (1 - load))^2 (1 + cv^2) arrivals, where cv is the coefficient of variation of run times (Abate
+    and Whitt 1987, "Transient behavior of regulated Brownian motion I"). The log may have missed
+    long jobs, so the load is taken as one standard error above the load in the log.
     """
     run_s = series.run_s()
     if not 0 < series.load < 1 or not len(run_s):
@@ -396,24 +397,24 @@ def _spread(pieces: Sequence[Floats], blocks: int) -> float:
 
 
 def _equals(values: Floats) -> float:
-    """Return how many equal values would have the same sum and the same sum of squares as
+    """Return the number of equal values that would have the same sum and the same sum of squares as
     ``values``, but at least 1. No value may be negative.
     """
     return max(float(values.sum() ** 2 / (values**2).sum()), 1.0) if values.any() else 1.0
 
 
 def _more_than(number: float) -> float:
-    """Return by how much, as a fraction, the largest mean that is compatible with ``number`` events at
-    a level of 2.5% exceeds that number (Byar's approximation, Breslow and Day 1987, "Statistical
-    methods in cancer research II", section 2.3).
+    """Return by how much the mean number of events may exceed the observed ``number``, as a
+    fraction of ``number``, at a level of 2.5% (Byar's approximation, Breslow and Day 1987,
+    "Statistical methods in cancer research II", section 2.3).
     """
     following = number + 1
     return following * (1 - 1 / (9 * following) + 1.96 / (3 * sqrt(following))) ** 3 / number - 1
 
 
 def _around(value: float, reach: float) -> tuple[float, float]:
-    """Return the interval that extends ``reach`` to either side of a value on a logarithmic scale,
-    or NaN if it is too wide to be useful.
+    """Return the interval from ``reach`` below to ``reach`` above a value, on a logarithmic scale.
+    The ends are NaN if the interval is too wide to be useful.
     """
     return (value / exp(reach), value * exp(reach)) if reach <= log(_BLIND) else (nan, nan)
 
@@ -426,8 +427,8 @@ def _longer(reach: float) -> float:
 
 
 def _mean_of(metric: str) -> str:
-    """Return the name of the metric that is the mean of the same values. A percentile changes as
-    slowly as the queue does, although only few jobs exceed it.
+    """Return the name of the metric that is the mean of the same values. It is needed because a
+    percentile changes as slowly as the queue does, although only few jobs exceed it.
     """
     return f"{metric.rpartition('.')[0]}.mean"
 
@@ -442,9 +443,9 @@ def _of_quantile(values: Floats, order: float) -> Floats:
 
 
 def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float]:
-    """Return the standard error of the mean of a stationary series from its blocks, the number of
-    blocks, and how many times as long the series would have to be for enough blocks. The standard
-    error is NaN if there are too few blocks.
+    """Return the standard error of the mean of a stationary series, estimated from its blocks. Also
+    return the number of blocks, and how many times as long the series would have to be for enough
+    blocks. The standard error is NaN if there are too few blocks.
 
     Blocks are long enough for the slowest of all series. The standard error is at least the
     standard error of the log of the mean of the first level, or of the ratio between the two

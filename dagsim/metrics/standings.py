@@ -49,7 +49,7 @@ _HIGHER_IS_BETTER = {
 
 
 class Sample(StrEnum):
-    """The kind of sample that a comparison counts."""
+    """What one sample in a comparison is, such as a seed or a window."""
 
     SEED = "seed"
     WINDOW = "window"
@@ -110,7 +110,7 @@ class PolicyResult:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Better, worse or neither. It is None for the reference, for a single trace, and if there
+        """The verdict on the policy. It is None for the reference, for a single trace, and if there
         is no ratio.
         """
         if self.pair is None or self.is_reference or self.sample is Sample.TRACE:
@@ -213,8 +213,8 @@ def standings(
     """Compare the policies with ``reference`` (default: the first policy). The policy with the best
     ``metric`` comes first.
 
-    Policies are ordered by geometric means, on which the ratios are based, or by arithmetic means
-    if a value is 0. Policies with a missing value come last.
+    Policies are ordered by their geometric means, because the ratios are based on these. If a value
+    is 0, they are ordered by arithmetic means instead. Policies with a missing value come last.
 
     Raises:
         InputError: The policies did not run on the same seeds, or there is no such
@@ -250,8 +250,8 @@ def standings(
 
 
 def without_repeats(lines: Sequence[LineT]) -> list[LineT]:
-    """Return only the lines for the first seed if all seeds have the same metrics, and otherwise
-    all lines.
+    """If all seeds have the same metrics, return only the lines for the first seed. Otherwise,
+    return all lines.
 
     Metrics measured with a clock are not compared.
     """
@@ -297,8 +297,8 @@ def _rows(
 def _ordered(values: Mapping[str, Floats], *, lower: bool) -> list[str]:
     finite = {policy: mine for policy, mine in values.items() if np.all(np.isfinite(mine))}
     positive = all(np.all(mine > 0) for mine in finite.values())
-    # Scores are rounded, so that policies with equal scores keep their order on any processor.
-    # Rounding a logarithm is a relative rounding.
+    # Round the scores, so that nearly equal scores do not change the order from one processor to
+    # another. Nine digits of the logarithm are a relative precision of 1e-9.
     score = {
         policy: round(float(np.log(mine).mean()), 9) if positive else rounded(float(mine.mean()))
         for policy, mine in finite.items()

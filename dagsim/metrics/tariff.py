@@ -2,9 +2,9 @@
 
 A series is a CSV file with the columns ``time`` and ``value``. Times are ISO dates with a time
 zone. Values are the price of a kWh in any currency (which may be negative) or grams of CO2 per kWh.
-Each value is valid until the time of the next value. The last value is valid for as long as the
-value before it. After that, the series either repeats from its beginning, or ends. If it ends, a
-run that lasts longer is rejected.
+Each value is valid until the time of the next value, and the last value is valid for as long as the
+value before it. After that, the series repeats from its beginning. If it must not repeat, a run
+that lasts longer is rejected.
 
 If the log contains dates (as Slurm's logs do), the values for those dates apply. In a run with
 generated jobs, 0 s is the first time in the series, or ``begins``.
@@ -39,10 +39,11 @@ _J_PER_KWH, _G_PER_KG = 3.6e6, 1e3
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """A value per kWh as a step function of time, computed without arithmetic that differs between
-    machines.
+    """A value per kWh as a step function of time. Its arithmetic gives the same results on every
+    machine.
 
-    ``edges_s`` are in seconds since 1970: the beginning of each value, and the end of the last one.
+    ``edges_s`` contains the time at which each value begins, and the end of the last one, in
+    seconds since 1970.
     """
 
     name: str
@@ -91,8 +92,8 @@ class Tariff:
         return self._until(end_s) - self._until(start_s)
 
     def changes(self, start_s: float, end_s: float) -> Iterator[float]:
-        """Yield the times of the simulation between ``start_s`` and ``end_s`` at which the value
-        changes.
+        """Yield the times at which the value changes, in simulated time, from ``start_s`` to
+        ``end_s``.
         """
         first_s, period_s = self.edges_s[0], self.edges_s[-1] - self.edges_s[0]
         lap = floor((start_s + self.shift_s - first_s) / period_s) if self.repeats else 0
@@ -127,8 +128,8 @@ def read_tariff(path: Path | str, repeats: bool = True, least: float | None = No
     """Read a series from a CSV file.
 
     Raises:
-        ConfigError: The file cannot be read, has no rows or the wrong columns, a time has no zone
-            or is not after the previous one, or a value is not a number or is below ``least``.
+        ConfigError: The file cannot be read, or has no rows or the wrong columns. A time has no
+            zone, or is not after the previous time. A value is not a number, or is below ``least``.
     """
     path = Path(path)
     try:
@@ -209,8 +210,8 @@ class _Priced:
         series: A CSV file with the columns time and value.
         begins: ISO date of time 0 in a run with generated jobs (default: the first date in the
             series).
-        repeats: If false, a run that lasts longer than the series is rejected. pue: Total energy of
-        the site divided by the energy of the GPUs (power usage effectiveness).
+        repeats: If false, a run that lasts longer than the series is rejected.
+        pue: Total energy of the site divided by the energy of the GPUs (power usage effectiveness).
     """
 
     least: float | None = None

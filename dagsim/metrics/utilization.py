@@ -1,5 +1,5 @@
-"""Quantities over time: jobs in the system, held, idle and unavailable GPUs by type, and the energy
-drawn by GPUs.
+"""Quantities over time: the jobs in the system, the held, idle and unavailable GPUs of each type,
+and the energy drawn by GPUs.
 
 If a share u of a GPU is held and working, the GPU draws P(u) = idle + (busy - idle) x u, where busy
 = busy_fraction x TDP. Nodes that are down draw no power. CPUs, memory and cooling are not included.
@@ -81,7 +81,7 @@ class Steps:
         return values
 
     def until(self, time_s: Floats) -> Floats:
-        """Return the integral of the value from the first step to each of the moments."""
+        """For each moment, return the integral of the value from the first step to that moment."""
         edges = np.append(self.time_s, self.end_s)
         so_far = np.append(0.0, np.cumsum(self.value * np.diff(edges)))
         reached: Floats = np.interp(time_s, edges, so_far)
@@ -224,8 +224,8 @@ def gpu_allocation_ratio(source: Source) -> float:
 
 def scheduling_occupancy_rate(source: Source) -> float:
     """Return the SOR: GPU-seconds held / GPU-seconds up (Kant: Zeng et al. 2025, arXiv:2510.01256,
-    over a period). It differs from ``gpu_utilization`` if nodes go down, and from the GAR if the
-    number of nodes that are up changes.
+    over a period). It differs from ``gpu_utilization`` if nodes go down. It differs from the GAR if
+    the number of nodes that are up changes.
     """
     spent = gpu_seconds(source)
     return _share(spent.held.sum(), spent.capacity.sum() - spent.down.sum())
@@ -245,7 +245,8 @@ def gpu_node_fragmentation_ratio(source: Source) -> float:
     change = np.concatenate((runs.held[chosen], -runs.held[chosen]))
     order = np.lexsort((time_s, node))
     node, time_s = node[order], time_s[order]
-    # Each node ends without held GPUs, so a single running sum works for all nodes.
+    # At the end, no GPU of a node is in use, so one running sum over all nodes starts at 0 for each
+    # node.
     held = np.round(np.cumsum(change[order]), _DECIMALS)
     partly = (held[:-1] > 0) & (held[:-1] < size[node[:-1]])
     with_gpus = size > 0
@@ -259,11 +260,11 @@ def goodput(source: Source) -> float:
 
     The useful time is the time during which a job computed in finished runs, without set-up and
     transfers. For a completed job, it is at least the time that the job needs on its fastest GPUs,
-    because all of its work was done in the end. This is exact if all GPUs are equally fast. For
-    other jobs, only finished runs count, and work that was kept in checkpoints does not. Goodput
-    multiplied by ``scheduling_occupancy_rate`` is the useful share of the GPU-seconds that were up.
-    The definition follows the scheduling and runtime goodput in Google's "ML Productivity Goodput"
-    (2024) and the effective training time ratio of Kokolis et al. 2024 (arXiv:2410.21680).
+    because all of its work was eventually done. The bound is exact if all GPUs are equally fast.
+    For other jobs, only finished runs count, and work that was kept in checkpoints does not.
+    Goodput multiplied by ``scheduling_occupancy_rate`` is the useful share of the GPU-seconds that
+    were up. The definition follows the scheduling and runtime goodput in Google's "ML Productivity
+    Goodput" (2024) and the effective training time ratio of Kokolis et al. 2024 (arXiv:2410.21680).
     """
     cols = columns(source)
     runs, jobs = cols.runs, cols.jobs
@@ -322,7 +323,7 @@ class OnDemandUse:
 
 def on_demand_use(source: Source) -> OnDemandUse | None:
     """Return how the nodes that are powered on demand were used in the window, or None if there are
-    no such nodes. A node is charged from the beginning of its boot until it is off again.
+    no such nodes. A node counts as used from the beginning of its boot until it is off again.
     """
     cols = columns(source)
     rules = [node.on_demand for node in cols.cluster.nodes]
@@ -470,7 +471,7 @@ def watts(source: Source, power: PowerModel = DEFAULT_POWER) -> Steps:
     """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
-    # The last entry is for machines without GPUs.
+    # The last entry is for machines without GPUs (type -1).
     idle_w, busy_w = (np.append(column, 0.0) for column in _table(types, power))
     runs, outages = cols.runs, cols.outages
     idle = idle_w[type_of] * np.array([node.gpus for node in cols.cluster.nodes], float)

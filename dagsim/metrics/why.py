@@ -1,9 +1,9 @@
 """Reasons why a job waited, based on the log: which jobs held the GPUs, which jobs started first, and
 which resources were missing.
 
-The log shows GPUs and outages. It shows neither the other GPU types that a job could have used nor
-CPUs, memory or the policy's limits. If enough GPUs of the right kind were free, the job waited for
-one of these reasons, or because of the policy's order.
+The log shows GPUs and outages. It does not show CPUs, memory, the policy's limits, or which other
+GPU types a job could have used. If enough GPUs of the right type were free, the job waited for
+something that the log does not show, or because of the policy's order.
 
 ``observed_against_simulated`` compares the waits recorded in the log of a real cluster with the
 simulated waits of the same jobs.
@@ -227,7 +227,7 @@ def _name(cols: ScheduleColumns, node: int) -> str:
 def _blocked(
     cols: ScheduleColumns, job: int, mine: Ints, periods: tuple[tuple[float, float], ...], nodes: Ints
 ) -> dict[Cause, float]:
-    """Divide the wait by cause, based on what was missing at each time."""
+    """Divide the wait among its causes, based on what was missing at each time."""
     blocked_s = dict.fromkeys((DOWN, TOO_FEW, APART, UNSEEN), 0.0)
     for start_s, end_s in periods:
         shape = _shape(cols, job, mine, end_s)
@@ -238,8 +238,8 @@ def _blocked(
 
 
 def _shape(cols: ScheduleColumns, job: int, mine: Ints, at_s: float) -> Floats:
-    """Return the number of GPUs that the job's next run takes on each of its nodes, in descending
-    order. If there is no next run, assume that the job needs all of its GPUs on one node.
+    """Return how many GPUs the job's next run takes on each of its nodes, in descending order. If
+    there is no next run, assume that the job needs all of its GPUs on one node.
     """
     runs = cols.runs
     later = mine[runs.start_s[mine] >= at_s]
@@ -267,8 +267,8 @@ def _fits(shape: Floats, free: Floats) -> bool:
 def _instants(
     cols: ScheduleColumns, start_s: float, end_s: float, nodes: Ints
 ) -> Iterator[tuple[float, float, Floats, Floats]]:
-    """Yield the intervals between changes on ``nodes``. Each consists of the start, the end, the
-    free GPUs of each node, and the GPUs of each node that is up.
+    """Yield the intervals between changes on ``nodes``, each with its start, its end, the free GPUs
+    of each node, and the GPUs of each node that is up.
     """
     runs, outages = cols.runs, cols.outages
     place = np.full(len(cols.cluster.nodes), -1)
@@ -398,15 +398,16 @@ def observed_against_simulated(
     partitions: Sequence[str] = (),
     became_eligible_s: Mapping[int, float] = MappingProxyType({}),
 ) -> ObservedWaits | None:
-    """Compare observed and simulated waits job by job. Return None if both are known for no job.
+    """Compare observed and simulated waits job by job. Return None if there is no job for which
+    both waits are known.
 
     ``observed_start_s`` and ``eligible_s`` have an entry for each job in the order of
-    ``Record.job``, NaN if unknown. The same applies to ``partitions``, unless it is empty. Both
-    waits begin when the job could have started, or at its arrival if that time is unknown. Neither
-    wait therefore includes delays that no scheduler can avoid: a dependency, a hold, or the delay
-    of a requeue. ``became_eligible_s`` contains the jobs for which this time differs between the
-    simulation and the log. Jobs that arrived before the simulation began are left out, as in all
-    metrics.
+    ``Record.job``. An unknown time is NaN. Unless ``partitions`` is empty, it also has an entry for
+    each job. Both waits begin when the job could have started, or at its arrival if that time is
+    unknown. Neither wait therefore includes delays that no scheduler can avoid: a dependency, a
+    hold, or the delay of a requeue. ``became_eligible_s`` contains the simulated time at which a
+    job could have started, for jobs for which it differs from the time in the log. Jobs that
+    arrived before the simulation began are left out, as in all metrics.
     """
     cols = columns(source)
     jobs = cols.jobs

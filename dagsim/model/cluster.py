@@ -16,7 +16,7 @@ from dagsim.text import count_of
 
 
 class PowerState(IntEnum):
-    """The power states of a node that is switched on when it is needed."""
+    """The power states of a node that is only switched on when it is needed."""
 
     OFF = 0
     """It is off and costs nothing."""
@@ -30,13 +30,13 @@ class PowerState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class OnDemand:
-    """The rule by which a node is powered up for work, and powered down when it is idle.
+    """The rule that determines when an idle node is powered down and when it is powered up again.
 
-    A node that is off costs nothing. With ``trigger="placed"``, a policy may place tasks on such a
-    node, as Slurm does. The tasks hold its resources while it boots, and start when it is up. With
-    ``trigger="pending"``, no task can be placed on it. Instead, it boots if a waiting task fits on
-    no node that is up, as with Kubernetes' cluster autoscaler. This is checked every ``scan_s``
-    seconds.
+    A node that is off costs nothing. With ``trigger="placed"``, a policy may place tasks on a node
+    that is off, as Slurm does. While the node boots, these tasks occupy its resources. They start
+    when the node is up. With ``trigger="pending"``, no task can be placed on a node that is off.
+    Instead, the node boots if a waiting task does not fit on any node that is up, as with
+    Kubernetes' cluster autoscaler. This is checked every ``scan_s`` seconds.
 
     Raises:
         ModelError: A time, a price or a power is negative or not a number, or there is no boot
@@ -44,27 +44,32 @@ class OnDemand:
     """
 
     boot_s: float | tuple[float, ...] = 300.0
-    """Seconds from the beginning of a boot until the node is up, or several such times, of which each
-    boot draws one."""
+    """Duration of a boot in seconds, or a list of durations, from which one is drawn for each boot.
+    """
     idle_s: float | None = 600.0
-    """Seconds without a task after which the node is powered down (``SuspendTime``), or None for
-    never."""
+    """Number of seconds without a task after which the node is powered down (``SuspendTime``). With
+    None, it is never powered down.
+    """
     shutdown_s: float = 0.0
-    """Seconds that powering down takes, during which nothing can be placed on the node (``SuspendTimeout``)."""
+    """Time in seconds that it takes to power the node down (``SuspendTimeout``). Meanwhile, no task
+    can be placed on the node.
+    """
     trigger: Literal["placed", "pending"] = "placed"
-    """What makes the node boot: a task ``placed`` on it, or a ``pending`` task that fits nowhere
-    else.
+    """When the node boots: as soon as a task is ``placed`` on it, or when a ``pending`` task fits
+    on no other node.
     """
     scan_s: float = 10.0
-    """Seconds between two checks for pending tasks."""
+    """Time in seconds between two checks for pending tasks."""
     up: bool = False
     """True if the node is up at the beginning."""
     price_per_h: float | None = None
-    """Price of an hour in which the node is not off, in any currency."""
+    """Price per hour of a node that is not powered off, in any currency."""
     off_watts: float = 0.0
-    """Watts that the node draws while it is off."""
+    """Power in watts that the node draws while it is off."""
     min_nodes: int = 0
-    """Number of nodes with the same rule and resources that stay up even if they are idle."""
+    """Number of nodes that stay up even if they are idle, out of all nodes with the same rule and
+    the same resources.
+    """
     boots_a_minute: int = 0
     """Number of nodes that may begin to boot per minute (``ResumeRate``), or 0 for no limit."""
     stops_a_minute: int = 0
@@ -74,10 +79,13 @@ class OnDemand:
     failing: float = 0.0
     """Share of boots that fail."""
     timeout_s: float = 600.0
-    """Seconds after which a boot has failed (``ResumeTimeout``). The node is then down, and its tasks
-    return to the queue."""
+    """Number of seconds after which an unfinished boot is considered failed (``ResumeTimeout``).
+    The node is then down, and its tasks return to the queue.
+    """
     repair_s: float | None = None
-    """Seconds until a node whose boot failed is repaired, or None for never."""
+    """Time in seconds until a node is repaired after a failed boot. With None, it is never
+    repaired.
+    """
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -99,7 +107,7 @@ class OnDemand:
 
     @property
     def boots_s(self) -> tuple[float, ...]:
-        """The possible durations of a boot; each boot takes one of them."""
+        """The possible durations of a boot in seconds. One of them is drawn for each boot."""
         return self.boot_s if isinstance(self.boot_s, tuple) else (self.boot_s,)
 
     def is_open(self, state: int) -> bool:
@@ -108,24 +116,24 @@ class OnDemand:
 
     @property
     def mean_boot_s(self) -> float:
-        """The expected duration of a boot, which is the only information that a scheduler has about
-        it.
+        """The expected duration of a boot. A scheduler has no other information about how long a
+        boot takes.
         """
         return ordered_sum(self.boots_s) / len(self.boots_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine with ``gpus`` GPUs of one type (a CPU machine has ``gpu=None`` and 0 GPUs), CPU
-    cores, memory, and features that jobs may request in a constraint. Slurm uses nodes with a
-    smaller weight first. ``manifest`` is additional information about the node for a particular
-    scheduler, in the scheduler's own format, as canonical JSON (``canonical_json``). For
+    """A machine with ``gpus`` GPUs of one type, CPU cores, memory, and features that jobs may
+    require in a constraint. A machine without GPUs has ``gpu=None`` and ``gpus=0``. Slurm uses
+    nodes with a smaller weight first. ``manifest`` is additional information about the node for a
+    particular scheduler, in the scheduler's own format, as canonical JSON (``canonical_json``). For
     Kubernetes, it contains labels, taints and additional resources.
 
-    With ``mig_s``, tasks that request a fraction of a GPU get MIG partitions (``MIG_TABLES``). A
-    partition is created when a task needs it, and replaces partitions that no task uses. This takes
-    ``mig_s`` seconds before the task begins. With ``on_demand``, the node is powered up when work
-    needs it, and powered down when it is idle.
+    With ``mig_s``, tasks that request a fraction of a GPU get MIG partitions (``MIG_TABLES``). The
+    partition is created when a task needs it, and takes the place of partitions that no task uses.
+    This takes ``mig_s`` seconds before the task begins. With ``on_demand``, the node is powered up
+    when it is needed and powered down when it is idle.
 
     Raises:
         ModelError: A count or size is negative or not a number, there are GPUs without a type (or a

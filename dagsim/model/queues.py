@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Limits on the resources that runs hold at the same time. None means no limit.
+    """Limits on the resources that running tasks use at the same time. None means no limit.
 
     Raises:
         ModelError: A limit is negative, or there is no such resource.
@@ -37,9 +37,10 @@ class Caps:
     nodes: int | None = None
     """Number of distinct nodes."""
     minutes: Mapping[str, float] = field(default_factory=dict)
-    """Budgets of ``gpus``, ``cpus``, ``memory_gb`` or ``nodes``, multiplied by minutes. They cover
-    both the amount already used and the amount that current runs may still use until their time
-    limits."""
+    """Budgets of resource-minutes: ``gpus``, ``cpus``, ``memory_gb`` or ``nodes``, multiplied by
+    minutes. A budget covers what has already been used plus what current runs could still use
+    before they reach their time limits.
+    """
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -72,8 +73,9 @@ class JobCaps:
     nodes: float | None = None
     """Number of nodes."""
     minutes: Mapping[str, float] = field(default_factory=dict)
-    """``gpus``, ``cpus``, ``memory_gb`` or ``nodes``, multiplied by the minutes of the job's time
-    limit."""
+    """Largest amounts of ``gpus``, ``cpus``, ``memory_gb`` or ``nodes``, multiplied by the job's
+    time limit in minutes.
+    """
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -86,15 +88,15 @@ class JobCaps:
         return bool(self.amounts() or self.minutes)
 
     def amounts(self) -> dict[str, float]:
-        """Return the limits on resources that are set, except the limits on minutes."""
+        """Return all limits on resources that have been set, except those on resource-minutes."""
         values = ((limit.name, getattr(self, limit.name)) for limit in fields(self) if limit.name != "minutes")
         return {name: value for name, value in values if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class QueueNode:
-    """An account, a queue or a group of queues, with all accounts or queues below it. The fields are
-    described in docs/reference/configuration.md.
+    """An account, a queue or a group of queues. It includes all accounts or queues below it. The
+    fields are described in docs/reference/configuration.md.
 
     Raises:
         ModelError: A name is missing, or a number is negative.
@@ -103,37 +105,43 @@ class QueueNode:
     name: str
     """Name of the account or queue."""
     weight: float = 1.0
-    """Number of shares of the queue among its siblings."""
+    """Number of shares that the queue has in comparison with its siblings."""
     priority: float = 0.0
     """Priority of the jobs in the queue."""
     users: Mapping[str, float] = field(default_factory=dict)
-    """Number of shares of each user (default: 1)."""
+    """Number of shares that each user has (default: 1)."""
     user_priorities: Mapping[str, float] = field(default_factory=dict)
-    """Priorities of the users for whom the priority differs."""
+    """Priorities of individual users, where they differ from the queue's."""
     limits: Caps = field(default_factory=Caps)
-    """Limits for the queue with everything below it."""
+    """Limits for the queue and everything below it, taken together."""
     user_limits: Caps = field(default_factory=Caps)
     """Limits for each user."""
     limits_of: Mapping[str, Caps] = field(default_factory=dict)
-    """Limits for the users named here."""
+    """Limits for individual users, by user name."""
     job_limits: JobCaps = field(default_factory=JobCaps)
     """Limits for each job."""
     job_limits_of: Mapping[str, JobCaps] = field(default_factory=dict)
-    """Limits for each job of the users named here."""
+    """Limits for each job of individual users, by user name."""
     quota: Mapping[str, float] = field(default_factory=dict)
-    """The queue's own amounts of resources, by GPU type or as ``gpus``, ``cpus`` and ``memory_gb``."""
+    """The queue's own quota of each resource. Resources are GPU types, or ``gpus``, ``cpus`` and
+    ``memory_gb``.
+    """
     borrow: Mapping[str, float] = field(default_factory=dict)
-    """Largest amounts that the queue may take from the quotas of others. Resources that are not listed
-    have no limit."""
+    """Largest amount of each resource that the queue may borrow from other queues' quotas.
+    Resources that are not listed have no limit.
+    """
     lend: Mapping[str, float] = field(default_factory=dict)
-    """Largest amounts that the queue may give from its own quota. Resources that are not listed have
-    no limit."""
+    """Largest amount of each resource that the queue may lend from its own quota. Resources that
+    are not listed have no limit.
+    """
     order: Literal["best-effort", "strict"] = "best-effort"
     """With ``strict``, a job that does not fit blocks later jobs."""
     reclaim: Literal["never", "lower-priority", "any"] = "never"
-    """Which jobs in other queues may be stopped so that the queue gets its quota back."""
+    """Which jobs in other queues may be stopped so that this queue gets back the quota that it has
+    lent.
+    """
     within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "never"
-    """Which jobs in the same queue may be stopped for other jobs in it."""
+    """Which jobs may be stopped to make room for other jobs in the same queue."""
     aliases: tuple[str, ...] = ()
     """Additional names under which jobs are submitted to the queue, each in the form ``queue`` or
     ``namespace/queue``."""
@@ -153,8 +161,8 @@ class QueueNode:
                 raise ModelError(f"queue {self.name!r}: {part} names {unknown[0]!r}, for which the queue has no quota")
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[QueueNode, tuple[str, ...]]]:
-        """Yield this queue and all queues below it, each with the names of those above it, nearest
-        first.
+        """Yield this queue and all queues below it, each with the names of the queues above it,
+        nearest first.
         """
         yield self, above
         for child in self.children:
@@ -163,25 +171,26 @@ class QueueNode:
 
 @dataclass(frozen=True, slots=True)
 class NodePartition:
-    """A partition: a set of nodes with common rules. ``nodes`` contains the names of nodes or of
-    groups of nodes; if it is empty, the partition contains all nodes.
+    """A partition: a set of nodes with common rules. ``nodes`` lists the names of nodes or node
+    groups. If ``nodes`` is empty, the partition contains all nodes.
 
     - ``priority`` is the priority factor of the partition.
-    - Jobs in a higher ``tier`` are scheduled first, and preempt those in partitions whose
-      ``preempt`` is not ``off``.
+    - Jobs in partitions with a higher ``tier`` are scheduled first. They preempt jobs in lower
+      partitions whose ``preempt`` is not ``off``.
     - Jobs are killed after running for ``max_time_s``. ``default_time_s`` is the time limit of jobs
-      that state none.
-    - ``billing`` contains the weights with which ``gpus``, ``cpus`` and ``memory_gb`` count towards
+      that do not give one.
+    - ``billing`` gives the weights with which ``gpus``, ``cpus`` and ``memory_gb`` count towards
       usage.
     - With ``exclusive``, jobs get whole nodes.
-    - ``qos`` names a QOS whose limits apply to all jobs in the partition, in addition to the limits
-      of their own QOS.
+    - ``qos`` is the name of a QOS. The limits of this QOS apply to all jobs in the partition, in
+      addition to the limits of each job's own QOS.
     - ``job_limits`` apply to each job.
     - Only jobs from ``accounts`` (including all accounts below them) and with an ``allowed_qos``
-      may run here. If ``accounts`` is empty, all accounts except ``denied_accounts`` are allowed;
-      likewise, if ``allowed_qos`` is empty, all QOS except ``denied_qos``.
-    - ``grace_s`` is the time for which a run continues after it has been chosen for preemption.
-    - ``spreads`` is True if jobs go to the least loaded nodes first.
+      may run in the partition. If ``accounts`` is empty, all accounts except ``denied_accounts``
+      are allowed. If ``allowed_qos`` is empty, all QOS except ``denied_qos`` are allowed.
+    - ``grace_s`` is the grace period in seconds, for which a job continues to run after it has been
+      chosen for preemption.
+    - ``spreads`` is True if jobs are placed on the least loaded nodes first.
 
     Raises:
         ModelError: A number is out of range, or a resource is unknown.
@@ -198,7 +207,7 @@ class NodePartition:
     billing: Mapping[str, float] = field(default_factory=dict)
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
     limits: Caps = field(default_factory=Caps)
-    """Limits for all runs in the partition together."""
+    """Limits on the total resources of all running jobs in the partition."""
     qos: str = ""
     job_limits: JobCaps = field(default_factory=JobCaps)
     accounts: tuple[str, ...] = ()
@@ -222,9 +231,10 @@ class NodePartition:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A quality of service. It has a priority, limits in total, per user, per account and per job,
-    and a list of the QOS that it preempts. A preempted run continues for ``grace_s``. If the QOS
-    ``keeps_usage``, the used part of budgets in ``limits`` does not decay.
+    """A quality of service. It has a priority and a list of the QOS that it preempts. Its limits
+    apply in total, per user, per account and per job. A preempted run continues for ``grace_s``
+    seconds. If ``keeps_usage`` is true, usage that counts against the budgets in ``limits`` does
+    not decay.
 
     Raises:
         ModelError: A number is out of range.
@@ -235,18 +245,18 @@ class Qos:
     priority: float = 0.0
     """Priority factor of its jobs."""
     max_time_s: float | None = None
-    """Time limit of its jobs, in seconds."""
+    """Time limit in seconds of the jobs with this QOS."""
     usage_factor: float = 1.0
-    """Factor by which the usage of its jobs counts."""
+    """Factor by which the usage of the jobs with this QOS is multiplied."""
     limits: Caps = field(default_factory=Caps)
     user_limits: Caps = field(default_factory=Caps)
     """Limits for each user in the QOS."""
     account_limits: Caps = field(default_factory=Caps)
     """Limits for each account in the QOS."""
     preempts: tuple[str, ...] = ()
-    """Names of the QOS whose jobs it preempts."""
+    """Names of the QOS whose jobs may be preempted by jobs with this QOS."""
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
-    """What happens to a run of this QOS that is preempted."""
+    """What happens to a run of this QOS when it is preempted."""
     job_limits: JobCaps = field(default_factory=JobCaps)
     """Limits for each job."""
     grace_s: float = 0.0
@@ -267,20 +277,20 @@ REPEATED_S = 60 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class NodeReservation:
-    """A reservation: nodes that only the jobs in the reservation may use from ``start_s`` to
-    ``end_s``.
+    """A reservation: nodes that only jobs with access to the reservation may use from ``start_s``
+    to ``end_s``.
 
-    Times are on the clock of the log, that is, in seconds since 1970 if the log has dates. For
-    generated jobs, they are in seconds of the simulation. A job outside the reservation starts on
-    its nodes only if the job's time limit ends before the reservation begins. Jobs request the
+    Times use the clock of the log: they are in seconds since 1970 if the log has dates. For
+    generated jobs, they are in seconds since the beginning of the simulation. Any other job starts
+    on these nodes only if its time limit ends before the reservation begins. Jobs request the
     reservation by name (``Request.reservation``).
 
-    - ``every_s`` is the interval at which the reservation repeats, for a total of 60 days
-      (``REPEATED_S``).
-    - ``known_s`` is the time at which the reservation was made, or None if it is known from the
-      beginning.
-    - If the reservation is ``magnetic``, jobs of its ``accounts`` and ``users`` use its nodes
-      without requesting it.
+    - ``every_s`` is the interval in seconds at which the reservation repeats, for a total of 60
+      days (``REPEATED_S``).
+    - ``known_s`` is the time at which the reservation was made, or None if policies know it from
+      the beginning.
+    - If the reservation is ``magnetic``, jobs of its ``accounts`` and ``users`` may use its nodes
+      even if they do not request the reservation.
 
     Raises:
         ModelError: It has no name or no nodes, ends before it begins, or repeats before it ends.
@@ -325,9 +335,9 @@ class NodeReservation:
 @dataclass(frozen=True, slots=True)
 class NodeOutage:
     """An outage: nodes that were out of service from ``start_s`` to ``end_s`` (None means until the
-    end), on the same clock as reservations. With the kind ``drain``, runs on the nodes continue,
-    but nothing starts. With ``down``, runs fail. Unlike a reservation, an outage is not known in
-    advance.
+    end of the simulation). Both times are on the same clock as the times of reservations. If the
+    kind is ``drain``, the running tasks continue but no task starts on the nodes. If it is
+    ``down``, the running tasks fail. Unlike a reservation, an outage is not known in advance.
 
     Raises:
         ModelError: It has no nodes, or ends before it begins.
@@ -338,7 +348,9 @@ class NodeOutage:
     start_s: float
     end_s: float | None = None
     kind: Literal["drain", "down"] = "drain"
-    """``drain`` lets runs on the nodes continue but starts none, and ``down`` ends them."""
+    """With ``drain``, running tasks continue but no task starts on the nodes. With ``down``,
+    running tasks fail.
+    """
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -382,8 +394,8 @@ OVERDUE_S = 1.0
 
 
 class TimeLimits(NamedTuple):
-    """The time limit for jobs that state none (None if there is no default), and the longest time
-    limit that a job may have, both in s.
+    """Two time limits in seconds: the one for jobs that do not give a limit (None if there is no
+    default), and the longest one that a job may have.
     """
 
     default_s: float | None = None
@@ -391,7 +403,7 @@ class TimeLimits(NamedTuple):
 
     @property
     def unstated_s(self) -> float:
-        """The time limit of a job that states none. This is the default, or else the longest limit,
+        """The time limit of a job that does not give one: the default, or else the longest limit,
         or else a year.
         """
         return min(UNLIMITED_S if self.default_s is None else self.default_s, self.most_s)
@@ -400,15 +412,15 @@ class TimeLimits(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class QueueTree:
     """All queues of a site: the ``tree`` of accounts or cluster queues, the partitions, and the
-    qualities of service. It also contains the reservations and outages of nodes, the suspensions of
-    jobs, and the number of each licence.
+    qualities of service (QOS). It also contains the reservations and outages of nodes, the
+    suspensions of jobs, and how many of each licence the site has.
 
-    For the scheduler Kueue, ``kueue`` contains Kueue's objects, and there is no ``tree``.
+    If the site's scheduler is Kueue, ``kueue`` contains Kueue's objects and ``tree`` is not used.
 
-    ``scheduler`` contains the parameters of the site's scheduler. The policy that represents this
-    scheduler uses these parameters if the user gives the policy none.
+    ``scheduler`` contains the parameters of the site's scheduler. They apply to the policy that
+    represents this scheduler, unless the user gives the policy other parameters.
 
-    Jobs that name no partition or QOS, or one that does not exist, get the first one.
+    Jobs that name no partition or QOS, or one that does not exist, are assigned to the first one.
 
     Raises:
         ModelError: Two parts have the same name, or a QOS preempts one that does not exist.
@@ -454,13 +466,13 @@ class QueueTree:
                 )
 
     def walk(self) -> Iterator[tuple[QueueNode, tuple[str, ...]]]:
-        """Yield every queue in the tree with the names of those above it, nearest first."""
+        """Yield every queue in the tree with the names of the queues above it, nearest first."""
         for node in self.tree:
             yield from node.walk()
 
     def names(self) -> dict[str, None]:
-        """Return the names under which jobs are submitted, without namespaces. These are the names
-        of accounts or queues, and of all those above them.
+        """Return the names under which jobs are submitted, without namespaces: the names of
+        accounts or queues and of everything above them.
         """
         names = [name for node, _ in self.walk() for name in (node.name, *node.aliases)]
         if self.kueue is not None:
@@ -468,7 +480,7 @@ class QueueTree:
         return {name.rpartition("/")[2]: None for name in names}
 
     def time_limits(self, job: Job) -> TimeLimits:
-        """Return the time limits for a job, from its partitions and its QOS."""
+        """Return the time limits that a job's partitions and QOS set for it."""
         named = job.request.partitions if job.request is not None else ()
         own = [part for part in self.partitions if part.name in (named or (job.partition,))] or self.partitions[:1]
         part = max(own, key=lambda part: part.max_time_s or inf, default=NodePartition(""))

@@ -1,6 +1,6 @@
 """Difficult random cases: small clusters and jobs on which schedulers tend to fail, with a kernel for
-each. The module also checks which information a policy or codec uses, by varying true durations
-behind equal estimates, and whether it writes to live state.
+each. The module also checks which information a policy or codec uses, by simulating different true
+durations with equal estimates. It also checks whether the policy or codec writes to live state.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Case:
         return self.kernel().run(self.admitting(make()))
 
     def drive(self, kernel: ClusterKernel, policy: ClusterPolicy) -> bool:
-        """Run the kernel to the end. Return False if a ready task remains that needs nodes that have
-        left.
+        """Run the kernel to the end. Return False if a ready task remains because the nodes that it
+        needs have left the cluster.
 
         Raises:
             IllegalDecision, Stalled: A decision is illegal, or the policy waits although it could
@@ -110,9 +110,9 @@ class Admitting:
 
 
 def crowd(gpus: int = 2, jobs: int = 9) -> Case:
-    """Return long jobs that all arrive simultaneously, the longest first, and short jobs that
-    arrive while the long jobs are running, with far too few GPUs. These jobs expose a policy that
-    starts tasks before it checks later ones, and then tries to stop a run that it has just started.
+    """Return a case with far too few GPUs. Long jobs all arrive simultaneously, the longest first,
+    and short jobs arrive while the long jobs are running. These jobs expose a policy that starts
+    tasks before it checks later ones, and then tries to stop a run that it has just started.
     """
     cluster = Cluster((Node("n", gpu_type("T4"), gpus, 16, 64),))
     tasks = [Task("t", float(jobs - number), gpus=1 + number % gpus) for number in range(jobs)]
@@ -123,9 +123,9 @@ def crowd(gpus: int = 2, jobs: int = 9) -> Case:
 
 def random_case(seed: int) -> Case:
     """Return a random case that may combine all features: DAGs, gangs, shares of GPUs, CPU-only
-    tasks, CPUs and memory, bursts and equal times, two GPU types, nodes that fail, leave for good
-    or all go down simultaneously, networks, set-ups, wrong estimates, costly preemption and
-    admission.
+    tasks, CPUs and memory, bursts and equal times, two GPU types, networks, set-ups, wrong
+    estimates, costly preemption and admission. Nodes may fail, be permanently removed, or all go
+    down simultaneously.
     """
     rng = stream(seed, "case")
     cluster = _cluster(rng)
@@ -202,7 +202,7 @@ def _disturbances(rng: np.random.Generator, nodes: int) -> tuple[FailureModel, .
     models: list[FailureModel] = []
     if rng.random() < 0.35:
         models.append(NodeFailures(float(rng.choice((30.0, 100.0))), float(rng.choice((0.5, 5.0)))))
-    if rng.random() < 0.2:  # all jobs arrive simultaneously
+    if rng.random() < 0.2:  # all nodes go down simultaneously
         start_s = float(rng.choice((0.0, 1.0, 2.0)))
         models.append(Maintenance(tuple(range(nodes)), start_s, start_s + float(rng.choice((1.0, 7.0)))))
     if rng.random() < 0.3:
@@ -268,8 +268,8 @@ def blind_kernels(seed: int) -> tuple[ClusterKernel, ClusterKernel]:
     """Return two kernels with equal jobs and estimates but different true durations, all above
     ``BLIND_UNTIL_S``.
 
-    Tasks arrive in bursts and nodes join in turn, so that there is something to choose although no
-    task ends.
+    Tasks arrive in bursts, and nodes join one by one, so that a policy has to make choices although
+    no task ends.
     """
     rng = stream(seed, "blind")
     cluster = Cluster(tuple(Node(f"n{n}", gpu_type(("A100-40", "T4")[n % 2]), 2, 32, 256) for n in range(6)))
@@ -288,7 +288,8 @@ def blind_kernels(seed: int) -> tuple[ClusterKernel, ClusterKernel]:
             jobs.append(
                 Job(f"j{number}", TaskGraph((task,), ()), arrival_s, priority=priority, tenant=f"u{number % 3}")
             )
-        # If a preempted run kept its work, the policy could infer how long the run takes.
+        # If a preempted run kept its work, the work that is left would reveal the run's true
+        # duration to the policy.
         preemption = Preemption("restart", "restart")
         return ClusterScenario(
             cluster, jobs, preemption=preemption, failures=joining, estimates=Estimates("predicted")
@@ -317,7 +318,7 @@ class WatchedPolicy:
         """Yield the policy's decisions.
 
         Raises:
-            AssertionError: The policy has changed something by other means than a decision.
+            AssertionError: The policy has changed something without making a decision.
         """
         before = _state(view)
         decisions = decisions_of(self.policy.decide(view), view.now)

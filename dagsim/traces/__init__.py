@@ -1,7 +1,8 @@
 """Readers for real traces. Each module reads one format and yields jobs in order of arrival.
 
-``open_trace("batch_task.csv")`` recognises the format from names and content. ``trace.jobs()`` then
-yields jobs lazily, and ``trace.report`` counts the rows read and dropped.
+``open_trace("batch_task.csv")`` recognises the format by the names and the content of the files.
+The trace's method ``jobs()`` then yields jobs lazily, and its ``report`` counts the rows that were
+read and dropped.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ def recognise(path: Path | str) -> str:
 
 
 def format_of(path: Path | str, options: TraceOptions) -> str:
-    """Return the name of the format in which to read ``path``. With ``--map``, the format is a
-    plain table or SWF; with the option ``columns``, it is sacct.
+    """Return the name of the format in which to read ``path``. The option ``--map`` restricts the
+    choice to a plain table or SWF, and the option ``columns`` selects sacct.
 
     Raises:
         TraceError: The file cannot be read or is not recognised.
@@ -96,7 +97,7 @@ def format_of(path: Path | str, options: TraceOptions) -> str:
 def open_trace(
     path: Path | str, format: str | None = None, options: TraceOptions | None = None, *, full_report: bool = False
 ) -> Trace:
-    """Open the trace at ``path``. Without ``format``, recognise it.
+    """Open the trace at ``path``. If no ``format`` is given, recognise it.
 
     ``path`` is anything that ``Source`` accepts. ``full_report`` keeps every detail of the report
     instead of the first hundred.

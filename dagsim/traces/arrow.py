@@ -28,8 +28,8 @@ def import_pyarrow(purpose: str, module: str = "pyarrow", error: type[DagsimErro
     """Import a module of pyarrow.
 
     Raises:
-        DagsimError: pyarrow is not installed. The error has the class ``error``, and its message
-        begins with ``purpose``.
+        DagsimError: pyarrow is not installed. The error is an instance of ``error``, and its
+            message begins with ``purpose``.
     """
     try:
         return import_module(module)
@@ -41,9 +41,9 @@ class ArrowFile:
     """The columns of one Parquet or Arrow IPC file.
 
     Each value is converted to the number or text that a CSV file with the same table would contain.
-    Nulls and NaN become empty text; timestamps and dates become ISO text, in UTC if they have a
-    time zone; durations become seconds; and the elements of a list are joined by ``|``. Row r,
-    counted from 0, is line r + 2, because the column names are line 1.
+    Nulls and NaN become empty text. Timestamps and dates become ISO text, in UTC if they have a
+    time zone. Durations become seconds, and the elements of a list are joined by ``|``. Row r,
+    counted from 0, counts as line r + 2, because the column names count as line 1.
 
     Raises:
         TraceError: pyarrow is not installed, the file is damaged, or two columns share a name.
@@ -82,24 +82,24 @@ class ArrowFile:
             raise self._damaged(error) from None
 
     def numbers(self, array: Any) -> np.ndarray | None:
-        """Return (n,) float64: the values of a numeric column, with NaN for null. Return ``None``
-        for columns of other types."""
+        """Return the values of a numeric column as (n,) float64, with NaN for null, or ``None`` for
+        a column of any other type."""
         types, array = self._arrow.types, _plain(self._arrow, array)
         kind = array.type
         if types.is_duration(kind):
             return self._floats(array.cast(self._arrow.int64())) / _PER_SECOND[kind.unit]
         if types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind):
             return self._floats(array)
-        # decimals are also excluded, because Arrow does not round them as ``float`` rounds their
-        # text
+        # This includes decimals, because Arrow rounds them in another way than ``float`` rounds
+        # their text.
         return None
 
     def texts(self, array: Any, column: int) -> np.ndarray:
-        """Return (n,) object: the values of a column as text, with empty text for null.
+        """Return the values of a column as text, (n,) object, with empty text for null.
 
         Raises:
             TraceError: The type of the column at index ``column`` cannot be represented as CSV
-            text.
+                text.
         """
         arrow, array = self._arrow, _plain(self._arrow, array)
         types, kind = arrow.types, array.type
@@ -147,8 +147,8 @@ class ArrowFile:
         return values
 
     def _dates(self, array: Any) -> np.ndarray:
-        """Return (n,) object: timestamps and dates as ISO text, with at most six digits for
-        fractions of a second.
+        """Return timestamps and dates as ISO text, (n,) object, with at most six digits after the
+        seconds.
         """
         zoned, is_day = getattr(array.type, "tz", None) is not None, self._arrow.types.is_date(array.type)
         missing = np.asarray(array.is_null())
@@ -206,7 +206,7 @@ class _Chunks(RawIOBase):
 
 
 def _plain(arrow: Any, array: Any) -> Any:
-    """Return the array as plain values, without dictionary encoding or an extension type."""
+    """Return the array without its dictionary encoding or extension type."""
     if isinstance(array, arrow.ExtensionArray):
         array = array.storage
     return array.dictionary_decode() if isinstance(array, arrow.DictionaryArray) else array

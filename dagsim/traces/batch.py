@@ -1,6 +1,5 @@
-"""Readers for batch systems whose accounting has one record per finished job. Each format defines
-what its records mean (``BatchJob``). The checks, the notes and the columns are common to all
-formats.
+"""Readers for batch systems that write one accounting record per finished job. Each format converts
+its records to ``BatchJob``. The checks, the notes and the columns are the same for all formats.
 """
 
 from __future__ import annotations
@@ -95,8 +94,8 @@ _NUMBERS = range(_AT["arrival_s"], _AT["memory_gb"] + 1)
 
 
 class BatchReader(Reader):
-    """A reader that creates a gang for each job that ran, however it ended. Rows with the same id
-    but different submission times are different jobs.
+    """A reader that creates a gang for each job that ran, whether or not the job succeeded. Rows
+    with the same id but different submission times are different jobs.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"gpus_per_task", "reference_gpu", "floor_s", "tenant", "gpu_names"})
@@ -182,9 +181,9 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
 
 
 def even_parts(slots: dict[str, int], gpus: float = 0.0) -> tuple[int, float, float]:
-    """Return the number of parts of a job, and the cores and GPUs of each part. If all nodes have
-    the same number of slots, there is one part per node, and otherwise one part per slot. ``gpus``
-    is the number of GPUs per node.
+    """Return the number of parts of a job, and the cores and GPUs of each part. There is one part
+    per node if all nodes have the same number of slots. Otherwise, there is one part per slot.
+    ``gpus`` is the number of GPUs per node.
     """
     counts = list(slots.values())
     if len(set(counts)) == 1:

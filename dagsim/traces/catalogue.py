@@ -1,10 +1,10 @@
 """Published traces and their download addresses: the table of ``dagsim trace fetch``.
 
-Sizes and checksums come from the publishers or were measured on copies of the published bytes. An
-unknown value is ``None``, and the command then states that it cannot verify the file. Raw files in
-a repository are either pinned to the commit at which they were measured, or taken from the newest
-version (``HEAD``) and verified by checksum. The Parallel Workloads Archive publishes no checksums,
-so the checksums of its logs come from a third party's lock file.
+Sizes and checksums come from the publishers or were measured on copies of the published bytes. If a
+value is ``None``, it is unknown, and the command states that it cannot verify the file. Some files
+are in a repository. Their address either contains the commit at which they were measured, or refers
+to the newest version (``HEAD``), which is verified by its checksum. The Parallel Workloads Archive
+publishes no checksums, so the checksums of its logs come from a third party's lock file.
 """
 
 from __future__ import annotations

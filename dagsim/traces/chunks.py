@@ -1,8 +1,8 @@
 """Read text tables in chunks of typed columns. This module reads all text tables.
 
-pandas parses a block of bytes if all its lines have the same number of plain fields. All other
-blocks are split row by row, and so are small files, for which this is faster than importing pandas.
-Both methods give the same ``Table``.
+If all lines in a block of bytes have the same number of fields and no quotes, pandas parses the
+block. All other blocks are split row by row. So are small files, because this takes less time than
+importing pandas. Both methods give the same ``Table``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FIRSTS = np.arange("1970-01", "10000-02", dtype="datetime64[M]").astype("dateti
 
 
 class FileLayout(NamedTuple):
-    """The positions of a form's columns in a file."""
+    """Where a file contains the columns of a form: the index of each column's field."""
 
     places: Sequence[int | None]
     """The field index of each column, or ``None`` if the file lacks the column."""
@@ -107,12 +107,12 @@ def csv_form(
     separator: str = ",",
     header: bool = False,
 ) -> Form:
-    """Return the form of a CSV file with ``columns``, followed by ``optional`` columns, which are
-    empty if a file lacks them.
+    """Return the form of a CSV file with ``columns`` and ``optional`` columns. An optional column
+    is empty if a file lacks it.
 
     The first row of a file is its header if it contains every name in ``columns`` (in any case and
-    order). Otherwise, the fields of the first row are named ``names``, or else ``columns +
-    optional``, in this order. ``header=True`` requires a header.
+    order). Otherwise, the file has no header, and its fields are ``names`` or, by default,
+    ``columns + optional``, in this order. ``header=True`` requires a header.
     """
     wanted = [name.lower() for name in (*columns, *optional)]
 
@@ -135,7 +135,7 @@ def csv_form(
 
 
 class _Lines(NamedTuple):
-    """A block of whole lines, which is only split when a line is needed."""
+    """A block of whole lines. It is split into lines only when a line is needed."""
 
     first: int
     """The number of the first line, in the form that ``Source.where`` takes."""
@@ -151,7 +151,9 @@ class _Lines(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """The rows of a source: numeric columns, text columns, and the position of each row."""
+    """The rows of a source, as numeric columns and text columns, with the file and line of each
+    row.
+    """
 
     source: Source
     form: Form
@@ -173,8 +175,8 @@ class Table:
         return any(layout.places[column] is not None for layout in self.layouts.values())
 
     def numbers(self, column: int, blank: float = nan) -> np.ndarray:
-        """Return (n,) float64: ``float`` of each text, NaN where this fails, and ``blank`` where
-        the text is empty.
+        """Return a column as numbers, (n,) float64: ``blank`` where the text is empty, and NaN
+        where it is not a number.
         """
         values = self.values[column]
         return values if blank != blank else np.where(self.blank(column), blank, values)
@@ -197,11 +199,11 @@ class Table:
         return wrong
 
     def texts(self, column: int) -> np.ndarray:
-        """Return (n,) object: the text of a column that is read as text."""
+        """Return a column that was read as text, (n,) object."""
         return self.words_of[column]
 
     def words(self, column: int) -> Labels:
-        """Return the distinct texts of a column."""
+        """Return the distinct texts in a column, and the text of each row as an index among them."""
         place, words = distinct_texts(self.words_of[column])
         return Labels(place, tuple(words.tolist()))
 
@@ -272,15 +274,17 @@ class Table:
         return self.layouts[int(self.line[row]) >> LINE_BITS].places
 
     def _text(self, column: int, row: int) -> str:
-        """Return a field of a row whose text was not kept, with numbers as Python writes them."""
+        """Return a field of a row whose original text was not kept. A number is formatted as Python
+        does.
+        """
         if column in self.words_of:
             return str(self.words_of[column][row])
         number = float(self.values[column][row]) if column in self.values else nan
         return "" if number != number else repr(number)
 
     def _all_texts(self, column: int) -> np.ndarray:
-        """Return the texts of a column. For a numeric column, they only show which values are
-        empty.
+        """Return the texts in a column. For a numeric column, only the empty texts are the original
+        ones.
         """
         if column in self.words_of:
             return self.words_of[column]
@@ -291,8 +295,9 @@ class Table:
 
 
 def _constant(value: float | str, rows: int) -> np.ndarray:
-    """Return the column (rows,) for a field that the file lacks, with the same value everywhere. It
-    takes no memory, because a log with millions of rows lacks most of the optional fields.
+    """Return a column that repeats one value, for a field that the file lacks. The column takes
+    almost no memory, which matters because a log with millions of rows lacks most of the optional
+    fields.
     """
     return np.broadcast_to(np.array(value, object if isinstance(value, str) else np.float64), rows)
 
@@ -309,8 +314,8 @@ def _concatenated(columns: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def distinct_texts(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (n,) int, the index of each text among the distinct texts, and the distinct texts as
-    an object array, in order of first appearance.
+    """Return two arrays: for each text, its index among the distinct texts, (n,) int, and the
+    distinct texts in order of first appearance, as objects.
     """
     if _is_constant(texts):
         return np.zeros(len(texts), np.int32), objects(texts[:1])
@@ -407,8 +412,8 @@ class _File:
             yield self._table(line + np.arange(rows), fields, np.empty(rows, object), unread)
 
     def _begun(self, line: int, data: bytes) -> tuple[int, bytes]:
-        """Remove the lines before the first row from the block, and find the layout if this does
-        not require a CSV parser.
+        """Remove the lines before the first row from the block. Find the layout, unless this
+        requires a CSV parser.
         """
         form = self._form
         while data:
@@ -481,8 +486,8 @@ class _File:
     def _joined(
         self, lines: Iterable[tuple[int, list[str]]], continues: Callable[[list[str], list[str]], bool]
     ) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows that the lines form. A line may continue the row from the previous
-        line.
+        """Join lines to rows, and yield the rows. A line may continue the row that the previous
+        line began.
         """
         row: list[str] = []
         begun, cut = 0, False
@@ -552,8 +557,8 @@ def _typed(
     unread: Sequence[int] = (),
 ) -> Table:
     """Build a table from ``fields``, which maps each field index to a sequence of strings or
-    float64. ``unread`` lists additional columns to keep, because these rows have no lines from
-    which the columns could be read later.
+    float64. ``unread`` lists further columns to keep. These rows have no lines, so nothing could be
+    read from them later.
     """
     values: dict[int, np.ndarray] = {}
     words: dict[int, np.ndarray] = {}
@@ -575,8 +580,8 @@ def _typed(
 
 
 def local_seconds(texts: np.ndarray, zone: ZoneInfo | None) -> np.ndarray:
-    """Return (n,) float64: local dates in ``zone`` (default UTC) as seconds since 1970, NaN where a
-    text is not a date in exactly this form.
+    """Convert local dates in ``zone`` (default: UTC) to seconds since 1970, (n,) float64. The
+    result is NaN where a text does not have exactly the form of such a date.
     """
     seconds = date_seconds(texts)
     if zone is not None:
@@ -590,8 +595,8 @@ def local_seconds(texts: np.ndarray, zone: ZoneInfo | None) -> np.ndarray:
 
 
 def date_seconds(texts: np.ndarray) -> np.ndarray:
-    """Return (n,) float64: text such as ``2017-10-09 07:01:55`` as seconds since 1970, NaN where a
-    text has any other form.
+    """Convert dates such as ``2017-10-09 07:01:55`` to seconds since 1970, (n,) float64. The result
+    is NaN where a text has any other form.
     """
     blocks = [_seconds(texts[start : start + _ROWS]) for start in range(0, len(texts), _ROWS)]
     return np.concatenate(blocks) if blocks else np.zeros(0)
@@ -642,7 +647,7 @@ def _blocks(file: Source) -> Iterator[tuple[int, bytes]]:
         if rest:
             yield line, _clean(rest, start)
     except (TraceError, UnicodeDecodeError):
-        for _ in file.lines():  # raises an error that names the line
+        for _ in file.lines():  # reading line by line raises an error that names the line
             pass
         raise
 
@@ -657,8 +662,9 @@ def _clean(data: bytes, start: bool) -> bytes:
 
 
 def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> dict[int, np.ndarray] | None:
-    """Return the fields of lines by index: float64 if all fields are numbers or empty, and
-    otherwise object. Return ``None`` if pandas fails.
+    """Return the columns in a block of lines by the index of the field. A column in which every
+    field is a number or empty is float64, and any other column is object. Return ``None`` if pandas
+    fails.
     """
     import pandas as pd
 

@@ -10,7 +10,8 @@ under their own names, plus:
 - ``parents``: indices of the tasks that it waits for
 - ``parent_bytes``: bytes that it reads from each of them
 
-The file's metadata contains the options with which the trace was read, as JSON under ``dagsim``.
+The file's metadata has an entry ``dagsim``, which contains the options for reading the trace as
+JSON.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def convert(
     ``check`` is called with the report. If ``check`` raises an error, no file is created.
 
     Raises:
-        ConfigError: The name of ``to`` has none of the ``ENDINGS``, or pyarrow, which Parquet
-            needs, is missing.
+        ConfigError: The name ``to`` does not end in one of ``ENDINGS``, or it ends in ``.parquet``
+            and pyarrow is not installed.
         UnknownName: There is no format ``to_format``.
         TraceError: The trace cannot be read.
         WorkloadError: ``to`` cannot be written, or the format cannot represent a job.

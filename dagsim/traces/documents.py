@@ -1,5 +1,5 @@
-"""An incremental JSON reader. It yields the elements of a long list in a document of any size, using
-bounded memory.
+"""An incremental JSON reader. It yields the elements of a long list. Its memory is bounded, however
+large the document is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _BLOCK = 1 << 16
 _LONGEST = 1 << 26
 """Maximum number of characters in an element. A longer element counts as damage."""
 _SPACE = " \t\r\n"
-# an error this close to the end of the text read so far may only mean that the text is incomplete
+# An error within this many characters of the end of the buffer may only mean that the rest has not
+# been read yet.
 _UNDECIDED = 16
 
 
@@ -25,9 +26,9 @@ def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects under ``key`` in each document, each with its line number (see
     ``Source.where``).
 
-    A document is an object with such a list, a plain list of objects, or an object without the
-    list. In the last case, the object itself is yielded, so that a file with one object per line
-    can also be read.
+    A document may be an object that contains the list ``key``, or a plain list of objects. If it is
+    any other object, that object itself is yielded, so that a file with one object per line can be
+    read as well.
 
     Raises:
         TraceError: The text is not JSON, an element is not an object, or an object has the same
@@ -73,7 +74,7 @@ def text_in(value: Any, *keys: str) -> str:
 
 
 class _Document:
-    """A JSON text of which only the part that is being read is in memory."""
+    """A JSON text. Only the part that is being read is in memory."""
 
     def __init__(self, text: TextIOWrapper, file: Source) -> None:
         self._text = text
@@ -164,8 +165,8 @@ class _Document:
                     return value
 
     def _more(self) -> bool:
-        """Read at least as many further characters as the buffer contains unread. Return False at
-        the end.
+        """Read more characters, at least as many as are unread in the buffer. Return False at the
+        end.
         """
         left = len(self._buffer) - self._at
         if left > _LONGEST:

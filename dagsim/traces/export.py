@@ -1,8 +1,8 @@
 """Write jobs and machines in the formats of other simulators.
 
-Each format can only represent certain jobs. A job that another simulator would treat differently
-(such as a DAG in a format without dependencies, or a job with a share of a GPU) is rejected, and
-the error names the job. Attributes that only dagsim's own format has are left out, and the summary
+Each format can only represent certain jobs. A job is rejected if another simulator would treat it
+differently. Examples are a DAG in a format without dependencies, and a job with a share of a GPU.
+The error names the job. Attributes that only dagsim's own format has are left out, and the summary
 counts them.
 """
 
@@ -29,8 +29,8 @@ from dagsim.traces.arrow import import_pyarrow
 
 
 class Written(NamedTuple):
-    """The files of an export and, for each attribute that the format cannot represent, the number of
-    jobs that have it.
+    """The files that an export wrote. It also counts, for each attribute that the format cannot
+    represent, the jobs that have it.
     """
 
     files: tuple[Path, ...]
@@ -61,7 +61,7 @@ def formats() -> tuple[str, ...]:
 
 def export(format: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> Written:
     """Write ``jobs``, in order of arrival, to ``path`` in one of ``formats()``. ``cluster`` is the
-    cluster on which the jobs ran. Without ``cluster``, the platform is just large enough for the
+    cluster on which the jobs ran. Without it, the exported platform is just large enough for the
     widest job.
 
     Raises:
@@ -79,9 +79,7 @@ def export(format: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None
 
 
 def _noticed(jobs: Iterable[Job], holds: frozenset[str], left_out: Counter[str]) -> Iterator[Job]:
-    """Yield the jobs, and count for each attribute that is not in ``holds`` the jobs that have
-    it.
-    """
+    """Yield the jobs. For each attribute that is not in ``holds``, count the jobs that have it."""
     for job in jobs:
         left_out.update(name for name, default in _ATTRIBUTES if name not in holds and getattr(job, name) != default)
         tasks = job.tasks

@@ -1,9 +1,10 @@
-"""Download published traces. Downloads are resumed after an interruption and verified, and a file is
-moved into place only once it is complete.
+"""Download published traces. Downloads are verified, and can be resumed after an interruption. A
+file gets its final name only when it is complete.
 
-A file is downloaded to ``NAME.part``. ``NAME.part.version`` contains the server's identification of
-the content. A partial file is only resumed if a mixture of two versions would be noticed, because
-either the checksum is known or the server is asked to send only the rest of that version.
+A file is downloaded to ``NAME.part``. ``NAME.part.version`` contains the text by which the server
+identifies the content (such as an ETag). A download is resumed only if two versions cannot be mixed
+up unnoticed: either the checksum is known, or the server is asked to continue only if it still has
+that version.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
     """Fetch one ``file`` as ``to``.
 
     Raises:
-        FetchError: As in ``fetch``. KeyboardInterrupt: The user stopped the download. The
-        downloaded part is kept.
+        FetchError: As in ``fetch``.
+        KeyboardInterrupt: The user stopped the download. The downloaded part is kept.
     """
     try:
         if to.exists():
@@ -161,8 +162,8 @@ _LOOKED_AT = 1024
 
 @dataclass(slots=True)
 class Answer:
-    """A server's answer, which contains the bytes from ``start`` onwards. ``total`` is the size of
-    the whole file, if the server states it.
+    """A server's answer to a request, with the bytes from ``start`` onwards. ``total`` is the size
+    of the whole file, if the server states it.
     """
 
     start: int
@@ -195,8 +196,8 @@ class Answer:
 
 @contextmanager
 def ask(url: str, start: int = 0, version: str = "") -> Iterator[Answer]:
-    """Request ``url`` from byte ``start`` onwards. If ``version`` is given, only that version is
-    continued.
+    """Request ``url`` from byte ``start`` onwards. If ``version`` is given, ask the server to
+    continue only that version.
 
     If the server cannot send a part, or now has a different version, it sends the whole file and
     ``Answer.start`` is 0.

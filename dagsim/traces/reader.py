@@ -21,8 +21,8 @@ _BLOCK = 1024
 
 
 class Downtime(NamedTuple):
-    """A period from ``start_s`` to ``end_s`` (which may be ``inf``) during which a node of the
-    trace's cluster is absent. ``node`` is the index of the node in the cluster.
+    """A period during which a node of the trace's cluster is absent, from ``start_s`` to ``end_s``
+    (which may be ``inf``). ``node`` is the index of the node in the cluster.
     """
 
     node: int
@@ -62,8 +62,8 @@ class Submissions:
     """The n submissions in a log, without the outcomes of the jobs.
 
     ``jobs`` contains only what was known when each job was submitted, so each job runs until its
-    time limit. All other times are in seconds on the log's own clock, on which time 0 of ``jobs``
-    is ``origin_s``.
+    time limit. The times in ``jobs`` are relative to ``origin_s``. All other times are in seconds
+    on the log's own clock.
     """
 
     jobs: JobArrays
@@ -115,19 +115,19 @@ class Reader(Protocol):
         """
 
     def nearly(self, source: Source) -> str | None:
-        """If the source almost matches this format, return the reason why it does not, with a
+        """If the source almost has this format, return the reason why it cannot be read, with a
         command that would help. Otherwise, return None.
         """
         return None
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        """Yield the jobs in order of arrival, lazily. A reader defines either ``read`` or
-        ``blocks``, and the other one is derived from it.
+        """Yield the jobs lazily, in order of arrival. A reader has to define only ``read`` or
+        ``blocks``. The base class derives the other method from it.
 
         ``arrival_s`` is on the trace's own clock and at least 0. The caller applies the window, the
         origin and the time scale. Work is in seconds. ``report.rows`` counts the rows that were
-        read. A job's rows are added to ``report.kept`` right before the job is yielded, and every
-        other row is dropped or skipped with a reason.
+        read. Right before the reader yields a job, it adds the job's rows to ``report.kept``. It
+        drops or skips every other row, with a reason.
 
         Raises:
             TraceError: The file cannot be read at all, or a row would be dropped in strict mode.
@@ -157,21 +157,21 @@ class Reader(Protocol):
         return None
 
     def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
-        """Return the periods during which nodes of ``cluster`` have not joined yet, have left or
-        are away, on the clock of ``read``.
+        """Return the periods during which nodes of ``cluster`` are absent, on the clock of
+        ``read``. This includes the time before a node first joins and the time after it leaves.
         """
         return ()
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
-        """If the source describes the jobs that are running and waiting at a given time, return
-        that time on the clock of ``read``, because a simulation of the jobs begins then. Return
-        ``None`` for logs, in which a simulation may begin at any time.
+        """If the source is a snapshot of the running and waiting jobs, return the time of the
+        snapshot on the clock of ``read``. A simulation begins at that time. Return ``None`` for
+        logs, in which a simulation may begin at any time.
         """
         return None
 
     def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
-        """Return what the listing of a queue states about waiting jobs. The result is empty for
-        logs. ``zone`` is the time zone of dates without an offset.
+        """Return the waiting jobs that the listing of a queue shows. The result is empty for logs.
+        ``zone`` is the time zone of dates without an offset.
         """
         return ()
 
@@ -188,12 +188,14 @@ class Reader(Protocol):
         return None
 
     def waits_s(self, source: Source) -> dict[str, float]:
-        """Return each job's wait by job id, for logs that state the wait but not the start."""
+        """Return the wait of each job by its id. This is meant for logs that state the wait but not
+        the start.
+        """
         return {}
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        """Return the assumptions that the reader makes where the trace contains no information.
-        Each entry maps a keyword for the question to a sentence that answers it.
+        """Return the assumptions that the reader makes where the trace lacks information. The keys
+        are keywords for the open questions, and the values are sentences with the assumed answers.
         """
         return {}
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.text import count_of
-from dagsim.traces.fields import Dirty
+from dagsim.traces.fields import Contradictory, Dirty, InvalidValue
 from dagsim.workload.records import clipped
 
 _DETAILS = 100
@@ -34,8 +34,8 @@ NO_HOURS = Hours()
 
 @dataclass(slots=True)
 class Contradiction:
-    """Jobs or rows that contradict themselves, each other, or the description of the site, all in
-    the same way. ``kind`` is a key of ``CONTRADICTIONS``.
+    """Jobs or rows with the same kind of contradiction: within themselves, with each other, or with
+    the description of the site. ``kind`` is a key of ``CONTRADICTIONS``.
     """
 
     count: int = 0
@@ -65,30 +65,15 @@ CONTRADICTIONS: Mapping[str, str] = {
     "qos": "ran under a QOS that the site lacks",
     "users": "belong to users that their account lacks at the site",
     "reservations": "ran in reservations that the site lacks",
+    "values": "were left out because a value cannot be read",
     "columns": "have columns that disagree",
     "times": "have impossible times",
     "ids": "have the id of another row",
     "text": "state their GPUs only in text",
 }
 """Kinds of contradictions, each with the predicate of its sentence."""
-OF_ROWS = ("columns", "times", "ids", "text")
+OF_ROWS = ("values", "columns", "times", "ids", "text")
 """The kinds that readers find from the rows of a log alone."""
-
-
-class Contradictory(str):
-    """A reason for dropping or noting a row that contradicts itself or another row.
-
-    The class of a reason declares its kind, so that the kind does not depend on the wording. A
-    reason is also the text that is shown and counted, and ``str()`` keeps its class. A new text
-    that is made from a reason must be converted to the same class (``type(reason)(...)``).
-    """
-
-    __slots__ = ()
-    kind: ClassVar[str]
-    """One of ``OF_ROWS``."""
-
-    def __str__(self) -> Self:
-        return self  # str's own method would return a plain text, for example from Dirty(reason)
 
 
 class Disagreement(Contradictory):
@@ -110,7 +95,7 @@ class RepeatedId(Contradictory):
 
 
 class OnlyInText(Contradictory):
-    """A reason for rows that state their GPUs only in text."""
+    """A reason for rows that mention their GPUs only in a text."""
 
     kind = "text"
 
@@ -144,8 +129,8 @@ class ReadReport:
     """By kind."""
 
     def drop(self, reason: str, where: str, rows: int = 1, detail: str = "") -> None:
-        """Count ``rows`` faulty rows under ``reason``, a phrase such as ``without end`` that can
-        follow "3 rows".
+        """Count ``rows`` faulty rows under ``reason``. The reason is a phrase that can follow "3
+        rows", such as ``without end``.
 
         ``where`` is the ``file:line`` of the first of these rows, and ``detail`` adds information
         about that row.
@@ -169,10 +154,10 @@ class ReadReport:
         detail: object = "",
         impossible: str = "that describe an impossible job",
     ) -> Dropping:
-        """Return a context that drops rows if its body raises ``Dirty`` (for the reason in the
-        error, with the beginning of ``detail``) or ``ModelError`` (for the reason ``impossible``).
-        Each entry of ``places`` (a ``file:line``, or a function that returns one) counts as
-        ``rows`` rows.
+        """Return a context that drops rows if its body raises ``Dirty`` or ``ModelError``. The
+        reason is the text of the ``Dirty`` error (with the beginning of ``detail``) or, for a
+        ``ModelError``, ``impossible``. Each entry of ``places`` (a ``file:line``, or a function
+        that returns one) counts as ``rows`` rows.
         """
         return Dropping(self, places, rows, detail, impossible)
 
@@ -188,9 +173,9 @@ class ReadReport:
         self._contradict(reason, "", rows)
 
     def once(self, kind: str, again: int, hours: Hours) -> None:
-        """Correct the count of a kind of contradiction for rows that have several faults of that
-        kind. ``again`` is the number of times that such rows were counted more than once. Add the
-        hours of the jobs in these rows.
+        """Count a row only once for each kind of contradiction, however many faults of that kind it
+        has. ``again`` is the number of surplus counts, which are removed. Add ``hours``, the hours
+        of the jobs in these rows.
         """
         contradiction = self.contradictions[kind]
         contradiction.count -= again
@@ -208,7 +193,7 @@ class ReadReport:
 
     @property
     def lists_more(self) -> bool:
-        """True if another detail would still be kept."""
+        """True if the report still has space for another detail."""
         return self.full or len(self.details) < _DETAILS
 
     @property
@@ -270,7 +255,7 @@ class Dropping:
         if error is None or not isinstance(error, (Dirty, ModelError)):
             return False
         dirty = isinstance(error, Dirty)
-        reason, detail = (str(error), str(self._detail)[:80]) if dirty else (self._impossible, str(error))
+        reason, detail = (str(error), str(self._detail)[:80]) if dirty else (InvalidValue(self._impossible), str(error))
         for place in self._places:
             self._report.drop(reason, place if isinstance(place, str) else place(), self._rows, detail)
         return True

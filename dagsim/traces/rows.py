@@ -1,10 +1,10 @@
 """Convert the rows of a table to jobs: find faults in rows, group rows by job, and sort jobs by
 arrival.
 
-A reader checks all rows of a table together. ``Findings`` collects everything to report, each entry
-with the rows that it concerns. ``JobBatch.block`` reports these entries job by job, as if the rows
-had been read in turn. A table that does not fit into memory is split by arrival, so that each part
-contains whole jobs and the parts are in order (``in_parts``).
+A reader checks all rows of a table together. ``Findings`` collects everything to report. Each entry
+contains the rows that it concerns. ``JobBatch.block`` reports these entries job by job, as if the
+rows had been read in turn. A table that does not fit into memory is split by arrival, so that each
+part contains whole jobs and the parts are in order (``in_parts``).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import numpy as np
 
 from dagsim.model import Demand, Job
 from dagsim.traces.chunks import Table, date_seconds, distinct_texts
-from dagsim.traces.fields import Dirty, are_counts, seconds_since_1970
+from dagsim.traces.fields import Contradictory, Dirty, InvalidValue, are_counts, seconds_since_1970
 from dagsim.traces.reader import Block
-from dagsim.traces.report import NO_HOURS, Contradictory, Hours, ImpossibleTimes, ReadReport, RepeatedId
+from dagsim.traces.report import NO_HOURS, Hours, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, ranges
 from dagsim.workload.records import MOST_INSTANCES
 
@@ -93,7 +93,7 @@ class Findings:
         order: np.ndarray | None = None,
         counts: np.ndarray | None = None,
     ) -> None:
-        """Add an irregularity in some rows that is tolerated."""
+        """Add a tolerated irregularity in some rows."""
         if len(rows):
             self._listed.append(_Finding(rows, text, False, stage, rows if order is None else order, counts, {}))
 
@@ -168,7 +168,7 @@ class Findings:
             else:
                 report.note(text, table.where(row), count)
             reported += 1
-        rest = order[reported:]  # the remaining findings are only counted
+        rest = order[reported:]  # only count the remaining findings
         totals = np.bincount(which[rest], counts[rest], len(self._listed)).astype(np.int64)
         kinds: dict[str, list[int]] = {}
         for place in dict.fromkeys(which[order].tolist()):
@@ -215,7 +215,7 @@ class JobBatch(NamedTuple):
         return Block(self.every.chosen(kept), rows)
 
     def _hours(self, jobs: np.ndarray) -> Hours:
-        """Return the GPU-hours and core-hours of those given jobs that are kept."""
+        """Return the GPU-hours and core-hours of the given jobs, without those that are not kept."""
         gpu_h, core_h = self.every.chosen(jobs[self.kept[jobs]]).hours()
         return Hours(float(gpu_h.sum()), float(core_h.sum()))
 
@@ -231,36 +231,36 @@ class Checks:
         self.usable = np.ones(len(table), bool)
 
     def drop(self, faulty: np.ndarray, reason: str, details: Mapping[int, str] | None = None) -> None:
-        """Drop the rows in a mask, (n,) bool, that are still usable."""
+        """Drop the rows in the mask ``faulty``, (n,) bool, unless they have already been dropped."""
         self.findings.drop(np.flatnonzero(faulty & self.usable), reason, details=details)
         self.usable &= ~faulty
 
     def drop_for(self, reasons: Labels) -> None:
-        """Drop the rows that have a reason; an empty text means that there is no reason."""
+        """Drop the rows that have a reason. An empty text means that there is no reason."""
         for place, reason in enumerate(reasons.words):
             if reason:
                 self.drop(reasons.place == place, reason)
 
     def skip(self, rows: np.ndarray, reason: str, report: ReadReport) -> None:
-        """Skip the rows in a mask, (n,) bool, that are still usable."""
+        """Skip the rows in a mask, (n,) bool, unless they have already been dropped."""
         rows = rows & self.usable
         if rows.any():
             report.skip(reason, int(rows.sum()))
         self.usable &= ~rows
 
     def note(self, rows: np.ndarray, text: str) -> None:
-        """Add a note to the rows in a mask, (n,) bool, that are still usable."""
+        """Add a note to the rows in a mask, (n,) bool, unless they have already been dropped."""
         self.findings.note(np.flatnonzero(rows & self.usable), text)
 
     def number(self, column: int, field: str, blank: float = nan, where: np.ndarray | None = None) -> np.ndarray:
-        """Return (n,) float64: the numbers in a column. Rows without a finite number are dropped (only
-        among those in ``where``, if given).
+        """Return the numbers in a column, (n,) float64. Drop every row without a finite number or,
+        if the mask ``where`` is given, every such row in the mask.
         """
         return self.finite(self.table.numbers(column, blank), column, field, where)
 
     def finite(self, values: np.ndarray, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:
-        """Return the values of a column. Rows without a finite number are dropped (only among those in
-        ``where``, if given).
+        """Return the values of a column. Drop every row without a finite number or, if the mask
+        ``where`` is given, every such row in the mask.
         """
         faulty = ~np.isfinite(values)
         if where is not None:
@@ -271,7 +271,7 @@ class Checks:
                 texts = self.table.words_of[column]
                 empty = _mask([row for row in np.flatnonzero(faulty).tolist() if not texts[row].strip()], len(faulty))
             self.drop(faulty & empty, f"without {field}")
-            self.drop(faulty & ~empty, f"with a non-numeric value for {field}")
+            self.drop(faulty & ~empty, InvalidValue(f"with a non-numeric value for {field}"))
         return values
 
     def count(
@@ -284,15 +284,17 @@ class Checks:
         blank: float = nan,
         where: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return (n,) float64: whole numbers from ``least`` to ``most``. Other rows are dropped."""
+        """Return a column of whole numbers from ``least`` to ``most``, (n,) float64. Drop the rows
+        with any other value.
+        """
         values = self.number(column, field, blank, where)
         faulty = ~are_counts(values, least, most)
-        self.drop(faulty if where is None else faulty & where, f"with an invalid value for {field}")
+        self.drop(faulty if where is None else faulty & where, InvalidValue(f"with an invalid value for {field}"))
         return values
 
     def date(self, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:
-        """Return (n,) float64: dates without a zone as seconds since 1970. Other rows are
-        dropped.
+        """Return a column of dates without a zone, as seconds since 1970, (n,) float64. Drop the
+        rows with any other text.
         """
         texts, seconds = self.table.texts(column), dates(self.table, column)
         reasons: dict[str, list[int]] = {}
@@ -306,7 +308,7 @@ class Checks:
         return seconds
 
     def impossible(self, jobs: JobArrays) -> None:
-        """Drop rows that describe invalid or endless jobs. There is one job per row."""
+        """Drop the rows whose jobs are invalid or would never end. Each row has one job."""
         with np.errstate(invalid="ignore"):
             endless = (jobs.work > MOST_WORK_S) & (jobs.work < inf)
         if endless.any():
@@ -360,7 +362,7 @@ class JobTimes(NamedTuple):
     eligible_s: np.ndarray | None = None
 
     def checked(self, checks: Checks, slack_s: float = _SLACK_S) -> JobTimes:
-        """Note times that contradict each other, and return possible times, in which no job starts
+        """Note times that contradict each other. Return corrected times, with which no job starts
         before it arrives or becomes eligible.
         """
         arrival_s, start_s, end_s, ran_s, eligible_s = self
@@ -402,8 +404,9 @@ def single_rows(
 
     ``jobs`` has one job per row. ``ids`` (n,) object and ``times`` (n,) float64 contain the id and
     the arrival of each row. The arrival is ``inf`` if it cannot be read. Rows that are not usable
-    may contain any values. ``again`` contains two reasons for dropping a row with the same id: if
-    it equals the earliest row, and if it differs from it.
+    may contain any values. ``again`` contains two reasons for dropping a row with a repeated id.
+    The first reason is for a row that equals the earliest row with that id. The second is for a row
+    that differs from it.
     """
     table, findings = checks.table, checks.findings
     groups = rows_by_job(ids, times)
@@ -436,10 +439,10 @@ def row_blocks(
 ) -> Iterator[Block]:
     """Return the jobs in a table with one row per job, sorted by arrival.
 
-    ``read`` reads the table; its column 0 contains the job ids. ``times`` returns the arrival of
+    ``read`` reads the table, whose column 0 contains the job ids. ``times`` returns the arrival of
     each row, or ``inf`` if it cannot be read. ``jobs`` creates one job per row and drops rows that
-    cannot be kept. ``again`` has the same meaning as in ``single_rows``. With ``apart``, rows with
-    the same id that arrive at different times are separate jobs.
+    cannot be kept. ``again`` has the same meaning as in ``single_rows``. If ``apart`` is True, rows
+    with the same id but different arrivals are separate jobs.
     """
 
     def keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
@@ -471,8 +474,8 @@ def row_blocks(
 
 
 class _Namesakes:
-    """Distinguishes rows with the same id that arrive at different times, across all parts of a
-    table.
+    """An object that gives distinct ids to rows with the same id but different arrivals, across all
+    parts of a table.
     """
 
     def __init__(self) -> None:
@@ -481,8 +484,8 @@ class _Namesakes:
         """The number of rows read so far for each id that has several rows."""
 
     def numbered(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray | None:
-        """Return the ids of the next part, with a number added to every id that earlier rows have
-        (``7``, ``7#2``), or None if all ids are new.
+        """Return the ids of the next part, in which every id that occurred before has a number
+        (``7``, ``7#2``). Return None if all ids are new.
         """
         code, names = distinct_texts(ids)
         hashes = _hashes(names)
@@ -506,8 +509,8 @@ class _Namesakes:
 def with_others(
     batch: JobBatch, make: Callable[[int, list[int]], tuple[Job, int] | None], first: np.ndarray, members: np.ndarray
 ) -> JobBatch:
-    """Examine the jobs in the batch that are not kept again, row by row, and add the jobs that turn
-    out to be valid.
+    """Examine the rejected jobs in the batch a second time, row by row. Add those that turn out to
+    be valid.
 
     ``make`` receives the index of a job and the job's rows (those in ``members`` from the job's
     entry in ``first`` onwards), and returns the job and the number of its rows.
@@ -540,15 +543,17 @@ def job_blocks(batches: Iterable[JobBatch], report: ReadReport, most: int | None
 
 
 def arrivals(table: Table, column: int) -> np.ndarray:
-    """Return (n,) float64: the seconds in a column, at least 0. An empty field gives 0, and a field
-    that is not a number gives ``inf``.
+    """Return the seconds in a column, (n,) float64, raised to at least 0. An empty field counts as
+    0, and a field that is not a number becomes ``inf``.
     """
     seconds = np.where(table.unreadable(column), inf, table.numbers(column))
     return np.where(table.blank(column), 0.0, np.fmax(seconds, 0.0))
 
 
 def dates(table: Table, column: int) -> np.ndarray:
-    """Return (n,) float64: dates without a time zone as seconds since 1970, NaN for other text."""
+    """Convert dates without a time zone to seconds since 1970, (n,) float64. Any other text becomes
+    NaN.
+    """
     texts = table.texts(column)
     seconds = date_seconds(texts)
     for row in np.flatnonzero(np.isnan(seconds) & (texts != "")).tolist():
@@ -594,7 +599,8 @@ def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
     by_job = np.sort(code * np.int64(count) + np.arange(count)) % count
     begins = np.flatnonzero(np.diff(code[by_job], prepend=-1))
     earliest = np.minimum.reduceat(times[by_job], begins)
-    order = np.argsort(earliest, kind="stable")  # stable, because codes are numbered by first appearance
+    # stable, so that jobs with equal times stay in order of first appearance
+    order = np.argsort(earliest, kind="stable")
     sizes = np.diff(begins, append=count)[order]
     row = by_job[ranges(begins[order], sizes)]
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
@@ -607,14 +613,14 @@ def in_parts(
     report: ReadReport,
     learn: Callable[[Table, bool], None] | None = None,
 ) -> Iterator[Table]:
-    """Yield the rows that ``read`` returns in parts of at most ``ROWS_IN_MEMORY`` rows. Each part
-    contains whole jobs, and the parts are in order of arrival.
+    """Divide the rows that ``read`` returns into parts of at most ``ROWS_IN_MEMORY`` rows, and
+    yield the parts. Each part contains whole jobs, and the parts are in order of arrival.
 
     ``keys`` returns the ids and times of rows in the form that ``rows_by_job`` takes. A table that
     is too large is read twice, first to find the arrival of each job, and then to write the rows of
-    each part to a temporary file. ``learn`` receives all rows before ``keys`` is called, which
-    requires another reading of the table. Its second argument is True if the table contains all
-    rows.
+    each part to a temporary file. If ``learn`` is given, it receives all rows before ``keys`` is
+    called, so the table is read one more time. The second argument of ``learn`` is True if all rows
+    are in a single table.
     """
     tables, count, stream = [], 0, read(report)
     for table in stream:
@@ -697,8 +703,8 @@ def _loaded(file: IO[bytes], like: Table) -> Iterator[Table]:
 def kinds_of_rows(
     usable: np.ndarray, columns: Sequence[np.ndarray], kind: Callable[..., TaskKind]
 ) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """Return (n,) int32, the index of each row's kind, and the kinds, one for each combination of
-    values that occurs in ``usable`` rows.
+    """Return the index of each row's kind, (n,) int32, and the kinds. There is one kind for each
+    combination of values in the ``usable`` rows.
     """
     if not usable.any():
         return np.zeros(len(usable), np.int32), (TaskKind(Demand(0.0)),)
@@ -710,9 +716,9 @@ def kinds_of_rows(
 
 
 def drop_repeated(checks: Checks, keys: np.ndarray, values: Sequence[np.ndarray], other: str) -> np.ndarray:
-    """Drop usable rows that have the same key as an earlier usable row. If all ``values`` are
-    equal, the reason is that the rows are given twice, and otherwise the reason is ``other``.
-    Return (n,) bool: True for usable rows and for rows given twice.
+    """Drop each usable row that has the same key as an earlier usable row. If all ``values`` are
+    equal, the reason is that the row is given twice. Otherwise, the reason is ``other``. Return a
+    mask, (n,) bool, of the usable rows and the rows given twice.
     """
     usable = checks.usable.copy()
     again = usable.copy()

@@ -53,8 +53,8 @@ def site_gpu(name: str, named: Mapping[str, str] | None = None) -> str:
     """Return the catalogue's name for the GPU type that a site calls ``name``, or ``name`` itself if
     the catalogue has none.
 
-    ``named``, a mapping from the site's names in lower case, takes precedence. ``a100`` without a
-    memory size means the variant with less memory.
+    ``named`` maps the site's names, in lower case, to names in the catalogue, and takes precedence.
+    A name without a memory size, such as ``a100``, means the variant with less memory.
     """
     if named and name.strip().lower() in named:
         return named[name.strip().lower()]
@@ -91,8 +91,8 @@ _NUMBERED = re.compile(r"(.*?)(\d{1,18})(\D*)", re.DOTALL)
 
 
 def hosts(text: str, most: int = _MOST) -> tuple[str, ...]:
-    """Expand a host list to at most ``most`` names. Host names may have several brackets, leading
-    zeros and suffixes.
+    """Expand a host list such as ``n[01-03]`` to at most ``most`` names. A name may have several
+    brackets, numbers with leading zeros, and a suffix.
 
     Raises:
         ValueError: A bracket is not closed, or does not contain a list of numbers and ranges.
@@ -142,7 +142,7 @@ def folded(names: Iterable[str]) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Split at commas outside brackets."""
+    """Split a text at the commas outside brackets."""
     depth, start = 0, 0
     for at, char in enumerate(text):
         depth += (char == "[") - (char == "]")

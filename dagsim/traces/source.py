@@ -28,8 +28,8 @@ reader has parsed them."""
 
 _HEAD_BYTES = 1 << 16
 _BLOCK, _OVERLAP = 1 << 20, 128
-# A row number combines the index of the file among the shards and the line in the file into a
-# single int, which is cheap to pass on.
+# A row number is a single int, which is cheap to pass on. It combines the index of the file among
+# the shards with the line in the file.
 LINE_BITS = 40
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _NO_DATA = (
@@ -68,9 +68,9 @@ class Source:
     ``archive.tar.gz:member``. Documents in the same folder (``README*``, ``*.md``) are not shards.
     A Parquet or Arrow file is read as CSV text with the same table and a header.
 
-    All methods raise ``TraceError``, each with a specific message, for a missing or empty file, a
-    Git LFS pointer, an HTML page, damaged or truncated gzip data, other binary data, and text that
-    is not UTF-8.
+    All methods raise ``TraceError`` for a missing or empty file, a Git LFS pointer, an HTML page,
+    damaged or truncated gzip data, other binary data, and text that is not UTF-8. Each of these
+    cases has its own message.
     """
 
     def __init__(self, path: Path | str, member: str | None = None) -> None:
@@ -136,8 +136,8 @@ class Source:
         return any(fnmatch(path, text) or fnmatch(path, f"*/{text}") for text in map(str.lower, patterns))
 
     def head(self, lines: int = 32) -> list[str]:
-        """Return the first lines of the first shard (from its first 64 KB), by which formats are
-        recognised. Undecodable bytes are replaced.
+        """Return the first lines of the first shard, by which formats are recognised. They are
+        taken from its first 64 KB, and undecodable bytes are replaced.
         """
         return self._head[:lines]
 
@@ -213,8 +213,8 @@ class Source:
 
     @cached_property
     def _listed(self) -> tuple[Source, ...]:
-        """The files in a directory, in which archives are not opened, or the members of an
-        archive.
+        """The files in a directory, or the members of an archive. Archives in a directory are not
+        opened.
         """
         if self.path.is_dir():
             files = sorted(file for file in self.path.rglob("*") if file.is_file())
@@ -229,7 +229,7 @@ class Source:
             raise TraceError(f"{self}: the archive has no such member; it contains {', '.join(sorted(names)[:8])} ...")
         members = tuple([Source(self.path, name) for name in inside])
         for member in members:
-            # this is known to be a file, so the archive does not have to be searched for it
+            # A member is known to be a file, so the archive need not be searched for it again.
             member.files = (member,)
         return members
 
@@ -363,7 +363,7 @@ def _archive(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def _refuse_unending(path: Path) -> None:
-    """Reject pipes and devices, because a trace has to have an end and is read more than once.
+    """Reject pipes and devices. A trace must have an end, and it is read more than once.
 
     Raises:
         TraceError: The path is a pipe or a device.

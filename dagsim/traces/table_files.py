@@ -1,5 +1,5 @@
-"""Tables from CSV or JSON Lines sources. The columns have dagsim's names, or ``--map`` maps
-dagsim's names to them.
+"""Tables from CSV or JSON Lines files. The columns have the names that dagsim uses, unless
+``--map`` assigns other names to them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _SYNONYMS = {
 class NamedColumns:
     """The columns of a source by name, and its rows.
 
-    ``mapping`` contains the file's names for dagsim's columns. A column in ``constant`` may instead
-    be mapped to a number, which then applies to all rows.
+    ``mapping`` maps dagsim's column names to the file's. A column in ``constant`` may also be
+    mapped to a number, which then applies to all rows.
     """
 
     def __init__(
@@ -131,8 +131,8 @@ class NamedColumns:
 
 
 def likely(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
-    """Return a mapping from dagsim's columns ``wanted`` to those ``names`` that probably mean the
-    same, because they are equal or a common synonym.
+    """Map dagsim's columns ``wanted`` to those of ``names`` that probably mean the same: the same
+    name, or a common synonym.
     """
     columns = {}
     for ours in wanted:
@@ -152,8 +152,8 @@ def map_command(source: Source, columns: Mapping[str, str], missing: Sequence[st
 
 
 def header_hint(source: Source) -> str | None:
-    """Return a hint for a table in which no column name is known: the columns, and the command that
-    maps them. Return None if there is no header.
+    """Return a hint for a table without any known column name. It lists the columns and gives the
+    command that maps them. Return None if the table has no header.
     """
     names = NamedColumns(source, {}).names
     if len(names) < _LEAST_COLUMNS or not all(_NAME.fullmatch(name) for name in names):

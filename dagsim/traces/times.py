@@ -1,5 +1,5 @@
-"""Points in time and durations as schedulers write them, and the effect that a change between
-standard time and summer time has on local dates.
+"""Parse points in time and durations as schedulers write them, and resolve the local dates that
+become ambiguous when summer time ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from dagsim.model.arithmetic import whole_sum
 from dagsim.traces.chunks import Table, date_seconds
-from dagsim.traces.fields import Dirty
+from dagsim.traces.fields import Dirty, InvalidValue
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.workload.arrays import objects
 
@@ -43,21 +43,21 @@ def duration_s(text: str, field: str) -> float | None:
         return None
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise Dirty(f"with an invalid duration in {field}")
+        raise Dirty(InvalidValue(f"with an invalid duration in {field}"))
     if text.strip() in NO_DURATION:
         return None
     days, first, second, seconds = match.groups()
     hours, minutes = (first, second) if second is not None else (None, first)
     # 2-03:04 would mean hours and minutes, but sacct does not print it
     if days is not None and second is None:
-        raise Dirty(f"with an invalid duration in {field}")
+        raise Dirty(InvalidValue(f"with an invalid duration in {field}"))
     return int(days or 0) * 86400.0 + int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0 + float(seconds)
 
 
 def moment_s(text: str, field: str, zone: ZoneInfo | None, fold: int = 0) -> float | None:
     """Parse epoch seconds, or a local date in ``zone`` (default: UTC), and return the seconds since
-    1970, or ``None`` if the field is not set. ``fold`` selects the first or the second meaning of a
-    date in an hour that occurs twice.
+    1970, or ``None`` if the field is not set. If the date is in an hour that occurs twice, ``fold``
+    selects the first (0) or the second (1) occurrence.
 
     Raises:
         Dirty: The text is not a point in time.
@@ -73,13 +73,13 @@ def moment_s(text: str, field: str, zone: ZoneInfo | None, fold: int = 0) -> flo
             moment = moment.replace(tzinfo=zone or ZoneInfo("UTC"), fold=fold)
         return _positive((moment - _EPOCH) / timedelta(seconds=1), field)
     except (ValueError, OverflowError):
-        raise Dirty(f"with an invalid time in {field}") from None
+        raise Dirty(InvalidValue(f"with an invalid time in {field}")) from None
 
 
 def span_s(start: str, end: str, duration: str = "", zone: ZoneInfo | None = None) -> tuple[float | None, float | None]:
     """Return the start and end in seconds since 1970. If one of them is in an hour that occurs
-    twice because summer time ends, it is interpreted so that the end follows the start by
-    ``duration``, or at least follows it.
+    twice because summer time ends, it is interpreted so that the end is ``duration`` after the
+    start or, if this is impossible, at least after the start.
 
     Raises:
         Dirty: The start or the end is not a point in time.
@@ -107,9 +107,9 @@ year 5138."""
 
 
 def in_seconds(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (n,) float64, the moments in seconds since 1970, although some may be in milliseconds,
-    microseconds or nanoseconds, and (n,) bool, True for those. Other moments after the year 5138,
-    such as ``20260105080000``, become NaN.
+    """Convert moments to seconds since 1970, (n,) float64, even if some are in milliseconds,
+    microseconds or nanoseconds. Also return a mask of these, (n,) bool. Other numbers that would
+    mean a time after the year 5138, such as ``20260105080000``, become NaN.
     """
     scaled = np.zeros(len(moments), bool)
     if not (moments >= _UNITS[0][0]).any():
@@ -128,9 +128,9 @@ _LONGEST_DAYS = 3660.0
 
 
 def are_day_numbers(moments: np.ndarray) -> bool:
-    """Return True if all moments may be a spreadsheet's day numbers with fractions of a day. As
-    seconds, they would be between 10:08 and 15:20 h on the first day of the log's clock, and within
-    an hour of each other.
+    """Return True if all moments may be a spreadsheet's day numbers with fractions of a day. Read
+    as seconds, such numbers would all be between 10:08 and 15:20 on the first day of the log's
+    clock, and within an hour of each other.
     """
     known = moments[np.isfinite(moments)]
     if not known.size or not (_DAYS[0] <= known.min() and known.max() < _DAYS[1]):
@@ -154,9 +154,9 @@ def folded_rows(texts: np.ndarray, zone: ZoneInfo) -> dict[int, bool]:
 
 
 def reading_of(texts: Sequence[str], lasts_s: float, zone: ZoneInfo) -> tuple[list[str], bool]:
-    """Return the local times in a row (submitted, eligible, started, ended) with offsets, and True
-    if their interpretation is unique. Among equally good interpretations, the first is chosen.
-    ``lasts_s`` is the time from the start to the end.
+    """Return the local times in a row (submitted, eligible, started, ended) with their offsets from
+    UTC. Also return True if there is only one best interpretation. If there are several, the first
+    one is chosen. ``lasts_s`` is the time from the start to the end.
     """
     ways: dict[tuple[float, ...], tuple[tuple[int, int], list[str]]] = {}
     for folds in product((0, 1), repeat=len(texts)):
@@ -177,8 +177,8 @@ def with_offsets(
     table: Table, columns: Sequence[int], lasts_s: Callable[[int], float], zone: ZoneInfo, report: ReadReport
 ) -> Table:
     """Return the table with offsets added to local dates that a change of summer time makes
-    ambiguous. ``columns`` are the columns with the times that ``reading_of`` takes, and ``lasts_s``
-    returns how long the job in each row ran.
+    ambiguous. ``columns`` contain the times that ``reading_of`` takes. ``lasts_s`` returns how long
+    the job in each row ran.
     """
     texts = {column: table.words_of.get(column, objects([""] * len(table))) for column in columns}
     rows: dict[int, bool] = {}
@@ -231,7 +231,7 @@ _FOLDS = ((0, 0), (0, 1), (1, 1), (1, 0))
 
 def _positive(seconds: float, field: str) -> float:
     if not 0 <= seconds < inf:
-        raise Dirty(f"with an invalid time in {field}")
+        raise Dirty(InvalidValue(f"with an invalid time in {field}"))
     return seconds
 
 

@@ -32,12 +32,12 @@ for one or more replays.
 
 
 class Watcher(Protocol):
-    """An observer that receives all jobs each time the trace is read, in the form in which they are
-    passed on.
+    """An observer of a trace. Each time the trace is read, it receives all jobs as they are passed
+    on.
     """
 
     def begin(self) -> None:
-        """Prepare for the first job, because the trace is about to be read."""
+        """Prepare for a new reading of the trace, which begins with its first job."""
 
     def add(self, jobs: JobArrays) -> None:
         """Receive the next jobs."""
@@ -80,8 +80,8 @@ class Trace:
 
     @cached_property
     def begins_s(self) -> float | None:
-        """The time at which a run begins, on the trace's own clock, if the trace states which jobs are
-        running and waiting at that time.
+        """The time of a snapshot, on the trace's own clock, or None. A simulation begins at this
+        time if the trace states which jobs are then running and waiting.
         """
         stated = getattr(self._reader, "begins_s", None)  # plug-ins may lack this attribute
         return None if stated is None else stated(self.source, self.options)
@@ -91,8 +91,8 @@ class Trace:
         return self._reader.cluster(self.source, self.options)
 
     def unstarted(self) -> Iterator[Unstarted]:
-        """Yield the jobs that were in the queue but never started, on the clock of the jobs, which
-        is known once the first job has been read. This reads the trace again.
+        """Yield the jobs that were in the queue but never started. Their times are on the clock of
+        the jobs, so the first job must have been read before. This reads the trace again.
         """
         find = getattr(self._reader, "unstarted", None)  # Plug-ins may lack this method.
         if find is None or self.options.time_scale != 1:
@@ -105,7 +105,7 @@ class Trace:
 
     def downtimes(self) -> tuple[Downtime, ...]:
         """Return the periods during which nodes of ``cluster()`` are absent, on the clock of the
-        jobs. These periods are known once the first job has been read.
+        jobs. The first job must have been read before.
 
         Raises:
             TraceError: No job has been read yet, or the trace's list of machines cannot be read.
@@ -142,7 +142,8 @@ class Trace:
         return self.source.size_bytes() > _COLUMNS_TO_B
 
     def arrays_if_large(self) -> JobArrays | None:
-        """Return ``arrays`` if the file is large, or else ``None``. The last result is cached.
+        """Return ``arrays`` if the file is large, and otherwise ``None``. The last result is
+        cached.
 
         Raises:
             TraceError: As in ``jobs``.

@@ -27,7 +27,7 @@ from dagsim.workload.windows import Measure, check_measure, most_windows, spread
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """The jobs in the real trace at ``path``, which are the same for every seed. By default, the
+    """The jobs from the real trace at ``path``. They are the same for every seed. By default, the
     ``format`` is detected automatically.
     """
 
@@ -37,24 +37,27 @@ class TraceFile:
     options: TraceOptions = field(default_factory=TraceOptions)
     """How to read the trace (``--read``, ``dagsim list readers``)."""
     window: int | None = None
-    """Number of consecutive jobs to take for each seed, instead of all jobs. Training, validation
-    and tests use separate parts of the trace. The trace is then held in memory.
+    """Length of a window: for each seed, take this number of consecutive jobs instead of all jobs.
+    Training, validation and tests use separate parts of the trace. The whole trace is then kept in
+    memory.
     """
     windows: int | None = None
-    """Number of disjoint windows, spread evenly over the whole trace, on which experiments run.
+    """Number of windows on which experiments run. They do not overlap, and are spread evenly over
+    the whole trace.
     Default: the number of seeds.
     """
     part: tuple[float, float] | None = None
-    """Part of the trace from which experiments take windows, as two fractions of its jobs. Default:
-    the whole trace."""
+    """Part of the trace from which experiments take windows: its beginning and end, as fractions of
+    the trace's jobs. Default: the whole trace.
+    """
     measure: Measure | None = None
-    """Range of jobs, in order of arrival, that metrics count: ``[first, last]``, in each window if
-    there are windows. Default: all jobs.
+    """Range of jobs that metrics count, ``[first, last]``, by order of arrival. If there are
+    windows, it applies to each window. Default: all jobs.
     """
     since: str | float | None = None
-    """Time at which the run begins, with the jobs running and waiting at that time (``--from``): a
-    date such as 2023-05-03T14:00, or a time after the first job in the log, such as 36h, 7d or a
-    number of seconds.
+    """Time at which the simulation begins, with the jobs that were running and waiting at that time
+    (``--from``). Give a date such as 2023-05-03T14:00, or the time since the first job in the log,
+    such as 36h, 7d or a number of seconds.
     """
     until: str | float | None = None
     """Time after which no more jobs arrive (``--until``), in the same form."""
@@ -77,8 +80,8 @@ class TraceFile:
             )
 
     def open(self, cluster: Cluster, runtime: WorkRuntime) -> Trace:
-        """Open the trace, with arrivals scaled to the requested load. Scaling requires another
-        reading of the trace.
+        """Open the trace, with arrivals scaled to the requested load. To scale them, the trace must
+        be read one more time.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -100,9 +103,10 @@ class TraceFile:
         return replace(self, options=replace(self.options, load=None, time_scale=scale))
 
     def period(self, origin_s: float, stated_s: float | None = None) -> tuple[float, float]:
-        """Return when the run begins and when arrivals end, in seconds after the first job, which
-        arrived at ``origin_s`` on the log's own clock. Without ``since``, the run begins at
-        ``stated_s`` on that clock if the trace itself states which jobs are running at that time.
+        """Return when the run begins and when arrivals end, in seconds after the first job. That
+        job arrived at ``origin_s`` on the log's own clock. If the trace is a snapshot of running
+        jobs, its time on that clock is ``stated_s``, and the run begins then unless ``since`` is
+        given.
 
         Raises:
             ConfigError: One of the two is not a time in this log, or the period between them is
@@ -131,13 +135,13 @@ class TraceFile:
         overlap: bool = False,
     ) -> JobArrays:
         """Return the jobs in the window of ``seed``, starting at 0 s, with arrivals scaled to the
-        requested load. ``past`` returns the earlier jobs that are running or waiting at a given
-        time. The clock then starts at the first arrival of these jobs, and the run starts when the
-        window begins.
+        requested load. If ``past`` is given, it returns the earlier jobs that are running or
+        waiting when the window begins. The clock then starts at the first arrival of these jobs,
+        and the run starts at the beginning of the window.
 
         Windows for experiments (``WINDOWS``) and for tests are disjoint, and so are windows for
-        validation as long as there are enough. Training draws its windows at random. With
-        ``overlap``, windows for tests may overlap if there are not enough.
+        validation while there are enough jobs. If ``overlap`` is True, windows for tests may
+        overlap if there are too few jobs. Training draws its windows at random.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -190,13 +194,15 @@ class TraceFile:
         return replace(self, window=None, windows=None, part=None, options=replace(self.options, load=None))
 
     def _part(self, seed: int) -> tuple[float, float]:
-        """Return the part of the trace that contains the window of ``seed``, as two fractions of
-        its jobs."""
+        """Return the part of the trace from which the window of ``seed`` is taken, as two fractions
+        of its jobs."""
         part = part_of(seed)
         return self.part or part if part == (0.0, 1.0) else part
 
     def _place(self, seed: int, jobs: int, overlap: bool) -> range:
-        """Return the range of job indices, out of ``jobs``, that forms the window of ``seed``."""
+        """Return the job indices that form the window of ``seed``, in a trace with this number of
+        ``jobs``.
+        """
         assert self.window is not None
         part = self._part(seed)
         low, high = (round(fraction * jobs) for fraction in part)
@@ -249,8 +255,8 @@ class TraceFile:
         return _machines(self) is not None
 
     def saved_with(self, key: str) -> Any:
-        """Return the entry that ``dagsim workload save`` wrote under ``key``, or ``None`` if it did
-        not write the file.
+        """Return what ``dagsim workload save`` stored under ``key``, or ``None`` if the file was
+        not written by that command.
         """
         path = Path(self.path)
         if ".jsonl" not in path.suffixes or not path.is_file() or not reader("jsonl").recognises(Source(path)):
@@ -273,8 +279,8 @@ class TraceFile:
         name = self.format or format_of(self.path, self.options)
         if "reference_gpu" in reader(name).uses:
             return name, self.options
-        # the runtime model expects work as measured on its own reference GPU, so the work is not
-        # converted
+        # Do not convert the work, because the runtime model expects it as measured on its own
+        # reference GPU.
         return name, replace(self.options, reference_gpu=None)
 
     def _offered(self, cluster: Cluster, runtime: WorkRuntime) -> float:
@@ -294,8 +300,8 @@ class TraceFile:
         return self._scalable(meter.load()) / self.options.time_scale
 
     def part_of(self, trace: Trace) -> tuple[JobArrays, float] | None:
-        """Return the jobs that arrive in the part of the log that is simulated, with their original
-        times, and the time at which that part begins. Return ``None`` if the whole log is
+        """Return the jobs that arrive in the simulated part of the log, with their original times.
+        Also return the time at which that part begins. Return ``None`` if the whole log is
         simulated.
 
         Raises:
@@ -336,7 +342,7 @@ def _machines(trace: TraceFile) -> Cluster | None:
     return open_trace(trace.path, *trace._chosen()).cluster()
 
 
-@lru_cache(maxsize=4)  # a mixture draws from several traces in turn
+@lru_cache(maxsize=4)  # a mixture of workloads may draw from several traces in turn
 def _all_jobs(trace: TraceFile) -> JobArrays:
     """Return all jobs in a trace from which windows are taken."""
     return trace.as_recorded().arrays()

@@ -37,38 +37,40 @@ class TraceOptions:
     """
 
     gpus_per_task: float | None = None
-    """Number of GPUs that each task instance of a CPU-only trace requests, instead of its recorded
-    demand.
+    """For CPU-only traces, the number of GPUs that each task instance requests instead of its
+    recorded demand.
     """
     reference_gpu: str | None = None
-    """The GPU type to which work in seconds refers. Seconds measured on another known type are
-    converted by peak FP32 rates.
+    """The GPU type on which work in seconds was measured. Seconds measured on another known type
+    are converted by peak FP32 rates.
     """
     time_scale: float = 1.0
     """Factor by which the times between arrivals are multiplied. At 0.5, jobs arrive twice as
     fast.
     """
     load: float | None = None
-    """Offered load to which arrivals are scaled. Default: the load in the trace."""
+    """Offered load to which the times of arrival are scaled. By default, the load stays as in the
+    trace.
+    """
     start: int = 0
     """Number of usable jobs to skip at the beginning."""
     limit: int | None = None
     """Maximum number of jobs to keep."""
     keep_partial: bool = False
-    """True to keep jobs that did not finish completely, with the parts that can be used."""
+    """True to keep the usable parts of jobs that did not finish completely."""
     strict: bool = False
     """True to stop with an error at the first row that would be dropped."""
     protocol: str | None = None
-    """Name of a published evaluation whose rules for reading the trace are applied, if the format
-    supports any.
+    """Name of a published evaluation. The trace is read according to the rules of this evaluation,
+    if the format supports them.
     """
     processors: int | None = None
-    """Number of processors of the machine, if the trace does not state it or states it wrongly."""
+    """Number of processors of the machine, if this number is missing or wrong in the trace."""
     floor_s: float = 0.0
     """Minimum work of a task in seconds. Shorter tasks are lengthened to it."""
     timezone: str | None = None
-    """IANA name of the time zone for dates that state none, such as ``Europe/Berlin``. Default:
-    UTC.
+    """IANA name of the time zone, such as ``Europe/Berlin``, for dates that do not give their time
+    zone. Default: UTC.
     """
     tenant: str | None = None
     """Attribute that is used as a job's tenant: ``user``, ``account`` or ``partition``. Default:
@@ -83,26 +85,27 @@ class TraceOptions:
     shards: int | None = None
     """Number of shards per GPU, for jobs that request shards. Without it, such jobs are dropped."""
     gpu_names: str | None = None
-    """GPU types for the names that the site uses, as in ``a100=A100-80,gpu7=T4``."""
+    """Which GPU types the site's own names stand for, as in ``a100=A100-80,gpu7=T4``."""
     map: str | None = None
-    """The table's columns for dagsim's fields, as in ``arrival_s=submitted_at,gpus=n_gpu``. All
-    other columns keep their names.
+    """Which column of the table each of dagsim's fields is read from, as in
+    ``arrival_s=submitted_at,gpus=n_gpu``. All other fields are read from the columns with their own
+    names.
     """
     arrival: str | None = None
     """Time at which a PBS job arrives: when it was created (``ctime``, the default) or queued
     (``qtime``).
     """
     count_pull: bool = False
-    """True to count the time between the binding and the start of a pod, during which its image is
-    pulled, as work.
+    """True to count the time between the binding and the start of a pod as work. During this time,
+    the pod's image is pulled.
     """
     delimiter: str | None = None
     """Character that separates columns, if it is not the format's usual separator."""
     columns: str | None = None
     """Names of the columns, in order, for output from sacct without a header."""
     spread: bool = False
-    """True if the rows of a table state the totals of jobs, which may be spread over nodes by
-    single GPUs or cores.
+    """True if each row of a table gives the total resources of a job. These may be spread over
+    nodes in any way, even as single GPUs or cores.
     """
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -172,8 +175,8 @@ class TraceOptions:
         return tuple([field.name for field in fields(self) if getattr(self, field.name) != field.default])
 
     def tenants(self, user: Labels, account: Labels, partition: Labels) -> Labels:
-        """Return the tenant of each job: the attribute that the option ``tenant`` names, or else the
-        job's account, or else its user.
+        """Return the tenant of each job: the attribute that the option ``tenant`` names. By
+        default, it is the job's account or, without one, its user.
         """
         if self.tenant is not None:
             return {"user": user, "account": account, "partition": partition}[self.tenant]
@@ -182,8 +185,9 @@ class TraceOptions:
         return Labels(place, (*account.words, *user.words)).mapped(str)
 
     def cpu_demand(self, cpus: float, memory_gb: float) -> tuple[float, float, float]:
-        """Return the GPUs, cores and memory that an instance in a CPU-only trace needs: its
-        recorded demand or, if ``gpus_per_task`` is set, only that many GPUs.
+        """Return the GPUs, cores and memory of an instance in a trace without GPUs. If
+        ``gpus_per_task`` is set, the instance needs that many GPUs and nothing else. Otherwise, it
+        has its recorded demand.
         """
         return (0.0, cpus, memory_gb) if self.gpus_per_task is None else (self.gpus_per_task, 0.0, 0.0)
 

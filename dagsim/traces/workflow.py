@@ -1,4 +1,4 @@
-"""Functions shared by the readers for workflow files. They load a document, and create a job from
+"""Functions shared by the readers for workflow files: they load a document, and create a job from
 named tasks and edges.
 """
 

@@ -1,5 +1,5 @@
-"""Arrival times of jobs: patterns over a span whose length is determined by the offered load
-(``dagsim.workload.load``), and rates that vary by hour, by weekday and randomly.
+"""Arrival times of jobs. They follow a pattern over a span, whose length the offered load
+determines (``dagsim.workload.load``), or a rate that varies by hour, by weekday and at random.
 
 ``times(rng, count, span_s)`` returns ``count`` sorted arrival times in seconds (float64), spread
 over ``span_s``.
@@ -25,8 +25,8 @@ _FORBID = {"extra": "forbid"}
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Arrivals with independent exponential gaps. The last arrival is near ``span_s``, but not exactly
-    at it.
+    """A Poisson process: the times between arrivals are independent and exponentially distributed.
+    The last arrival is close to ``span_s``, but not exactly at that time.
     """
 
     kind: Literal["poisson"] = "poisson"
@@ -42,9 +42,9 @@ class Bursty:
     """A fraction ``share`` of the jobs arrives in ``bursts`` Gaussian bursts, and the other jobs are
     spread evenly.
 
-    Burst centres are uniform over the span; ``width`` is the standard deviation of a burst as a
-    fraction of the span. Arrivals outside the span are reflected into it. The defaults come from
-    MohammedYaseen97/gpu-optimizer.
+    The centres of the bursts are uniformly distributed over the span. ``width`` is the standard
+    deviation of a burst as a fraction of the span. Arrivals outside the span are reflected into it.
+    The defaults come from MohammedYaseen97/gpu-optimizer.
 
     Raises:
         WorkloadError: There are no bursts, the share is outside 0..1, or the width is not positive.
@@ -67,13 +67,13 @@ class Bursty:
         floor = rng.random(count)
         burst = centres[rng.integers(self.bursts, size=count)] + self.width * rng.standard_normal(count)
         place = np.where(rng.random(count) < self.share, burst, floor)
-        place = np.clip(1 - np.abs(1 - np.abs(place)), 0, 1)  # values are reflected at both ends
+        place = np.clip(1 - np.abs(1 - np.abs(place)), 0, 1)  # reflect values outside 0 to 1 at the nearer end
         return np.sort(place) * span_s
 
 
 @dataclass(frozen=True, slots=True)
 class Diurnal:
-    """A Poisson process whose rate follows a cosine of the time of day.
+    """A Poisson process whose rate changes with the time of day, as a cosine.
 
     The highest rate is ``peak_to_trough`` times the lowest and occurs ``peak_s`` after the start of
     each period.
@@ -87,7 +87,7 @@ class Diurnal:
     period_s: float = 86400.0
     """Length of the cycle in seconds."""
     peak_s: float = 50400.0
-    """Time of the highest rate in each period, in seconds."""
+    """Time in seconds at which the rate is highest in each cycle."""
     kind: Literal["diurnal"] = "diurnal"
 
     __pydantic_config__ = _FORBID
@@ -117,7 +117,7 @@ class Diurnal:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """All jobs arrive at 0 s, whatever the load."""
+    """All jobs arrive at time 0, regardless of the load."""
 
     kind: Literal["batch"] = "batch"
 
@@ -136,7 +136,7 @@ HOURS_PER_WEEK = 168
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """A random factor with mean 1, by which the rate is multiplied. Its logarithm is a normal
+    """A random factor with mean 1, by which the rate is multiplied. Its logarithm is a Gaussian
     process with standard deviation ``sigma`` and correlation time ``hours``.
 
     The correlation of the logarithm decreases as exp(-lag / ``hours``) (Ornstein and Uhlenbeck).
@@ -170,11 +170,12 @@ class Swing:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Arrivals at a rate of ``per_hour``, multiplied by factors for hour, day and ``swings``.
+    """Arrivals at a rate of ``per_hour``, multiplied by one factor for the hour of the day, one for
+    the day of the week, and one from ``swings``.
 
-    ``day`` has 24 factors and ``week`` 7, relative to their mean; by default all are 1. Within an
-    hour, arrivals are a Poisson process, so overall they are a log-Gaussian Cox process. Each seed
-    starts at a random time of the week.
+    ``day`` has 24 factors and ``week`` has 7, all relative to their mean. By default, all factors
+    are 1. Within an hour, arrivals are a Poisson process, so overall they are a log-Gaussian Cox
+    process. Each seed starts at a random time of the week.
 
     Raises:
         WorkloadError: A rate or a factor is negative, or there are not exactly 24 factors for hours
@@ -196,7 +197,9 @@ class Rates:
                 raise WorkloadError(f"rates: {name} must be {wanted} factors of 0 or more, got {factors!r}")
 
     def weeks(self, rng: Draws) -> Iterator[np.ndarray]:
-        """Yield the arrival times of each week in seconds, sorted, without end."""
+        """Yield the sorted arrival times of one week after another, in seconds. There is no last
+        week.
+        """
         cycle = self._cycle()
         start = int(rng("rates/start").integers(HOURS_PER_WEEK))
         states: list[float | None] = [None] * len(self.swings)

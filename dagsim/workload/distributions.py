@@ -19,7 +19,7 @@ from dagsim.errors import WorkloadError, require
 from dagsim.model.arithmetic import ordered_sum
 
 _LOG2_E = 1.4426950408889634
-# ln 2 as a sum of two parts, such that multiples of the first part are exact
+# ln 2 as the sum of two parts, of which the first has so few digits that its multiples are exact
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 _TAYLOR = tuple([1.0 / factorial(power) for power in range(13, -1, -1)])
 
@@ -29,8 +29,8 @@ def exp(x: np.ndarray) -> np.ndarray:
     units in the last place.
 
     NumPy has several implementations of this function and chooses one for the processor. Their
-    results differ in the last bit, which is enough to make a job differ between two machines. The
-    present function uses only additions and multiplications, for which IEEE 754 prescribes the
+    results differ in the last bit, which is enough to make a job differ between two machines. This
+    function therefore uses only additions and multiplications, for which IEEE 754 prescribes the
     rounding. Beyond the range of a float, the result is 0 or infinity.
     """
     x = np.minimum(np.maximum(x, -750.0), 750.0)
@@ -77,7 +77,7 @@ _FORBID = {"extra": "forbid"}
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """The number is always ``value``."""
+    """Every number is ``value``."""
 
     value: float = 0.0
     kind: Literal["constant"] = "constant"
@@ -97,7 +97,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Numbers are uniform between ``low`` and ``high``."""
+    """Numbers that are uniformly distributed between ``low`` and ``high``."""
 
     low: float = 0.0
     high: float = 1.0
@@ -114,7 +114,7 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Numbers are uniform over the whole numbers from ``low`` to ``high``."""
+    """Whole numbers that are uniformly distributed from ``low`` to ``high``."""
 
     low: int = 1
     high: int = 8
@@ -131,7 +131,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class LogUniform:
-    """The logarithm of a number is uniform between the logarithms of ``low`` and ``high``."""
+    """Numbers between ``low`` and ``high`` whose logarithms are uniformly distributed."""
 
     low: float = 1.0
     high: float = 10.0
@@ -148,18 +148,19 @@ class LogUniform:
 
 @dataclass(frozen=True, slots=True)
 class LogNormal:
-    """Numbers are ``median`` times the exponential of a normal variable with standard deviation
-    ``sigma``, clipped to ``low`` and ``high``.
+    """Numbers from a log-normal distribution: ``median`` times the exponential of a normal variable
+    with standard deviation ``sigma``. Numbers outside ``low`` to ``high`` are clipped to these
+    bounds.
     """
 
     median: float = 1.0
-    """Median of the numbers, before they are clipped."""
+    """Median of the distribution before clipping."""
     sigma: float = 1.0
     """Standard deviation of the logarithm."""
     low: float = 0.0
-    """Smallest number; smaller ones are raised to it."""
+    """Smallest number. Smaller numbers are replaced with it."""
     high: float | None = None
-    """Largest number; larger ones are lowered to it."""
+    """Largest number. Larger numbers are replaced with it."""
     kind: Literal["log_normal"] = "log_normal"
 
     __pydantic_config__ = _FORBID
@@ -175,11 +176,11 @@ class LogNormal:
 
 @dataclass(frozen=True, slots=True)
 class Pareto:
-    """Numbers are at least ``scale``, and above ``x`` with probability ``(scale / x) ** alpha``.
-    Numbers above ``high`` are clipped to it.
+    """Numbers from a Pareto distribution: all numbers are at least ``scale``, and a number exceeds
+    ``x`` with probability ``(scale / x) ** alpha``. Numbers above ``high`` are clipped to it.
 
-    The smaller ``alpha`` is, the heavier the tail. Without ``high``, the variance is infinite for
-    ``alpha`` up to 2, and the mean for ``alpha`` up to 1.
+    The smaller ``alpha`` is, the heavier the tail. Without ``high``, the variance is infinite if
+    ``alpha`` is at most 2, and the mean is infinite if ``alpha`` is at most 1.
     """
 
     scale: float = 1.0
@@ -200,8 +201,8 @@ class Pareto:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Each number is one of ``values``, with probabilities proportional to ``weights`` (default:
-    equal).
+    """Each number is drawn from ``values``, with probabilities proportional to ``weights`` (by
+    default, all values are equally likely).
     """
 
     values: tuple[float, ...]
@@ -226,12 +227,12 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """A distribution defined by published percentiles. ``points`` are pairs of a probability and a
-    value, with probabilities from 0 to 1.
+    """A distribution defined by published percentiles. Each of ``points`` is a pair of a
+    probability and a value. The probabilities range from 0 to 1.
 
     Between two points, interpolation is geometric if both values are positive, and otherwise
-    linear. With ``whole``, values are rounded up, so that the values at published probabilities are
-    as published and counts are whole numbers.
+    linear. With ``whole``, values are rounded up to whole numbers, which suits counts and keeps the
+    values at the published probabilities as published.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -267,8 +268,8 @@ class Quantiles:
 
 @lru_cache(maxsize=256)
 def _table(points: tuple[tuple[float, float], ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the probabilities, the values, and by how much the logarithm of the value grows from each
-    point to the next.
+    """Return the probabilities and values of the points, and by how much the logarithm of the value
+    grows from each point to the next.
     """
     chances, values = np.array(points, float).T
     growth = [log(high) - log(low) if low > 0 else 0.0 for low, high in pairwise(values.tolist())]
@@ -283,8 +284,8 @@ Simple: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A component of a mixture: the distribution ``of``, from which a value is drawn with a
-    probability proportional to ``weight``.
+    """A component of a mixture. With a probability proportional to ``weight``, a value is drawn
+    from the distribution ``of``.
     """
 
     weight: float
@@ -295,7 +296,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Each number is drawn from one of ``parts``, which is chosen by weight."""
+    """For each number, one of ``parts`` is chosen with a probability proportional to its weight,
+    and the number is drawn from this part.
+    """
 
     parts: tuple[Part, ...]
     kind: Literal["mixture"] = "mixture"

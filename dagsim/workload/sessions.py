@@ -1,5 +1,5 @@
-"""Workloads that consist of sessions, in which users submit several similar jobs in a row, as in
-the logs of real clusters.
+"""Workloads that consist of sessions. In a session, a user submits several similar jobs in a row,
+as in the logs of real clusters.
 
 Sessions start at the varying ``rates``. A session belongs to a tenant and to a kind, which
 determines its number of jobs, the seconds between them, and their common demand. Most of its jobs
@@ -45,8 +45,8 @@ _STEADY, _UP_TO_A_MINUTE, _SINGLE = Rates(), Quantiles(((0.0, 0.0), (1.0, 60.0))
 
 @dataclass(frozen=True, slots=True)
 class SessionKind:
-    """A kind of session; all jobs in a session have the same demand. ``share`` is its weight
-    relative to the other kinds.
+    """A kind of session. All jobs in a session request the same resources. ``share`` is the weight
+    with which this kind is chosen, relative to the other kinds.
 
     ``jobs`` is the number of jobs per session, and ``work`` is the work of a task. The demand of an
     instance is drawn once per session.
@@ -116,7 +116,8 @@ class _Arrived(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """``count`` jobs in sessions that offer ``load`` to the cluster, on average over seeds.
+    """A workload of ``count`` jobs that arrive in sessions. On average over seeds, the jobs offer
+    ``load`` to the cluster.
 
     Times are those of the real cluster, stretched to give the requested load, as ``--load`` does
     for a trace. On a small cluster, a day therefore lasts longer than 24 h. With
@@ -133,26 +134,34 @@ class Sessions:
     kinds: tuple[SessionKind, ...]
     """The kinds of sessions."""
     rates: Rates = _STEADY
-    """Rate of sessions by hour of the day and day of the week, and its fluctuations."""
+    """Rate at which sessions begin: by hour of the day and day of the week, with random
+    fluctuations.
+    """
     gaps_s: Quantiles = _UP_TO_A_MINUTE
     """Seconds between two jobs in a session."""
     alike: float = 0.8
-    """Share of a session's jobs that take about the same time."""
+    """Fraction of a session's jobs that take about the same time as each other."""
     tenants: int = 0
     """Number of tenants."""
     zipf: float = 1.0
-    """Exponent of the number of sessions by tenant; 0 means that all tenants submit equally many."""
+    """Exponent that sets how unequally sessions are distributed over tenants. With 0, all tenants
+    submit the same number of sessions.
+    """
     shape: Shape = _SINGLE
     """The DAG of each job."""
     count: int = 20_000
     """Number of jobs."""
     load: float = 0.9
-    """Total work of the jobs, divided by the capacity of the cluster during the time in which they arrive."""
+    """Offered load: the total work of the jobs divided by the work that the cluster can do while
+    they arrive.
+    """
     load_mode: Literal["exact", "expected"] = "expected"
     """``exact``: every generated workload has exactly this load. ``expected``: the load is right on
     average over seeds."""
     measure: Measure | None = None
-    """Range of jobs by arrival that metrics count, ``[first, last]``; default: all."""
+    """Range of jobs that metrics count, ``[first, last]``, by order of arrival. By default, all
+    jobs count.
+    """
     kind: Literal["sessions"] = "sessions"
 
     __pydantic_config__ = _FORBID
@@ -213,7 +222,8 @@ class Sessions:
         meter.add_arrays(drawn, seconds_of(drawn, runtime, cluster.gpu_types))
         if not last_s or not meter.busy_s > 0:
             raise WorkloadError(
-                f"workload: {cluster} cannot run any of this work, or all of it arrives at once, so no load can be set"
+                f"workload: {cluster} cannot run any of this work, or all jobs arrive at the same time, so no "
+                "load can be set"
             )
         return meter.busy_s / last_s
 
@@ -305,14 +315,14 @@ class Sessions:
         the quantile ``own`` of their session, and other jobs are anywhere.
         """
         near = np.abs(own + _NEAR * (2 * rng("sessions/near").random(len(own)) - 1))
-        near = np.where(near >= 1, 2 - near, near)  # values are reflected at both ends
+        near = np.where(near >= 1, 2 - near, near)  # reflect values outside 0 to 1
         fresh = rng("sessions/fresh").random(len(own))
         places = np.where(rng("sessions/alike").random(len(own)) < self.alike, near, fresh)
         return np.minimum(places, np.nextafter(1, 0))
 
     def _tasks(self, rng: Draws, arrived: _Arrived, tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the quantile of the duration and the number of instances of all tasks in the jobs of
-        a week. ``tasks`` is the number of tasks per job.
+        """Return, for all tasks in the jobs of a week, the quantile of the duration and the number
+        of instances. ``tasks`` contains the number of tasks of each job.
 
         The first task has the quantile of its job. The quantiles of the other tasks are near this
         quantile or anywhere.

@@ -2,10 +2,10 @@
 
 ``draw(rng, jobs)`` draws the DAGs of ``jobs`` jobs. Parents are listed before their children.
 
-``Alibaba`` draws jobs like those in Alibaba's 2018 trace: the population of Tian et al., SoCC 2019
+``Alibaba`` draws jobs like those in Alibaba's 2018 trace, as analysed by Tian et al., SoCC 2019
 (2,857,851 DAG jobs with 9,673,063 tasks). The points below come from their histograms
-(All-less/trace-generator), with quantiles interpolated between them. Instances, durations and
-shapes are drawn independently, although they are correlated in the real trace.
+(All-less/trace-generator), and quantiles are interpolated between the points. Instances, durations
+and shapes are drawn independently, although they are correlated in the real trace.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class DagArrays(NamedTuple):
 
     @classmethod
     def of_edges(cls, tasks: np.ndarray, parent: np.ndarray, child: np.ndarray) -> DagArrays:
-        """Return the jobs with these numbers of ``tasks`` and these edges, (E,) each, in any order;
-        edges contain indices among all tasks.
+        """Return the jobs with these numbers of ``tasks`` and these edges, which may be in any
+        order. ``parent`` and ``child``, (E,) each, contain indices among all tasks.
         """
         order = np.lexsort((parent, child))
         first = np.repeat(bounds(tasks)[:-1], tasks)
@@ -96,8 +96,9 @@ levels, as in 6,600 real jobs.
 
 @dataclass(frozen=True, slots=True)
 class Alibaba:
-    """Numbers of tasks and levels as published for Alibaba's 2018 trace. A job with ``n`` tasks has 1
-    level plus a binomial number of up to ``n - 1`` levels.
+    """Numbers of tasks and levels as published for Alibaba's 2018 trace. A job with ``n`` tasks has
+    at least one level; the number of further levels is binomially distributed, with at most ``n -
+    1``.
 
     This matches the published mean for each ``n``, and the spread within about 20% (up to 16
     tasks). Each level has one task, and further tasks concentrate on the first levels. A task waits
@@ -132,8 +133,8 @@ class Alibaba:
 
 
 def _deeper(tasks: np.ndarray) -> np.ndarray:
-    """Return the probability that a further task adds a level to a job, by the job's number of tasks.
-    Jobs with more than 20 tasks have about 6 further levels.
+    """Return the probability that a further task adds a level to a job, which depends on the job's
+    number of tasks. Jobs with more than 20 tasks have about 6 further levels.
     """
     chances = np.array((0.0, 0.0, *_DEEPER))
     beyond = 6.0 / np.maximum(tasks - 1, 1)
@@ -141,13 +142,13 @@ def _deeper(tasks: np.ndarray) -> np.ndarray:
 
 
 def _levels(tasks: np.ndarray, depth: np.ndarray, picks: np.ndarray) -> np.ndarray:
-    """Return (n,) int64: the level of each task, ascending within a job. Each level has at least one
-    task, and the remaining tasks may be on any level.
+    """Return the level of each task, (n,) int64, in ascending order within each job. Each level has
+    at least one task, and the remaining tasks may be on any level.
     """
     level = ranges(np.zeros(len(tasks), np.int64), tasks)
     depth = np.repeat(depth, tasks)
     free = level >= depth
-    # NumPy's power function differs between machines
+    # Use Python's power, because NumPy's results differ between machines.
     power = np.array([pick**_CROWDED for pick in picks[free].tolist()])
     level[free] = (power * depth[free]).astype(np.int64)
     owner = np.repeat(np.arange(len(tasks)), tasks)
@@ -171,7 +172,9 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A chain of tasks. ``length`` is the range (from, to) of the number of tasks."""
+    """Tasks in a chain, where each task waits for the one before it. ``length`` gives the smallest
+    and largest number of tasks.
+    """
 
     length: tuple[int, int] = (2, 8)
     kind: Literal["chain"] = "chain"
@@ -188,8 +191,8 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class ForkJoin:
-    """A task, followed by ``width`` parallel tasks, followed by a task that waits for all of them.
-    This is repeated ``stages`` times in a row.
+    """One task, then ``width`` parallel tasks, and then one task that waits for all of them. The
+    pattern is repeated ``stages`` times in sequence.
     """
 
     width: tuple[int, int] = (2, 8)
@@ -212,8 +215,8 @@ class ForkJoin:
 
 @dataclass(frozen=True, slots=True)
 class MapReduce:
-    """``maps`` tasks, followed by ``reduces`` tasks that each wait for all of them. This is repeated
-    ``rounds`` times in a row.
+    """``maps`` tasks, followed by ``reduces`` tasks, each of which waits for all ``maps`` tasks.
+    The pattern is repeated ``rounds`` times in sequence.
     """
 
     maps: tuple[int, int] = (2, 8)
@@ -235,8 +238,8 @@ class MapReduce:
 
 @dataclass(frozen=True, slots=True)
 class Layered:
-    """``layers`` layers of ``width`` tasks. A task waits for each task in the layer above with
-    probability ``density``.
+    """``layers`` layers of ``width`` tasks. Each task waits for each task in the layer before it
+    with probability ``density``.
 
     Each task waits for at least one task, so that a job has as many levels as layers.
     """
@@ -276,8 +279,8 @@ class Layered:
 
 @dataclass(frozen=True, slots=True)
 class RandomDag:
-    """With probability ``single``, a single task, and otherwise ``tasks`` tasks, each of which
-    waits for ``parents`` earlier tasks.
+    """With probability ``single``, the job has a single task. Otherwise, it has ``tasks`` tasks,
+    each of which waits for ``parents`` earlier tasks.
     """
 
     single: float = 0.15
@@ -315,7 +318,7 @@ def _in_layers(layers: np.ndarray, widths: np.ndarray) -> DagArrays:
     above = np.concatenate([np.zeros(1, np.int64), widths[:-1]])
     above[firsts] = 0
     tasks = np.add.reduceat(widths, firsts)
-    # start of the layer above, within the job
+    # for each layer, the first task of the layer above, as its number in the job
     start = bounds(widths)[:-1] - np.repeat(bounds(tasks)[:-1], layers) - above
     waits = np.repeat(above, widths)
     return DagArrays(tasks, waits, ranges(np.repeat(start, widths), waits))

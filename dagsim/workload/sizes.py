@@ -67,9 +67,10 @@ class SizeColumns(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Independent:
-    """Each quantity is drawn from its own distribution.
+    """Sizes of tasks in which each quantity is drawn from its own distribution, independently of
+    the others.
 
-    ``work`` is in the unit of the runtime model: seconds on its reference GPU type, or TFLOP.
+    ``work`` is given in the unit of the runtime model: seconds on its reference GPU type, or TFLOP.
     ``gpus``, ``cpus`` and ``memory_gb`` are amounts per instance. With ``gang``, the instances of a
     task start together. ``models`` are equally likely. ``requested_factor`` is the users' estimate
     of the work (a requested time), as a multiple of the work.
@@ -90,7 +91,7 @@ class Independent:
     memory_gb: Distribution = _NONE
     """Memory per instance in GB."""
     models: tuple[str, ...] = MEASURED_MODELS
-    """Names of the models of tasks, each equally likely."""
+    """Names of the models that tasks train. All names are equally likely."""
     gpu_types: tuple[str, ...] | None = None
     """GPU types that each task may use."""
     requested_factor: Distribution | None = None
@@ -120,7 +121,8 @@ class Independent:
 
 @dataclass(frozen=True, slots=True)
 class Correlated:
-    """Long tasks take more GPUs and have a lower priority, as in MohammedYaseen97/gpu-optimizer.
+    """Longer tasks use more GPUs and have lower priorities, as in the project
+    MohammedYaseen97/gpu-optimizer.
 
     With x = work / ``longest``, capped at 1, both of the following are rounded:
 
@@ -139,13 +141,13 @@ class Correlated:
     work: Distribution = _SHORT_AND_LONG
     """Work of a task, in the unit of the runtime model."""
     longest: float = 10000.0
-    """Work from which tasks count as longest, in the same unit."""
+    """Work at and above which a task counts as longest (x = 1), in the same unit."""
     most_gpus: int = 8
     gpus_follow: float = 0.7
     top_priority: int = 10
     priority_follows: float = 0.6
     models: tuple[str, ...] = MEASURED_MODELS
-    """Names of the models of tasks, each equally likely."""
+    """Names of the models that tasks train. All names are equally likely."""
     kind: Literal["correlated"] = "correlated"
 
     __pydantic_config__ = _FORBID
@@ -178,7 +180,7 @@ Sizes: TypeAlias = Annotated[Independent | Correlated, TaggedUnion("independent"
 
 
 def _sizes(name: str, distribution: Distribution, rng: Draws, count: int) -> np.ndarray:
-    # creating a generator takes longer than drawing the values for 100 jobs
+    # Do not create a generator for a constant: this takes longer than drawing values for 100 jobs.
     if isinstance(distribution, Constant):
         drawn = np.full(count, float(distribution.value))
     else:

@@ -88,16 +88,19 @@ _BURSTY, _SINGLE, _INDEPENDENT = Bursty(bursts=4, share=0.7, width=0.02), Single
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
-    """``count`` jobs that offer ``load`` to the cluster (defined in ``dagsim.workload.load``).
+    """A generated workload of ``count`` jobs. They offer ``load`` to the cluster (defined in
+    ``dagsim.workload.load``).
 
-    With ``load_mode="exact"``, arrivals are stretched so that each generated workload, from the
-    first arrival at 0 to the last, offers exactly ``load``. With ``"expected"``, the arrival rate
-    is the same for every seed and the load is right on average, up to the error of a pilot run with
-    32,768 jobs (1 to 2%). Choose this mode if arrivals must be a true Poisson process.
+    With ``load_mode="exact"``, the times of arrival are scaled so that every generated workload
+    offers exactly ``load`` between its first arrival (at time 0) and its last. With ``"expected"``,
+    the arrival rate is the same for every seed, and the load is only right on average. The rate
+    comes from a pilot run with 32,768 jobs, which has an error of 1 to 2%. Choose this mode if
+    arrivals must be a true Poisson process.
 
-    ``priority`` defaults to the priority in ``sizes``, or else 0. ``tenants`` are equally likely.
-    With ``slack``, a job's deadline is its arrival plus ``slack`` times its ideal time, which is
-    the critical path on the fastest GPUs that it may use. Each edge carries ``output_gb``.
+    By default, ``priority`` is the priority in ``sizes``, or 0 if ``sizes`` has none. ``tenants``
+    are equally likely. With ``slack``, a job's deadline is its arrival plus ``slack`` times its
+    ideal time. The ideal time is the length of the critical path on the fastest GPUs that the job
+    may use. Each edge carries ``output_gb`` GB of data.
 
     Raises:
         WorkloadError: There are no jobs, or the load is not positive. When jobs are generated: the
@@ -107,7 +110,9 @@ class Synthetic:
     count: int = 100
     """Number of jobs."""
     load: float = 0.9
-    """Total work of the jobs, divided by the capacity of the cluster during the time in which they arrive."""
+    """Offered load: the total work of the jobs divided by the work that the cluster can do while
+    they arrive.
+    """
     load_mode: Literal["exact", "expected"] = "exact"
     """``exact``: every generated workload has exactly this load. ``expected``: all seeds have the
     same arrival rate, so the load is right on average."""
@@ -120,13 +125,15 @@ class Synthetic:
     priority: Distribution | None = None
     """Priorities of the jobs (default: those in ``sizes``, or else 0)."""
     tenants: tuple[str, ...] = ()
-    """Names of the owners, who are equally likely."""
+    """Names of the jobs' owners. All owners are equally likely."""
     slack: Distribution | None = None
-    """Deadline of a job, as a multiple of the time that it needs alone on the fastest GPUs."""
+    """Deadline of a job, as a multiple of the time that it would take alone on the fastest GPUs."""
     output_gb: Distribution | None = None
     """Amount of data on each edge of the DAG, in GB."""
     measure: Measure | None = None
-    """Range of jobs by arrival that metrics count, ``[first, last]``; default: all."""
+    """Range of jobs that metrics count, ``[first, last]``, by order of arrival. By default, all
+    jobs count.
+    """
     kind: Literal["synthetic"] = "synthetic"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -146,7 +153,7 @@ class Synthetic:
         Raises:
             WorkloadError: A size is below 0, or the cluster cannot run some of the work.
             ModelError: A job is invalid, because its work is not finite, it has a share of several
-            GPUs, or its slack is negative.
+                GPUs, or its slack is negative.
         """
         drawn, slack = self._drawn(_streams(seed), self.count)
         seconds = seconds_of(drawn, runtime, cluster.gpu_types) if self._asks_seconds() else None
@@ -158,7 +165,7 @@ class Synthetic:
         with np.errstate(invalid="ignore"):  # jobs that this cluster cannot run give invalid values
             deadline_s = np.where(ideal_s < inf, arrival_s + slack * ideal_s, inf)
         if (before := np.flatnonzero(deadline_s < arrival_s)).size:
-            raise ModelError(f"job {drawn.ids[before[0]]!r}: its slack {float(slack[before[0]])!r} is below 0")
+            raise ModelError(f"job {drawn.ids[before[0]]!r}: slack must be 0 or more, got {float(slack[before[0]])!r}")
         return replace(drawn, arrival_s=arrival_s, deadline_s=deadline_s)
 
     def jobs(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> Iterator[Job]:
@@ -238,7 +245,7 @@ def remembered(measure: Measured[WorkloadT]) -> Measured[WorkloadT]:
 
 @remembered
 def _expected_s(workload: Synthetic, cluster: Cluster, runtime: WorkRuntime) -> float:
-    """Return the seconds for which an average job keeps the cluster busy."""
+    """Return how many seconds an average job keeps the cluster busy."""
     drawn, _ = workload._drawn(_streams(0, "pilot/"), _PILOT)
     return _busy_s(drawn, cluster, runtime, seconds_of(drawn, runtime, cluster.gpu_types)) / _PILOT
 

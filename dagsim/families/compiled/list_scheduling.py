@@ -1,9 +1,9 @@
-"""List scheduling: the computation of the keys of all tasks at once, the queues, and the loop.
+"""List scheduling: the keys of all tasks (computed together), the queues, and the loop.
 
 The twin of ``policies.orders.Ordered`` and ``TypedOrdered``. A policy is a column of keys: one per
-task, or one per task and GPU type. Smaller keys come first; equal keys are served first come, first
-served, and then by type. Either all tasks in a demand class fit or none does, so each class has a
-heap, and only the first task of each heap is examined.
+task, or one per task and GPU type. Smaller keys come first. Tasks with equal keys are served first
+come, first served, and then by type. If one task in a demand class fits, all tasks in the class
+fit. Each class therefore has a heap, of which only the first task is examined.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dagsim.systems.cluster.policies.orders import LongestWait, Ordered, TypedOr
 
 
 class KeyColumns:
-    """Columns for n tasks from which keys are computed."""
+    """The columns from which the keys of n tasks are computed."""
 
     def __init__(self, work: Work, classes: Classes) -> None:
         rows, jobs = work.rows, work.jobs
@@ -54,22 +54,22 @@ class KeyColumns:
 
     @cached_property
     def rank_s(self) -> np.ndarray:
-        """(n,) float64: the longest path from the start of the task to the end of the job."""
+        """(n,) float64: the longest path from the start of each task to the end of its job."""
         return upward_rank(self._work, self.best_s)
 
     @cached_property
     def ideal_s(self) -> np.ndarray:
-        """(n,) float64: the longest path through the job of the task."""
+        """(n,) float64: the longest path through the job of each task."""
         return ideal_s(self._work, self.rank_s)[self._work.rows.job]
 
 
 class AllTasks:
-    """All tasks at once, with the attribute names of ``TaskState``, so that a key written for one
-    task returns a column.
+    """All tasks together, with the attribute names of ``TaskState``. A key that was written for a
+    single task then returns a column.
 
-    It contains only constant facts about tasks. A key that uses anything else (``ready_s``, the
-    tenant) raises ``AttributeError``, and one that branches on a value raises ``ValueError``. With
-    ``place``, it represents that one task.
+    Only attributes that never change are available. A key that uses anything else (``ready_s``, the
+    tenant) raises ``AttributeError``, and a key that branches on a value raises ``ValueError``.
+    With ``place``, the object stands for the task at this position.
     """
 
     def __init__(self, columns: KeyColumns, place: int | None = None) -> None:
@@ -98,7 +98,7 @@ class AllTasks:
 
 
 class _AllJobs:
-    """The jobs of all tasks at once, like ``AllTasks``."""
+    """The jobs of all tasks together, like ``AllTasks``."""
 
     def __init__(self, job: Any, ideal_s: Callable[[], Any]) -> None:
         self.job, self._ideal_s = job, ideal_s
@@ -118,7 +118,7 @@ def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns
 
     Raises:
         ConfigError: The key cannot be computed for all tasks at once, or the result for a single
-        task differs.
+            task differs.
     """
 
     def ask(task: Any) -> list[Any]:
@@ -131,7 +131,8 @@ def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns
     count = len(columns.best_s)
     places = {*np.linspace(0, count - 1, min(count, _SAMPLE), dtype=int).tolist(), int(columns.deadline_s.argmax())}
     try:
-        # inf - inf occurs for tasks that cannot run anywhere; their jobs are rejected
+        # Suppress NumPy's warnings: tasks that cannot run anywhere take inf seconds, so keys may
+        # compute inf - inf. The jobs of these tasks are rejected.
         with np.errstate(all="ignore"):
             keys = ask(AllTasks(columns))
             singly = {place: ask(AllTasks(columns, place)) for place in places}
@@ -152,7 +153,8 @@ def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns
 
 
 def sample_columns() -> KeyColumns:
-    """Return two synthetic tasks, to check whether a key can be computed for columns at all."""
+    """Return two artificial tasks. With them, one can check whether a key works on columns at
+    all."""
     jobs = Jobs(
         arrival_s=np.array([0.0, 7.0]),
         rejected=np.zeros(2),
@@ -166,7 +168,7 @@ def sample_columns() -> KeyColumns:
     classes = Classes(records(CLASS, 2, gpus=[0.0, 2.0], gang=[0, 2]), np.ones((2, 2), np.uint8))
     no_edges, no_past = np.empty(0, np.int32), records(PAST, 0)
     columns = KeyColumns(Work(jobs, rows, no_edges, seconds, seconds, no_edges, no_past), classes)
-    columns.__dict__["rank_s"] = columns.best_s  # avoids compiling a function
+    columns.__dict__["rank_s"] = columns.best_s  # stored in advance, because computing it would compile a function
     return columns
 
 
@@ -202,7 +204,7 @@ def widths(work: Work, classes: Classes) -> np.ndarray:
 
 @outer
 def _add_longest(order: np.ndarray, tasks: np.recarray, child: np.ndarray, rank: np.ndarray) -> None:
-    """Add to every rank the largest rank among the task's children."""
+    """Add to the rank of each task the largest rank among its children."""
     for place in range(len(rank) - 1, -1, -1):
         task = int64(order[place]) if len(order) else place
         longest = 0.0
@@ -213,7 +215,7 @@ def _add_longest(order: np.ndarray, tasks: np.recarray, child: np.ndarray, rank:
 
 @outer
 def _add_up(job: np.ndarray, gpus: np.ndarray, best_s: np.ndarray, sums: np.ndarray) -> None:
-    """Add every task's GPU-seconds to the sum for its job."""
+    """Add the GPU-seconds of each task to the total of its job."""
     for task in range(len(job)):
         if gpus[task]:
             sums[job[task]] += gpus[task] * best_s[task]
@@ -285,8 +287,8 @@ def _fits(s: State, queue: int, width: int) -> bool:
 
 @inner
 def _head(s: State, queue: int) -> int:
-    """Return the first task in a queue, or -1 if the queue is empty, and drop tasks without waiting
-    instances."""
+    """Return the first task in a queue, or -1 if the queue is empty. Along the way, drop tasks that
+    have no waiting instances."""
     at = s.queues[queue].at
     while s.queues[queue].held:
         task = task_of_entry(s, s.ready[at].what)
@@ -315,7 +317,7 @@ def advance_list(s: State, log: np.recarray) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray) -> bool:
-    """Start one task; return False if none can start."""
+    """Start one task. Return False if none can start."""
     s.count.ended = 0
     s.count.starts = 0
     take_in(s)

@@ -1,11 +1,11 @@
-"""Least remaining time or service first, with preemption: pieces, the search for victims, and the
-loop.
+"""Preemptive policies that prefer the least remaining time or service: pieces, the search for runs
+to stop, and the loop.
 
 The twin of ``policies.preemption.LeastRemaining`` and ``make_room``. A ready task that does not fit
-replaces the runs with the most remaining time or service, if each of them has more left than the
-task needs there. Among runs of equal weight, the one that ends last always has the most left, so
-there is a heap per weight. To find the runs that must stop, the search removes one run after
-another from copies of the nodes.
+may replace the runs with the most remaining time or service. Each of these runs must have more left
+than the task needs on its type. There is one heap per weight, because among runs of equal weight
+the one that ends last always has the most left. The search works on copies of the nodes. It removes
+one run after another from the copies until the task fits.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ class RoomSearch(NamedTuple):
     """Working space for the search for runs to stop."""
 
     count: Any  # SEARCH_COUNT
-    nodes: np.recarray  # (N,) NODE: copies of the nodes without the examined runs
-    left: np.ndarray  # (N, largest number of GPUs) int64: State.left of the copies
-    touched: np.ndarray  # (N,) int64: the search in which a node was last copied
-    fits: np.ndarray  # (N,) int64: number of instances that fit on the copy
-    # (types,) int64: how many more instances fit on all copies of a type than on the actual nodes
+    nodes: np.recarray  # (N,) NODE: copies of the nodes, as if the examined runs had stopped
+    left: np.ndarray  # (N, largest number of GPUs) int64: the same as State.left, for the copies
+    touched: np.ndarray  # (N,) int64: number of the search in which each node was last copied
+    fits: np.ndarray  # (N,) int64: number of instances that fit on the copy.
+    # (types,) int64: number of additional instances that would fit on the nodes of a type if the
+    # examined runs stopped
     gain: np.ndarray
     chosen: np.ndarray  # (runs,) int64: slots of the examined runs
     doomed: np.ndarray  # (runs,) int64: slots of the runs to be stopped
@@ -80,7 +81,7 @@ def new_room(s: State) -> RoomSearch:
 
 @inner
 def enough_pieces(s: State) -> bool:
-    """Return True if there is space for one more piece, and for all newly ready tasks in any
+    """Return True if there is space for one more piece, and for all newly ready tasks in each
     queue."""
     if s.count.pieces >= len(s.origin):
         return False
@@ -93,7 +94,7 @@ def enough_pieces(s: State) -> bool:
 
 @inner
 def drop_stopped(s: State) -> None:
-    """Drop the end events of stopped runs while they come first."""
+    """Drop the end events of stopped runs from the front of the heap."""
     while s.count.ends and not alive(s, s.ends[0].what):
         pop(s.ends, 0, s.count.ends)
         s.count.ends -= 1
@@ -101,10 +102,11 @@ def drop_stopped(s: State) -> None:
 
 @inner
 def preempt(s: State, log: np.recarray, run: int, keeps: bool, weight: float) -> None:
-    """Stop a run. Its instances become ready again, with the remaining work if it ``keeps`` the
-    work it has done.
+    """Stop a run. Its instances become ready again. If ``keeps`` is set, they have only the
+    remaining work left to do.
 
-    The key of the new piece is ``weight`` times its seconds; with 0, keys are not used.
+    The key of the new piece is ``weight`` times its seconds. A weight of 0 means that keys are not
+    used.
     """
     task, count = s.runs[run].task, s.runs[run].count
     origin, left = origin_of(s, task), 1.0
@@ -148,7 +150,8 @@ def seek_room(r: RoomSearch) -> None:
 @inner
 def consider(s: State, r: RoomSearch, task: int, run: int) -> bool:
     """Examine one more run. Return True if the task would fit without some of the examined runs,
-    which are then doomed.
+    which are then marked for stopping. Return True if the task would fit without some of the
+    examined runs, which are then doomed.
 
     An independent instance gets the first node on which it fits.
     """
@@ -177,7 +180,7 @@ def consider(s: State, r: RoomSearch, task: int, run: int) -> bool:
 
 @inner
 def next_doomed(r: RoomSearch) -> int:
-    """Remove and return the first doomed run."""
+    """Remove and return the first of the runs that are marked for stopping."""
     run = r.doomed[0]
     r.count.doomed -= 1
     for place in range(r.count.doomed):
@@ -212,7 +215,7 @@ def _free(s: State, r: RoomSearch, kind: int, run: int) -> None:
 
 @inner
 def _recount(s: State, r: RoomSearch, kind: int, run: int) -> int:
-    """Recount the instances that fit on the copies of a run's nodes; return the first of these
+    """Recount how many instances fit on the copies of a run's nodes. Return the first of these
     nodes on which an instance fits, or -1 if there is none."""
     first = int64(-1)
     hold = s.runs[run].first
@@ -251,21 +254,22 @@ class Srtf(NamedTuple):
 
     r: RoomSearch
     rule: Any  # SRTF_RULE
-    weights: np.ndarray  # (weights,) float64: the distinct weights
+    weights: np.ndarray  # (weights,) float64: the distinct weights.
     # (K,) int64: the weight of each demand class, as an index into ``weights``
     weight_of: np.ndarray
-    # (weights,) int64: weights that occur among the runs, in the order in which they were first
-    # seen
+    # (weights,) int64: indices of the weights that occur among the runs, in order of first
+    # occurrence
     seen: np.ndarray
     held: np.ndarray  # (weights,) int64
-    heaps: np.recarray  # (weights * length,) ENTRY: runs by (-expected end, number)
+    heaps: np.recarray  # (weights * length,) ENTRY: one heap per weight, with runs sorted by (-expected end, number).
     # (length,) ENTRY: entries that are removed during a search and put back afterwards
     aside: np.recarray
-    aside_of: np.ndarray  # (length,) int64: the heap that each of them came from
+    aside_of: np.ndarray  # (length,) int64: the heap from which each entry of ``aside`` came
 
 
 def new_srtf(s: State, weight: Weight, columns: KeyColumns, keeps: bool) -> Srtf:
-    """Build the initial state. The policy's ``weight`` is computed for all tasks at once."""
+    """Build the initial state. ``weight`` is the weight of a task according to the policy. It is
+    computed for all tasks together."""
     by_class = np.ones(len(s.classes))
     by_class[columns.kind] = weight(AllTasks(columns))  # type: ignore[arg-type]
     weights, weight_of = np.unique(by_class, return_inverse=True)
@@ -301,8 +305,8 @@ def advance_srtf(s: State, log: np.recarray, p: Srtf) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, p: Srtf) -> bool:
-    """Stop the next doomed run, or else start one task, or else doom some runs; return False if
-    nothing can be done."""
+    """Stop the next run that is marked for this. If there is none, start a task, or mark runs for
+    stopping. Return False if nothing can be done."""
     s.count.ended = 0
     if p.r.count.doomed:
         run = next_doomed(p.r)
@@ -343,7 +347,7 @@ def _look(s: State, p: Srtf) -> None:
 
 @inner
 def _note_weight(p: Srtf, weight: int) -> None:
-    """Record the order in which weights were first seen, because this order breaks ties."""
+    """Record the order in which weights were first seen, because it breaks ties."""
     count = p.rule.seen
     for index in range(count):
         if p.seen[index] == weight:
@@ -354,8 +358,8 @@ def _note_weight(p: Srtf, weight: int) -> None:
 
 @inner
 def _make_room(s: State, p: Srtf, task: int) -> None:
-    """Doom the runs that must stop for a task, provided that stopping runs with more left is
-    sufficient.
+    """Mark the runs that must stop for a task. Only runs that have more left may be stopped. If
+    they are not enough, no run is marked.
     """
     seek_room(p.r)
     weight = p.weights[p.weight_of[s.tasks[task].kind]]
@@ -378,7 +382,7 @@ def _make_room(s: State, p: Srtf, task: int) -> None:
         p.held[which] -= 1
         run = entry & ((1 << SLOTS) - 1)
         if s.runs[run].start_s == s.clock.now_s:
-            # A run that has just started is spared, because two tasks could otherwise displace each
+            # Do not stop a run that has just started. Otherwise, two tasks could displace each
             # other forever.
             continue
         type_ = s.runs[run].type
@@ -392,8 +396,8 @@ def _make_room(s: State, p: Srtf, task: int) -> None:
 
 @inner
 def _most_left(s: State, p: Srtf, least: float) -> tuple[int, float]:
-    """Find the heap whose run has the most left, if that is more than ``least``, and return it with
-    this amount; return -1 if there is none.
+    """Find the heap whose first run has the most left, if this is more than ``least``. Return the
+    heap and this amount, or -1 if there is none.
     """
     length, best, most = len(p.aside), int64(-1), least
     for index in range(p.rule.seen):

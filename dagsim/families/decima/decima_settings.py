@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DecimaNetConfig:
-    """Decima's graph network (Mao et al. 2019): messages up the DAG, summaries of jobs and of the
-    whole system, a head that scores stages, and a head that scores numbers of executors.
+    """Decima's graph network (Mao et al. 2019). Messages pass up the DAG and are summarised for
+    each job and for the whole system. One head scores the stages, and another scores the numbers of
+    executors.
     """
 
     hidden: int = 16
-    """Number of columns in every embedding."""
+    """Size of every embedding vector."""
     head: int = 32
     """Number of units in each layer of both heads."""
     kind: Literal["decima"] = "decima"

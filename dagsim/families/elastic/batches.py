@@ -21,10 +21,10 @@ class EpochTraining:
     """The progress of a task in epochs, whose rate depends on the batch (``TrainingModel``).
 
     ``schedule`` maps the epochs in which the batch changes to the new batches (the first epoch is
-    0); ``epoch_s[gpu][batch]`` are the seconds per epoch of the whole gang on a GPU type. The task
-    is done after ``epochs``, which may be fractional. When the batch changes, a running job pauses
-    for ``change_s`` seconds, or until it starts again, because it writes a checkpoint and restarts
-    with the new batch.
+    0). ``epoch_s[gpu][batch]`` contains the seconds per epoch of the whole gang on a GPU type. The
+    task is done after ``epochs``, which may be fractional. When the batch changes, a running job
+    writes a checkpoint and restarts with the new batch. Meanwhile, it pauses for ``change_s``
+    seconds, or until it starts again.
 
     As in the authors' programs, a job that starts again counts its current epoch from the beginning
     of that epoch. The job keeps its work, but its batch changes later. At the change, the work done
@@ -105,7 +105,7 @@ class EpochProgress:
         return self.progress >= self.task.epochs
 
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
-        """Move the task to GPUs of a type; the rates already account for the size of the gang."""
+        """Move the task to GPUs of a type. The rates already account for the size of the gang."""
         self._gpu = gpu if placement else None
         self._pauses = False
         self._epoch = floor(self._epoch + _WHOLE)
@@ -131,13 +131,13 @@ class EpochProgress:
         return self._changes[self._phase + 1] - self._epoch
 
     def advance(self, progress: float) -> None:
-        """Add progress in epochs, at most until the batch changes."""
+        """Add progress in epochs, but stop where the batch changes."""
         self.progress += progress
         self._epoch += progress
 
     def end_epoch(self) -> None:
-        """Record that the epoch in which the batch changes, the end of training, or the end of a
-        pause has been reached."""
+        """Record that the task has reached the epoch in which its batch changes, the end of
+        training, or the end of a pause."""
         if self._pauses:
             self._pauses = False
             return

@@ -4,9 +4,9 @@ A candidate gives each job (row) some replicas on each node (column). Its fitnes
 mean of the jobs' speed-ups relative to their fair share. If a job would restart, its speed-up is
 reduced by the share of time that restarts have cost so far.
 
-Based on Pollux: the fitness, the limits and the operators are as published. The published search is
-NSGA-II with the size of the cluster as its second objective; here the cluster's size is fixed, and
-the search has a single objective.
+The fitness, the limits and the operators are those published for Pollux. The published search is
+NSGA-II, with the size of the cluster as its second objective. Here, the size is fixed, so the
+search has a single objective.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SearchedJob(Protocol):
 
 
 class PolluxSearch:
-    """Allocates GPUs and chooses batch sizes so that goodput is high.
+    """A genetic search that allocates GPUs and chooses batch sizes, so that goodput is high.
 
     A job may have at most twice as many replicas as it has run with. A node holds at most one job
     that runs on several nodes.
@@ -100,8 +100,8 @@ class PolluxSearch:
         self._names: list[str] = []
 
     def batch(self, job: ElasticJob) -> int | None:
-        """Return None, so that jobs choose the batch with the best goodput. Only ncf, which runs on
-        one GPU, has its largest batch from the start."""
+        """Return None, which lets a job choose the batch with the best goodput. The exception is
+        ncf: it runs on one GPU, and has its largest batch from the start."""
         return job.profile.limits.largest if job.profile.name == "ncf" else None
 
     def allocate(self, now_s: int, jobs: Mapping[str, SearchedJob], cluster: EqualNodes) -> Allocations:
@@ -150,8 +150,8 @@ class PolluxSearch:
         return states
 
     def _crossed(self, candidates: np.ndarray, fitness: np.ndarray) -> np.ndarray:
-        """Return the children of tournament winners: each child has the jobs before a random one
-        from one parent, and all others from the other parent."""
+        """Return the children of tournament winners. Each child takes the jobs before a random
+        position from one parent, and the other jobs from the other parent."""
         pairs = self._random.integers(len(candidates), size=(2, self._population, 2))
         winners = np.where(fitness[pairs[..., 0]] >= fitness[pairs[..., 1]], pairs[..., 0], pairs[..., 1])
         cut = self._random.integers(candidates.shape[1], size=(self._population, 1))
@@ -160,8 +160,8 @@ class PolluxSearch:
         return children
 
     def _mutated(self, states: np.ndarray, limits: np.ndarray, gpus_per_node: int) -> np.ndarray:
-        """Change each candidate: half of the candidates in a few random entries, and the others in
-        one job, which gets a different number of replicas on free GPUs."""
+        """Change each candidate at random. In one half of the candidates, change a few entries. In
+        the other half, give one job a different number of replicas on free GPUs."""
         half, shape = len(states) // 2, states[: len(states) // 2].shape
         entries = self._random.random(shape[:2])[..., None] < 2 / shape[1]
         entries = entries & (self._random.random(shape) < 1 / shape[2])
@@ -170,7 +170,7 @@ class PolluxSearch:
         row = self._random.integers(shape[1], size=len(moved))
         moved[one, row] = 0
         wanted = self._random.integers(limits[row] + 1)[:, None]
-        # the halves taken from the two parents may overlap
+        # the parts that come from the two parents may together need more GPUs than a node has
         free = np.maximum(gpus_per_node - moved.sum(axis=1), 0)
         # Prefer the fullest node on which all replicas fit; otherwise, use the emptiest nodes
         # without another distributed job.
@@ -204,14 +204,15 @@ def _clipped(states: np.ndarray, most: np.ndarray | int, axis: int) -> np.ndarra
 
 
 def _restart_factor(job: SearchedJob, now_s: int) -> float:
-    """Return the share of the job's time that would be productive after one more restart."""
+    """Return the share of the job's time that would be productive if it restarted one more time."""
     age_s = now_s - job.arrival_s
     return max(age_s - max(job.restarts, 0) * _RESTART_S, 0.0) / (age_s + _RESTART_S)
 
 
 def _speedups(jobs: Sequence[SearchedJob], cluster: EqualNodes, most: int) -> np.ndarray:
-    """Return (jobs, 2, most + 1) float64: the goodput relative to the goodput of the fair share, on
-    one node (0) or on several (1), by number of replicas.
+    """Return speed-ups, (jobs, 2, most + 1) float64: the goodput divided by the goodput with a fair
+    share of the GPUs. The second index is 0 for one node and 1 for several, and the third is the
+    number of replicas.
 
     The model distinguishes only between one node and several nodes.
     """

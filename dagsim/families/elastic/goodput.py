@@ -2,8 +2,8 @@
 
 Symbols are the same as in the paper: ``n`` nodes, ``k`` replicas (one GPU each), ``m`` samples per
 replica and pass (the local batch), ``s`` accumulation steps, M = k m (s + 1) samples per iteration
-(the batch), and M0, the initial batch. Times are in seconds. All functions accept numbers or
-arrays, which are broadcast.
+(the batch), and the initial batch M0. Times are in seconds. All functions accept numbers or arrays,
+which are broadcast.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _SLACK = 1e-8
 
 
 class BatchLimits(NamedTuple):
-    """Numbers of samples that an application may use: per iteration (``initial``, ``largest``) and
-    per replica and pass (``local_min``, ``local_max``)."""
+    """The limits on an application's batches, in samples. ``initial`` and ``largest`` are per
+    iteration, ``local_min`` and ``local_max`` per replica and pass."""
 
     initial: int
     largest: int
@@ -41,8 +41,8 @@ class GradientNoise(NamedTuple):
     variance: float
 
     def gain(self, scale: Any) -> Any:
-        """Return the progress of an iteration with ``scale`` times the initial batch, in iterations
-        of the initial batch."""
+        """Return how many iterations with the initial batch make the same progress as one iteration
+        with ``scale`` times that batch."""
         denominator = self.variance / np.asarray(scale) + self.square
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(denominator > 0, (self.variance + self.square) / denominator, 1.0)
@@ -60,12 +60,12 @@ class StepMeasurement(NamedTuple):
 
 
 class ThroughputModel(NamedTuple):
-    """Seconds of an iteration: computing time is linear in the local batch, and communication time
-    is linear in the number of replicas.
+    """A model of how long an iteration takes. The computing time is linear in the local batch, and
+    the communication time is linear in the number of replicas.
 
     ``alpha_n, beta_n`` apply to replicas on several nodes, and ``alpha_r, beta_r`` apply to several
-    replicas on one node. ``gamma``, from 1 (no overlap) to 10 (nearly full overlap), describes how
-    far the two overlap.
+    replicas on one node. ``gamma`` states how much computing and communication overlap, from 1 (not
+    at all) to 10 (almost fully).
     """
 
     alpha_c: float
@@ -103,8 +103,8 @@ class ThroughputModel(NamedTuple):
 
 
 class BatchChoice(NamedTuple):
-    """The best goodput (0 if no batch is allowed) for each (nodes, replicas), and the batch that
-    reaches it. The arrays have the shape of the arguments."""
+    """The best goodput for each (nodes, replicas), and the batch that reaches it. The goodput is 0
+    if no batch is allowed. The arrays have the shape of the arguments."""
 
     goodput: np.ndarray
     local_batch: np.ndarray
@@ -161,7 +161,8 @@ class GoodputModel:
         steps = np.zeros(per_replica.shape, np.int64)
         if accumulate:
             steps = (np.ceil(per_replica / self.limits.local_max - _SLACK) - 1).astype(np.int64)
-            # A single replica estimates the gradient noise from the difference between two passes.
+            # A single replica needs at least two passes, because it estimates the gradient noise
+            # from their difference.
             alone = (replicas == 1) & (per_replica > self.limits.initial + _SLACK)
             steps = np.where(alone, np.maximum(steps, 1), steps)
         local = np.ceil(per_replica / (steps + 1) - _SLACK).astype(np.int64)
@@ -174,8 +175,8 @@ class GoodputModel:
 def fit_throughput(measurements: Sequence[StepMeasurement]) -> ThroughputModel:
     """Fit the seven parameters to measured iterations (L-BFGS-B, exact gradient).
 
-    Parameters without a measurement are frozen at optimistic values: a job that never ran on two
-    nodes is expected to lose nothing there, so that the scheduler tries it.
+    Parameters that no measurement covers keep optimistic values. A job that never ran on two nodes
+    is therefore expected to lose nothing there, so the scheduler tries it.
 
     Raises:
         ModelError: There is no measurement, or one has no computing time.
@@ -205,8 +206,9 @@ def fit_throughput(measurements: Sequence[StepMeasurement]) -> ThroughputModel:
 
 
 def fit_objective(model: ThroughputModel, measurements: Sequence[StepMeasurement]) -> float:
-    """Return the value that ``fit_throughput`` minimises: root mean squares of the logarithmic
-    errors of both times, plus penalties on ``gamma`` and on times that grow with the replicas."""
+    """Return the value that ``fit_throughput`` minimises. It is the sum of the root mean square
+    logarithmic errors of both times, and of penalties on ``gamma`` and on times that grow with the
+    number of replicas."""
     return float(_objective(np.array(model), *_columns(measurements))[0])
 
 
@@ -238,7 +240,7 @@ def _objective(
     synced = np.where(across, alpha_n + beta_n * more, np.where(within, alpha_r + beta_r * more, 1e-8 + 1e-8 * more))
     powers = passed**gamma, synced**gamma
     total = powers[0] + powers[1]
-    # d log(step) / d passed, / d synced and / d gamma
+    # Partial derivatives of log(step) with respect to passed, synced and gamma.
     by_pass, by_sync = powers[0] / passed / total, powers[1] / synced / total
     by_gamma = (powers[0] * np.log(passed) + powers[1] * np.log(synced)) / total / gamma - np.log(total) / gamma**2
     zero = np.zeros(len(local))

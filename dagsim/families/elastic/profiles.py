@@ -1,5 +1,5 @@
-"""Measured training applications in the layout of Pollux (OSDI 2021): times, gradients and
-progress.
+"""Read measurements of training applications (times, gradients and progress), in files with the
+layout of Pollux's (OSDI 2021).
 
 An application consists of three kinds of CSV files, plain or gzip, as ``APP/NAME.csv`` or
 ``APP__NAME.csv``:
@@ -13,7 +13,7 @@ Sia (SOSP 2023) adds ``placements-CLUSTER.csv`` and ``scalability-CLUSTER.csv`` 
 (``aws``: T4, ``azure``: V100, ``dgx`` and ``dgx-ext``: A100, ``quad``: RTX 6000, ``rtx``: RTX 2080
 Ti).
 
-Nothing is extrapolated: a query outside the measured range raises ``ModelError``.
+Nothing is extrapolated. A query outside the measured range raises ``ModelError``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _MOST_NODES = 16
 
 
 class Application(NamedTuple):
-    """Properties of an application that its files lack, from the simulators of Pollux and Sia."""
+    """Properties of an application that its files do not contain. They come from the simulators of
+    Pollux and Sia.
+    """
 
     limits: BatchLimits
     epochs: int
@@ -123,8 +125,8 @@ class TrainingProfile:
     def times(self, placement: Sequence[int], local_batch: int) -> IterationTime:
         """Return the times of an iteration with the given replicas on each node, in ring order.
 
-        For a measured placement (or a rotation of one), times are interpolated in the local batch;
-        for any other placement, they are interpolated in nodes, replicas and local batch.
+        For a measured placement (or a rotation of one), times are interpolated in the local batch.
+        For any other placement, they are interpolated in nodes, replicas and local batch.
 
         Raises:
             ModelError: The placement or batch is outside the measured range.
@@ -222,8 +224,8 @@ class TrainingProfile:
             for local, step_s, sync_s in rows:
                 groups[len(placement), whole_sum(placement), local].append((step_s, sync_s))
         means = [(*key, *np.mean(groups[key], axis=0)) for key in sorted(groups)]
-        # The order of the points determines how a regular grid (a common case) is divided into
-        # tetrahedra.
+        # Do not change the order of the points. If they form a regular grid, as they often do,
+        # their order determines how the grid is divided into tetrahedra.
         points = np.array([*means, *self._scalability], float)
         return LinearNDInterpolator(points[:, :3], points[:, 3:])
 
@@ -234,10 +236,11 @@ def read_applications(
     """Read the applications whose files are anywhere below the folders.
 
     Args:
-        folders: One or several folders, which are searched recursively; files in a later folder
-        replace those in an earlier one. names: The applications to read; by default all of
-        ``APPLICATIONS`` with placements. cluster: Sia's name for the measured cluster (such as
-        ``azure``); by default, Pollux's cluster with T4s.
+        folders: One or several folders, which are searched recursively. Files in a later folder
+            replace those in an earlier folder.
+        names: The applications to read (default: all of ``APPLICATIONS`` with placements).
+        cluster: Sia's name for the measured cluster, such as ``azure`` (default: Pollux's cluster
+            with T4s).
 
     Raises:
         TraceError: A named application is missing or incomplete, or a file is malformed.
@@ -334,11 +337,11 @@ def _digits(text: str, where: str) -> tuple[int, ...]:
 
 
 def _rotated(placement: Sequence[int]) -> tuple[int, ...]:
-    """Return the smallest rotation of a placement without empty nodes, because a ring has no first
-    node."""
+    """Remove the empty nodes from a placement, and return its smallest rotation. All rotations are
+    equivalent, because a ring has no first node."""
     counts = [count for count in placement if count]
     if not counts:
-        raise ModelError("a placement without replicas has no times")
+        raise ModelError("a placement needs at least one replica on at least one node")
     return min(tuple(counts[first:] + counts[:first]) for first in range(len(counts)))
 
 

@@ -30,16 +30,14 @@ _UNKNOWN = 1e-4
 class _ElasticTask:
     """An elastic task in the system, with the data that policies need.
 
-    ``piece`` is the part of the task that is waiting or running; ``run`` is its run, or None while
+    ``piece`` is the part of the task that is waiting or running. ``run`` is its run, or None while
     it is waiting. ``starts`` counts how often this policy has started the task.
     """
 
     def __init__(self, piece: TaskState, run: Run | None, starts: int) -> None:
         elastic = piece.task.elastic
         if elastic is None or not isinstance(piece.training, GoodputProgress | Training):
-            raise ConfigError(
-                f"elastic policies choose GPUs by a goodput model; the elastic task {piece.name} has another model"
-            )
+            raise ConfigError(f"elastic policies need a goodput model, but the elastic task {piece.name} has none")
         self.order = piece.order
         self.elastic: Elastic = elastic
         self.arrival_s = piece.job.job.arrival_s
@@ -47,8 +45,8 @@ class _ElasticTask:
 
     @property
     def domains(self) -> tuple[int, ...]:
-        """Sets of nodes, one of which must contain all GPUs of the task. It is empty if the GPUs
-        may be anywhere.
+        """The sets of nodes among which the task must choose one for all of its GPUs. It is empty
+        if the GPUs may be anywhere.
         """
         terms = self.piece.demand.terms
         return () if terms is None else tuple(terms.domains)
@@ -77,8 +75,8 @@ class _ElasticTask:
         return min(self.elastic.most, batch // self.limits.local_min)
 
     def restart_factor(self, now: float, restart_s: float) -> float:
-        """Return the share of the task's time that would be productive after one more restart, or 1 if
-        the task is young.
+        """Return the share of the task's time that would be productive if it restarted one more
+        time, or 1 if the task is young.
         """
         age_s = now - self.arrival_s
         return max(age_s - max(self.restarts, 0) * restart_s, 0.0) / (age_s + restart_s) if age_s > restart_s else 1.0
@@ -121,8 +119,8 @@ class _ElasticTasks:
 
 
 class _Turns:
-    """Determines when a policy decides: every ``interval_s`` seconds, if the state has changed or
-    ``renew_s`` seconds have passed.
+    """The times at which a policy decides. It may decide every ``interval_s`` seconds, and does so
+    if the state has changed or ``renew_s`` seconds have passed.
 
     Raises:
         ConfigError: A time has the wrong sign.
@@ -152,9 +150,9 @@ class _Turns:
 
 
 class _Resizing(ABC):
-    """Base class of the policies that choose the GPUs of elastic tasks. All other tasks come first:
-    they start oldest first where they fit, and elastic tasks leave GPUs free for other tasks that
-    are still waiting.
+    """The base class of policies that choose the GPUs of elastic tasks. All other tasks take
+    precedence. They start oldest first where they fit, and elastic tasks leave GPUs free for those
+    that are still waiting.
     """
 
     polls = True
@@ -179,7 +177,7 @@ class _Resizing(ABC):
         if waits and turns.begin(view.now, state):
             yield from self._allocate(view, tasks)
             waits = self.polls
-        # Pollux does not start a task until it has waited for an interval
+        # Pollux lets every task wait for one interval before starting it
         young = any(task.arrival_s == view.now for task in tasks)
         if waits and (early or view.running or view.pending or young):
             yield Wait(turns.next_s)
@@ -201,15 +199,15 @@ class Pollux(_Resizing):
     seconds (``PolluxSearch``; Qiao et al., OSDI 2021).
 
     The policy supports only elastic tasks (the key ``elastic``) on equal nodes. A task whose nodes
-    change is restarted. The search has ``generations`` generations of ``population`` candidates,
-    with random numbers from ``seed``. With ``renew_s`` above 0, the search runs only after a task
-    has arrived, has ended or may have more GPUs than before, and every ``renew_s`` seconds. The
-    policy is preemptive. It is based on Pollux, and ``scripts/validate_pollux.py`` checks its mean
-    results.
+    change is restarted. The search runs for ``generations`` generations with ``population``
+    candidates each, and draws random numbers from ``seed``. If ``renew_s`` is above 0, the search
+    only runs every ``renew_s`` seconds, and after a task has arrived, has ended or may have more
+    GPUs than before. The policy is preemptive. It is based on Pollux, and
+    ``scripts/validate_pollux.py`` checks its mean results.
 
     Raises:
         ConfigError: The interval is not positive; or, during a simulation, there are other tasks or
-        unequal nodes, which the policy does not support.
+            unequal nodes, which the policy does not support.
     """
 
     def __init__(
@@ -266,13 +264,13 @@ class _Searched:
 
 
 class Sia(_Resizing):
-    """Solves Sia's program every ``interval_s`` seconds, which gives each task one configuration of
-    GPU type, nodes and GPUs, or none (``choose_configurations``; Jayaram Subramanya et al., SOSP
-    2023).
+    """Every ``interval_s`` seconds, solves Sia's integer program, which gives each task at most one
+    configuration of GPU type, nodes and GPUs (``choose_configurations``; Jayaram Subramanya et al.,
+    SOSP 2023).
 
-    A task without GPUs costs ``waiting_cost`` in the objective. ``power``, which is negative, is
-    the exponent of the goodputs in the objective: smaller values favour the tasks that are worst
-    off.
+    In the objective, each task without GPUs costs ``waiting_cost``. ``power`` is the exponent of
+    the goodputs in the objective, and is negative. Smaller values favour the tasks with the lowest
+    goodput.
 
     The policy is for elastic tasks (the key ``elastic``); other tasks start first, oldest first. A
     configuration is either a power-of-two number of GPUs on one node, or a number of whole nodes. A
@@ -313,7 +311,7 @@ class Sia(_Resizing):
             power=self.power,
             waiting_cost=self.waiting_cost,
         )
-        # None of the configurations that the task may have so far is worth its GPUs.
+        # A task gets no GPUs if the configuration chosen for it is one that it may not have yet.
         chosen = [None if at is None or goodputs[row, at] <= _UNKNOWN else at for row, at in enumerate(choice.chosen)]
         wanted = {task.order: None if at is None else options[at] for task, at in zip(tasks, chosen, strict=True)}
         yield from self._tasks.change(view, tasks, _moves(view, tasks, wanted, nodes))
@@ -328,9 +326,9 @@ class EftResize(_Resizing):
     node, or a number of whole nodes. All tasks begin without GPUs. The next GPUs always go to the
     task for which the reciprocal of the remaining time grows most per GPU, until no GPUs are left
     or no task would finish sooner. Short tasks therefore come first, and get more GPUs only as long
-    as these help them more than they would help another task. The policy decides at events, at
-    least ``gap_s`` seconds apart. A task keeps its GPUs unless another configuration is better by
-    the fraction ``hold``.
+    as these help them more than they would help another task. The policy makes decisions at events
+    that are at least ``gap_s`` seconds apart. A task keeps its GPUs unless another configuration is
+    better by at least the fraction ``hold``.
 
     The policy is for elastic tasks (the key ``elastic``); other tasks start first, oldest first. It
     uses estimates, and is preemptive.
@@ -366,8 +364,8 @@ class EftResize(_Resizing):
         nodes: _NodesByType,
         present: int | None,
     ) -> np.ndarray:
-        """Return the reciprocal of the time to the end of the task on each configuration; 0 where
-        it may not run."""
+        """Return, for each configuration, the reciprocal of the time in which the task would end
+        there, or 0 if it may not run there."""
         speeds, names = _goodputs(task, options, nodes), [None if gpu is None else gpu.name for gpu in view.gpu_types]
         asked = task.piece.task.instances
         left_s = np.array([task.piece.seconds[names.index(option.type)] for option in options])
@@ -420,8 +418,8 @@ def equal_nodes(view: ClusterView) -> EqualNodes:
 
 
 class _Nodes(NamedTuple):
-    """The nodes of a GPU type: the number of GPUs on the largest node, and, by node, the GPUs that
-    elastic tasks hold or may have.
+    """The nodes of a GPU type: the number of GPUs on the largest node, and the GPUs on each node
+    that elastic tasks hold or may take.
     """
 
     size: int
@@ -447,8 +445,8 @@ def _room(view: ClusterView) -> _NodesByType:
 
 
 def _capacity(view: ClusterView, nodes: _NodesByType) -> dict[str, int]:
-    """Return the number of GPUs of each type that elastic tasks may use, which excludes GPUs for
-    which other tasks are waiting.
+    """Return how many GPUs of each type elastic tasks may use. GPUs for which other tasks are
+    waiting do not count.
     """
     capacity = {type_: whole_sum(one.free.values()) for type_, one in nodes.items()}
     for task in view.ready:
@@ -494,7 +492,7 @@ def _goodputs(
     """Return the goodput of the task on each configuration. It is 0 outside the task's range, on
     more GPUs per node than were measured, and on more nodes of a GPU type than a domain contains.
 
-    For ``sia``, goodputs are relative to the task's smallest goodput, and very small for
+    If ``sia`` is True, goodputs are divided by the task's smallest goodput, and are very small for
     configurations that the task may not have yet.
     """
     training, goodputs = task.training, np.zeros(len(options))
@@ -504,11 +502,11 @@ def _goodputs(
         of_type = np.array([option.type == type_ for option in options])
         if model is not None:
             goodputs[of_type] = _model_goodputs(model, options)[of_type]
-        elif training.runs_on(type_):  # there are no measurements yet
+        elif training.runs_on(type_):  # nothing is measured yet, so assume linear speedup
             goodputs[of_type] = [option.gpus for option in options if option.type == type_]
     counts = np.array([option.gpus for option in options])
     goodputs[(counts < task.elastic.least) | (counts > most)] = 0.0
-    if isinstance(task.training, Training):  # a placement that was not measured has no rate
+    if isinstance(task.training, Training):  # exclude placements that were not measured
         fullest = task.training.job.profile.per_node
         goodputs[[option.gpus > fullest * option.nodes for option in options]] = 0.0
     if task.domains:
@@ -520,8 +518,8 @@ def _goodputs(
 
 
 def _asked_goodput(task: _ElasticTask, type_: str, asked: int, options: Sequence[Configuration]) -> float:
-    """Return the goodput with the GPUs that the user requested, on as few nodes of a type as
-    possible, or infinity if the task cannot run there."""
+    """Return the goodput on the requested number of GPUs, on as few nodes of a type as possible, or
+    infinity if the task cannot run there."""
     model = task.training.model(type_)
     if model is None:
         return float(asked) if task.training.runs_on(type_) else inf
@@ -565,9 +563,9 @@ def _present(task: _ElasticTask, options: Sequence[Configuration], view: Cluster
 
 
 def _best_per_gpu(values: np.ndarray, options: Sequence[Configuration], gpus: Mapping[str, int]) -> list[int | None]:
-    """Return the option that each task gets if the next GPUs always go to the task whose value
-    grows most per GPU, until no GPUs are left or no value grows. A task may move to a better type
-    with free GPUs. ``values`` has the shape (tasks, options).
+    """Return the option that each task gets. The next GPUs always go to the task whose value grows
+    most per GPU, until no GPUs are left or no value grows. A task may move to a better type if this
+    has free GPUs. ``values`` has the shape (tasks, options).
     """
     tasks = len(values)
     chosen: list[int | None] = [None] * tasks
@@ -600,7 +598,7 @@ def _moves(
     nodes: _NodesByType,
 ) -> dict[int, Placement | None]:
     """Return the placements of all tasks whose configuration changes, or None for tasks that stop.
-    A task that already has its configuration keeps its GPUs, unless the other tasks on this type
+    A task that already has its configuration keeps its GPUs, unless the other tasks on its GPU type
     would then not fit.
     """
     moves: dict[int, Placement | None] = {}
@@ -625,7 +623,7 @@ def _moves(
 
 
 def _together(domains: Sequence[int], nodes: list[int], count: int) -> list[int]:
-    """Return ``count`` of the nodes, in the smallest domain that has enough of them; return no
+    """Return ``count`` of the nodes, all in the smallest domain that has enough of them. Return no
     nodes if there is no such domain."""
     groups = [[node for node in nodes if domain >> node & 1] for domain in domains] if domains else [nodes]
     return min([group for group in groups if len(group) >= count], key=len, default=[])[:count]
@@ -641,8 +639,8 @@ def _packed(
     kept: set[int],
     nodes: _Nodes,
 ) -> dict[int, Placement] | None:
-    """Place the tasks that are not kept, largest first, on the fullest nodes on which they fit;
-    return None if a task does not fit."""
+    """Place the tasks that do not keep their GPUs, largest first, on the fullest nodes on which
+    they fit. Return None if a task does not fit."""
     size, free = nodes.size, dict(nodes.free)
     for task in tasks:
         if task.order in kept:
@@ -658,7 +656,7 @@ def _packed(
             empty = [node for node, count in free.items() if count == size]
             shares = [Share(node, size) for node in _together(task.domains, empty, count // size)]
             if not shares and task.domains:
-                continue  # the other tasks do not wait for it
+                continue  # this task does not hold up the others
         elif fitting := [node for node in free if free[node] >= count]:
             shares = [Share(min(fitting, key=lambda node: (free[node], node)), count)]
         if sum(share.instances for share in shares) < count:

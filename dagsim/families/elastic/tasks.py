@@ -1,5 +1,5 @@
-"""Elastic tasks in a configuration: a range of GPUs and a goodput model for the jobs of any
-workload.
+"""The configuration of elastic tasks, which gives the jobs of any workload a range of GPUs and a
+goodput model.
 
 The shipped models are fitted to the measurements of six applications on T4s that come with Pollux
 (Qiao et al., OSDI 2021, artifact, Apache-2.0) by ``scripts/fit_goodput.py``.
@@ -53,23 +53,26 @@ _LEAST_S = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class ElasticTasks:
-    """Makes the training tasks of a workload elastic: the policy chooses their GPUs.
+    """Makes the training tasks of a workload elastic, which means that the policy chooses how many
+    GPUs each task gets.
 
-    A task with whole GPUs runs on ``least`` to ``most`` GPUs (or on the requested number, if that
-    is outside the range). The task is rejected if its user requested more GPUs than the cluster
-    has.
+    A task that requests whole GPUs runs on ``least`` to ``most`` GPUs. If the requested number is
+    outside this range, the range is extended to include it. The task is rejected if its user
+    requested more GPUs than the cluster has.
 
-    ``models`` maps each model in the workload to an application in ``SHIPPED_MODELS``; the names of
-    applications and of Gavel's models need no entry. ``default`` is the application of all other
-    tasks: ``by-size`` chooses by GPU-hours, and ``null`` leaves these tasks rigid. The application
-    only determines the shape of the goodput; with the requested GPUs, a task takes the seconds of
-    the runtime model on each GPU type. Each start begins with a delay of ``restart_s`` seconds, by
-    default the application's restart time.
+    ``models`` maps each model in the workload to an application in ``SHIPPED_MODELS``. Models that
+    are named like an application or like one of Gavel's models need no entry in ``models``.
+    ``default`` is the application for tasks whose model has none: ``by-size`` chooses one according
+    to the task's GPU-hours, and ``null`` leaves these tasks rigid. The application only determines
+    the shape of the goodput; with the requested GPUs, a task takes the seconds of the runtime model
+    on each GPU type. Each start begins with a delay of ``restart_s`` seconds. The default is the
+    application's restart time.
 
     ``profiles`` is a folder of measured applications in Pollux's layout (variables such as
     ``$DAGSIM_DATA`` are replaced). Tasks of these applications then train all epochs as measured.
-    ``batch`` is ``best`` for the best batch at each placement, or ``asked`` for the batch that the
-    user requested. On GPU types other than the slowest, the rate is scaled by the runtime model.
+    ``batch`` determines which batch size a task uses: ``best`` for the best one at each placement,
+    or ``asked`` for the one that the user requested. On GPU types other than the slowest, the rate
+    is scaled by the runtime model.
 
     Raises:
         ConfigError: There is no such application, the range is empty, or the profiles cannot be
@@ -123,7 +126,7 @@ class ElasticTasks:
 
         Raises:
             ModelError: A task requests more GPUs than its application has batches for, or its
-            profile does not cover the requested placement or batch.
+                profile does not cover the requested placement or batch.
         """
         tasks = [self._task(task, job, seconds, cluster) for task in job.graph.tasks]
         if all(new is old for new, old in zip(tasks, job.graph.tasks, strict=True)):
@@ -135,11 +138,11 @@ class ElasticTasks:
         if task.elastic is not None or not task.gpus or task.gpus != int(task.gpus):
             return task
         if task.instances > 1 and not task.gang:
-            return task  # independent instances are not a training job
+            return task  # independent instances do not form a training job
         types, sizes = _types(cluster)
         times_s = {gpu.name: taken for gpu, taken in zip(types, seconds(task, types), strict=True) if taken < inf}
         if not times_s or asked > max(sizes[gpu].all for gpu in times_s):
-            return task  # the kernel rejects the job under any policy
+            return task  # too large for this cluster, so the kernel rejects the job
         name = self._application(task, asked, min(times_s.values()))
         if name is None:
             return task
@@ -209,7 +212,7 @@ Seconds = Callable[[Task, tuple[GpuType, ...]], Sequence[float]]
 
 
 class _Sizes(NamedTuple):
-    """The number of GPUs of a type: on its largest node, and in total."""
+    """The number of GPUs of one type, on the largest node and in total."""
 
     node: int
     all: int
@@ -230,9 +233,9 @@ def _profiles(folder: str) -> dict[str, TrainingProfile]:
 
 @cache
 def _scaled(name: str, asked: int, slower: tuple[tuple[str, int, float], ...]) -> tuple[dict[str, GoodputModel], float]:
-    """Return models by GPU type, and the goodput of the fastest type with ``asked`` GPUs on as few
-    nodes as possible. ``slower`` lists types, GPUs per node, and the factor by which the ``asked``
-    GPUs of this type are slower than those of the fastest type.
+    """Return models by GPU type. Also return the goodput of the fastest type with ``asked`` GPUs on
+    as few nodes as possible. ``slower`` contains, for each type, the GPUs per node, and the factor
+    by which ``asked`` GPUs of this type are slower than those of the fastest type.
     """
     model = SHIPPED_MODELS[name]
     goodputs = {gpu: float(model.best(-(-asked // size), asked).goodput) for gpu, size, _ in slower}

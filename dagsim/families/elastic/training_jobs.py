@@ -1,9 +1,9 @@
-"""An elastic job, with its rate at a placement and a batch, and its progress.
+"""Elastic jobs: their rate on a placement with a batch, and their progress.
 
-A job advances in iterations of its initial batch (``profiles.py``). At a placement and a batch, its
-rate is constant until its epoch ends, because gradient noise is measured per epoch. A simulator
-therefore needs ``Training.pace``, which returns the current rate and the progress at which it
-changes, and then ``advance`` or ``end_epoch``.
+A job advances in iterations of its initial batch (``profiles.py``). On a placement with a given
+batch, its rate is constant until the epoch ends, because the gradient noise was measured once per
+epoch. A simulator therefore needs ``Training.pace``, which returns the current rate and the
+progress at which it changes, and then ``advance`` or ``end_epoch``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NODE_GPUS = 4
 class ElasticJob:
     """A training job as submitted.
 
-    ``replicas`` and ``batch`` are the user's choice; a policy may treat both as advice.
+    ``replicas`` and ``batch`` are the user's choice, from which a policy may deviate.
     """
 
     name: str
@@ -44,9 +44,9 @@ class ElasticJob:
 class MeasuredTraining:
     """The progress of a task according to the measurements of an application (``TrainingModel``).
 
-    ``batch`` has the same meaning as in ``Training``. With ``whole_seconds``, epochs end after
-    whole seconds, as in Pollux's simulator. ``speeds`` contains factors by which the rate is
-    multiplied, by GPU type; other types have the measured rate.
+    ``batch`` has the same meaning as in ``Training``. If ``whole_seconds`` is True, epochs end
+    after whole seconds, as in Pollux's simulator. ``speeds`` maps GPU types to factors by which the
+    rate is multiplied. Other types have the measured rate.
     """
 
     job: ElasticJob
@@ -132,7 +132,7 @@ class GoodputProgress:
         return self.task.models.get(gpu) or self.task.models.get("")
 
     def pace(self, interference: float = 0.0) -> Pace:
-        """Return the goodput of the placement."""
+        """Return the goodput of the current placement, which is the task's rate."""
         return Pace(self._rate * (1.0 - interference), self.task.samples)
 
     def advance(self, progress: float) -> None:
@@ -153,10 +153,10 @@ class Training:
 
     Args:
         job: The job.
-        batch: Samples per iteration; by default the batch with the best goodput, chosen again at
-            each placement and epoch.
-        whole_seconds: Whether epochs end after whole seconds, as in Pollux's simulator. speeds:
-        Factors by which the rate is multiplied, by GPU type.
+        batch: Samples per iteration (default: the batch with the best goodput, chosen again at each
+            placement and epoch).
+        whole_seconds: Whether epochs end after whole seconds, as in Pollux's simulator.
+        speeds: Factors by which the rate is multiplied, by GPU type.
 
     ``placement`` lists the replicas on each node and is empty while the job is not running.
     ``measured`` contains all iterations measured so far, by (nodes, replicas, local batch), in the
@@ -204,7 +204,7 @@ class Training:
 
     @property
     def largest_measured(self) -> int:
-        """The largest number of replicas with which the job has run; 0 before its first start."""
+        """The largest number of replicas with which the job has run, or 0 before its first start."""
         return max((replicas for _, replicas, _ in self.measured), default=0)
 
     @property
@@ -231,9 +231,9 @@ class Training:
         return GoodputModel(model.throughput.slower(1 / speed), model.noise, model.limits)
 
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
-        """Move the job to other GPUs, which are given as the number of replicas on each node, and
-        choose the batch for them; an empty placement stops the job. The profile describes one GPU
-        type; other types differ only by their factors.
+        """Move the job to other GPUs, and choose the batch for them. ``placement`` contains the
+        number of replicas on each node, and an empty placement stops the job. The profile describes
+        one GPU type. Other types differ only by their factors.
         """
         self.placement = tuple([count for count in placement if count])
         self._speed = self._speeds.get(gpu, 1.0)
@@ -242,7 +242,7 @@ class Training:
             self._choose_batch()
 
     def pace(self, interference: float = 0.0) -> Pace:
-        """Measure an iteration, and return the current rate; ``interference`` is the fraction of
+        """Measure an iteration, and return the current rate. ``interference`` is the fraction of
         the rate that is lost because of other jobs.
 
         Raises:
@@ -309,9 +309,9 @@ def split_batch(profile: TrainingProfile, batch: int, replicas: int) -> tuple[in
 
 
 def alone_s(job: ElasticJob) -> float:
-    """Return the training time of the job in seconds with the replicas and the batch that its user
-    requested. The job runs alone and without restarts, and fills nodes with four GPUs one after
-    another.
+    """Return the training time of the job in seconds, with the replicas and the batch that its user
+    requested. The job runs alone and without restarts, and takes as few nodes with four GPUs as
+    possible.
 
     Raises:
         ModelError: The replicas or the batch are outside the measured range.

@@ -1,9 +1,10 @@
 """The observations of an episode. They equal the observations of ``codecs.candidates`` with
-``heads``, and of ``codecs.relative`` with its unit-free features: columns are filled in the same
+``heads``, and of ``codecs.relative`` with its unit-free features. Columns are filled in the same
 order and are equal bit for bit.
 
-Everything is computed in float64 and stored as float32. Where ``candidates`` reads values back from
-a type's row, they have been rounded to float32, so this module also reads the rounded values.
+Everything is computed in float64 and stored as float32. Where ``candidates`` reads values from a
+type's row, these have already been rounded to float32. Therefore, this module also reads the
+rounded values.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def clipped_log_ratio(seconds: float, here_s: float) -> float:
 
 @inner
 def freed_in_s(e: EpisodeState, gpus: float, type_: int) -> float:
-    """Return the seconds until ``gpus`` GPUs of the type are expected to have been released, or 0
-    if no GPUs are needed.
+    """Return the expected seconds until ``gpus`` further GPUs of the type are free, or 0 if none
+    are needed.
     """
     if gpus <= 0:
         return 0.0
@@ -69,7 +70,7 @@ def show_types(e: EpisodeState) -> None:
         shown[1] = gpus / e.tally.gpus
         shown[2] = log1p(exact_sum(area[0], area[1]) / gpus / 600)
         shown[3] = exact_sum(slowdowns[0], slowdowns[1]) / e.tally.waiting
-        for probe in range(4):  # counts of 1, 2, 4 and 8 GPUs
+        for probe in range(4):  # seconds until 1, 2, 4 and 8 GPUs are free
             wait_s = freed_in_s(e, (1 << probe) - idle, type_)
             shown[4 + probe] = _log_time(wait_s) if wait_s else 0.0
 
@@ -113,7 +114,7 @@ def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) 
     age = job_age = shorter = eta_best = on_best_s = first_s = second_s = job_left = tasks_left = 0.0
     for choice in range(choices):
         type_ = e.choice[choice, 1]
-        if e.choice[choice, 0] != task:  # the columns that are equal in all rows of a task
+        if e.choice[choice, 0] != task:  # compute the columns that all rows of a task share
             task = e.choice[choice, 0]
             job, kind = int64(s.tasks[task].job), int64(s.tasks[task].kind)
             age, job_age = _log_time(now - e.ready_s[task]), _log_time(now - s.jobs[job].arrival_s)
@@ -166,7 +167,7 @@ def _ends_s(e: EpisodeState, kind: int, task: int) -> tuple[float, float, float]
 
 @inner
 def eta_s(e: EpisodeState, kind: int, type_: int) -> float:
-    """Return the seconds until a demand class fits on a type; they are computed once per
+    """Return the seconds until a demand class fits on a type. They are computed once per
     observation."""
     if e.eta_s[kind, type_] < 0:
         s = e.state
@@ -233,7 +234,7 @@ def show_relative_state(e: EpisodeState, context: np.ndarray, gpus: np.ndarray) 
         shown[1] = count / e.tally.gpus
         shown[2] = _log_scale(exact_sum(area[0], area[1]) / count, unit_s)
         shown[3] = exact_sum(slowdowns[0], slowdowns[1]) / e.tally.waiting
-        for probe in range(4):  # counts of 1, 2, 4 and 8 GPUs
+        for probe in range(4):  # seconds until 1, 2, 4 and 8 GPUs are free
             shown[4 + probe] = _log_scale(freed_in_s(e, (1 << probe) - idle, type_), unit_s)
     context[0] = log1p(8 * float(e.tally.waiting) / e.tally.gpus)
     context[1] = s.count.runs / e.tally.gpus
@@ -260,7 +261,7 @@ def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int)
     on_best_s = first_s = second_s = shorter = left_s = 0.0
     for choice in range(e.tally.choices):
         type_ = e.choice[choice, 1]
-        if e.choice[choice, 0] != task:  # the columns that are equal in all rows of a task
+        if e.choice[choice, 0] != task:  # compute the columns that all rows of a task share
             task = e.choice[choice, 0]
             job, kind = int64(s.tasks[task].job), int64(s.tasks[task].kind)
             left_s = work_left_s(e, job)
@@ -303,7 +304,7 @@ def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int)
 
 @inner
 def _show_ranks(e: EpisodeState, tokens: np.ndarray, first: int, choices: int, value: int, column: int) -> None:
-    """Fill a column with the rank of each row's value, from 0 to 1; equal values have equal ranks."""
+    """Fill a column with the rank of each row's value, from 0 to 1. Equal values have equal ranks."""
     distinct = int64(0)
     for choice in range(e.tally.choices):
         one = e.works[choice, value]

@@ -1,5 +1,5 @@
-"""A policy that simulates the consequences of each choice before it decides, with future arrivals
-that are drawn from recent ones.
+"""A policy that simulates the consequences of each choice before it decides. Future arrivals are
+drawn from recent arrivals.
 """
 
 from __future__ import annotations
@@ -52,22 +52,23 @@ class Search:
     The policies are ``base``, six others (``eft-wait`` with several thresholds and orders, and
     ``srpt-work``) and a trained agent. When their next decisions differ, all of these decisions are
     tried: the current state is forked in the compiled engine, the decision is carried out, and
-    ``base``, or the policy that was best at the last arrival, continues. The search carries out the
-    decision with the smallest sum of completion times over ``futures`` simulated futures if it is
-    better than the decision of the followed policy by more than ``z`` standard errors. At each
-    arrival, whole policies are compared in the same way, and the best one is followed from then on.
-    The agent makes ``depth`` decisions before ``base`` takes over.
+    ``base``, or the policy that was best at the last arrival, continues. The search simulates
+    ``futures`` possible futures for each decision. It carries out the decision with the smallest
+    sum of completion times if this decision is better than the followed policy's by more than ``z``
+    standard errors. At each arrival, whole policies are compared in the same way, and the best one
+    is followed from then on. The agent makes ``depth`` decisions before ``base`` takes over.
 
-    Nothing arrives in the first future. In each other future, ``ahead`` copies of recent jobs
-    arrive, at intervals taken from recent arrivals. All choices are tried in the same futures.
-    Apart from these arrivals, the simulated futures contain nothing unknown: tasks and runs take as
-    long as their estimates, and nothing fails. Networks and set-up times are ignored, too.
+    Nothing arrives in the first future. In all other futures, ``ahead`` copies of recent jobs
+    arrive, with gaps that are taken from recent arrivals. All choices are tried in the same
+    futures. Apart from these arrivals, the simulated futures contain nothing unknown: tasks and
+    runs take as long as their estimates, and nothing fails. Networks and set-up times are ignored,
+    too.
 
-    ``budget`` is the number of simulated decisions per decision; any part of it that is not used is
-    saved for later decisions. If the budget does not suffice for all futures, only the first one is
-    simulated, because a mean over two or three futures is too noisy. If the budget does not even
-    suffice for the first future, or if there are more than 1,000 ready tasks, the followed policy
-    decides alone.
+    ``budget`` is the number of decisions that may be simulated for each decision. What is left of
+    it is saved for later decisions. If the budget does not suffice for all futures, only the first
+    one is simulated, because a mean over two or three futures is too noisy. If the budget does not
+    even suffice for the first future, or if there are more than 1,000 ready tasks, the followed
+    policy decides alone.
 
     The policy uses estimates, and is not preemptive. Roll-outs: Bertsekas, Tsitsiklis and Wu 1997;
     choosing among policies: Deng et al., SC 2013.
@@ -151,7 +152,7 @@ class SearchMemory:
             self._past.append(self.columns[job.number])
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        """Start the best task again and again, until waiting is the best choice."""
+        """Start the best task repeatedly, until waiting is the best choice."""
         for job in view.jobs.values():
             self._remember(job)
         while True:
@@ -200,9 +201,7 @@ class SearchMemory:
         return own if task is None else (task, type_)
 
     def _affordable(self, trials: int) -> int:
-        """Return the number of futures that the budget allows with ``trials`` trials: all, one or
-        none.
-        """
+        """Return how many futures the budget allows for ``trials`` trials: all, one or none."""
         search, cost = self._search, max(self.outlook.plays / self._trials, 1.0) * trials
         return search.futures if self._left >= search.futures * cost else int(self._left >= cost)
 
@@ -223,7 +222,7 @@ class SearchMemory:
         return best if float(saved.mean()) > self._search.z * error + 1e-9 * float(costs[own].mean()) else own
 
     def futures(self, view: ClusterView) -> tuple[list[ArrivedJob], list[np.ndarray]]:
-        """Return jobs that may arrive, and the times at which they arrive in each future; nothing
+        """Return jobs that may arrive, and the times at which they arrive in each future. Nothing
         arrives in the first future.
         """
         search, past = self._search, list(self._past)

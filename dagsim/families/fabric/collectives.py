@@ -1,5 +1,5 @@
-"""Collectives: the data that a gang sends in a step, the links that it uses, and closed forms for
-the time.
+"""Collectives: the data that a gang sends in a step, the links that it uses, and formulas for the
+time.
 
 With n ranks on m nodes, S bytes per rank, and B bytes per second and direction, the bandwidth terms
 are (nccl-tests, ``doc/PERFORMANCE.md``):
@@ -47,9 +47,9 @@ _TREE_S, _TREE_NET_S = 28e-6, 50e-6
 
 @dataclass(frozen=True, slots=True)
 class GroupTraffic:
-    """The traffic of groups of ranks in a step. The numbers of a group's ``size`` ranks are
-    ``stride`` apart. All groups send simultaneously, ``gb`` GB per rank; a pipeline sends as much
-    backward as forward.
+    """The traffic that groups of ranks send in one step. Each group has ``size`` ranks, whose
+    numbers are ``stride`` apart. All groups send at the same time, and each rank sends ``gb`` GB. A
+    pipeline sends the same amount backward as forward.
 
     Raises:
         ModelError: A number is out of range.
@@ -71,7 +71,7 @@ class GroupTraffic:
             )
 
     def moved(self) -> float:
-        """Return the bytes that each rank sends to the next."""
+        """Return the number of bytes that each rank sends to the next one."""
         if self.collective == "pipeline":
             return self.gb * 1e9
         return (2 if self.collective == "ring" else 1) * (self.size - 1) / self.size * self.gb * 1e9
@@ -79,12 +79,12 @@ class GroupTraffic:
 
 @dataclass(frozen=True, slots=True)
 class StepTraffic:
-    """A step of a gang: it computes for ``step_s`` seconds, and each rank takes part in ``calls``
-    collectives with ``gb`` GB per rank in total.
+    """One training step of a gang. The gang computes for ``step_s`` seconds, and each rank takes
+    part in ``calls`` collectives, which send ``gb`` GB per rank in total.
 
-    ``step_s`` applies to the fastest GPU type of the cluster that may run the task. With
-    ``overlap`` 1, the gang communicates while it computes; with 0, it communicates afterwards. Each
-    GPU is a rank; if instances have no whole GPU, each instance is a rank.
+    ``step_s`` is measured on the fastest GPU type in the cluster on which the task may run. If
+    ``overlap`` is 1, the gang communicates while it computes. If it is 0, the gang communicates
+    afterwards. Each GPU is a rank; if instances have no whole GPU, each instance is a rank.
 
     Raises:
         ModelError: A number is out of range.
@@ -96,9 +96,11 @@ class StepTraffic:
     """How the ranks exchange data."""
     overlap: int = 0
     calls: int = 1
-    """Number of collectives, each of which adds its latency; with 0, latencies are ignored."""
+    """Number of collectives. Each of them adds its latency, so with 0, latencies are ignored."""
     groups: tuple[GroupTraffic, ...] = field(default=(), kw_only=True)
-    """Traffic of groups of ranks, which send one after another, instead of ``gb`` for all ranks."""
+    """Traffic of groups of ranks, which replaces ``gb`` for all ranks. The groups send one after
+    another.
+    """
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -121,8 +123,9 @@ class StepTraffic:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The traffic of a step on certain nodes: each link carries ``streams`` equal streams of
-    ``stream_bytes`` each, all at the same rate of at most ``cap`` bytes per second.
+    """The traffic of a step on certain nodes. Each link carries ``streams`` equal streams of
+    ``stream_bytes`` each. All streams have the same rate, which is at most ``cap`` bytes per
+    second.
     """
 
     inner_s: float
@@ -136,8 +139,8 @@ class Exchange:
     latency_s: float = 0.0
 
     def seconds(self, rate: float) -> float:
-        """Return the seconds of communication per step if each stream has ``rate`` bytes per
-        second."""
+        """Return how many seconds the communication of a step takes if each stream has ``rate``
+        bytes per second."""
         between_s = 0.0
         if self.streams:
             between_s = self.stream_bytes / rate if rate else inf
@@ -150,8 +153,8 @@ class Exchange:
         return min([self.cap, *rates])
 
     def overlapped(self, step_s: float) -> float:
-        """Return the rate above which traffic that overlaps with ``step_s`` seconds of compute saves
-        no time.
+        """Return the rate above which the traffic saves no more time, because all of it overlaps
+        with ``step_s`` seconds of compute.
         """
         left_s = step_s - self.latency_s - (0.0 if self.at_once else self.inner_s)
         return min(self.cap, self.stream_bytes / left_s) if left_s > 0 else self.cap
@@ -211,9 +214,9 @@ def _on_links(
 
 
 def _group_exchange(group: GroupTraffic, members: Sequence[Member], routing: Routing, nvlink: float) -> Exchange:
-    """Return the traffic of all groups together, without latencies. Streams between the same two
-    nodes are counted as one stream with their total bytes, and every pair of nodes is assumed to
-    send as many bytes as the pair with the most.
+    """Return the traffic of all groups together, without latencies. All streams between the same
+    two nodes count as one stream with their total bytes. Every pair of nodes is assumed to send as
+    many bytes as the pair that sends most.
     """
     place = [number for number, member in enumerate(members) for _ in range(member.ranks)]
     if len(place) % (group.size * group.stride):
@@ -240,8 +243,8 @@ def _group_exchange(group: GroupTraffic, members: Sequence[Member], routing: Rou
 
 
 def _in_turn(parts: Sequence[Exchange]) -> Exchange:
-    """Combine successive exchanges into one flow. On each link, the flow has the most streams of any
-    exchange, so that contention is never underestimated.
+    """Combine successive exchanges into one flow. On each link, the flow has as many streams as the
+    exchange with the most streams there, so that contention is never underestimated.
     """
     streams: dict[int, int] = {}
     for part in parts:
@@ -256,8 +259,8 @@ def _in_turn(parts: Sequence[Exchange]) -> Exchange:
 
 
 def _rails(paths: tuple[Path, ...], source: Member, most: int) -> tuple[Path, ...]:
-    """Return the paths over the NICs next to the GPUs of ``source``, with at most as many paths as
-    the smallest member has ranks."""
+    """Return the paths over the NICs next to the GPUs of ``source``, but no more paths than the
+    smallest member has ranks."""
     if len(paths) == 1:
         return paths
     own = dict.fromkeys(gpu % len(paths) for gpu in source.gpus) or range(len(paths))
@@ -283,9 +286,9 @@ def _all_gather(members: Sequence[Member], ranks: int, size: float, nvlink: floa
 
 
 def _tree(members: Sequence[Member], ranks: int, size: float, nvlink: float) -> _Plan:
-    """Build two binary trees, each of which carries half of the bytes up and down. The second tree is
-    the first one shifted by one node, so that a leaf in one has children in the other. A chain
-    joins the ranks on a node.
+    """Build two binary trees, each of which carries half of the bytes up and down. The second tree
+    is the first tree shifted by one node, so that a leaf of one tree has children in the other. A
+    chain joins the ranks on a node.
     """
     nodes = len(members)
     latency_s = 2 * ((ranks / nodes - 1) * _TREE_S + log2(nodes) * _TREE_NET_S)

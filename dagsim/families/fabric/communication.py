@@ -1,5 +1,5 @@
-"""Communicating gangs: the traffic that they send in each step, and a runtime model for training
-language models, in which the step time depends on the placement."""
+"""Gangs that communicate: the traffic that they send in each step, and a runtime model for the
+training of language models. In that model, the step time depends on the placement."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from dagsim.systems.cluster.models.runtime import _ByType
 
 @dataclass(frozen=True, slots=True)
 class ModelTraffic:
-    """The traffic per step, by the name of the model. ``default`` applies to all other gangs; with
-    None, these send nothing.
+    """The traffic per step, by the name of the model. ``default`` applies to gangs whose model is
+    not listed. If it is None, these gangs send nothing.
 
     A task's work is only its compute time. The time that its gang needs for communication is added,
     and depends on where the task runs.
@@ -46,8 +46,8 @@ class ModelTraffic:
 
 @dataclass(frozen=True, slots=True)
 class Llm(_ByType):
-    """A runtime model in which work is a number of training steps. ``models`` describes language
-    models, and ``task.model`` names one of them.
+    """A runtime model for training language models, in which work is a number of training steps.
+    ``models`` describes the language models, and a task refers to one of them as its ``model``.
 
     A step computes for the seconds of ``dagsim.families.fabric.llm``, then waits for its
     collectives. Their time depends on the placement and on the gang's share of the links, so this

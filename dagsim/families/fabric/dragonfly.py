@@ -20,8 +20,9 @@ from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 @dataclass(frozen=True, slots=True)
 class Dragonfly:
-    """A dragonfly in the form of the Cray Cascade (Faanes et al. 2012): a group has ``chassis``
-    chassis, a chassis has ``routers`` routers, and a router has ``hosts_per_router`` hosts.
+    """A dragonfly network built like the Cray Cascade (Faanes et al. 2012). Each group has
+    ``chassis`` chassis, each chassis has ``routers`` routers, and each router has
+    ``hosts_per_router`` hosts.
 
     All routers in a chassis are linked to each other (*green* links), and so are the routers with
     the same number in different chassis of a group (*black* links). All groups are linked as well
@@ -41,9 +42,9 @@ class Dragonfly:
     blue: int = 1
     """Parallel cables between two groups."""
     black: int = 1
-    """Parallel cables between routers in different chassis of a group."""
+    """Number of parallel cables between two routers in different chassis of the same group."""
     green: int = 1
-    """Parallel cables between routers in the same chassis."""
+    """Number of parallel cables between two routers in the same chassis."""
     bandwidth_gb_s: float = 24.0
     """Bandwidth of each cable in each direction. The default is what a 200 Gb/s link achieves."""
     latency_s: float = 0.0
@@ -70,7 +71,7 @@ class Dragonfly:
         return levels_of(of, ("router", "chassis", "group"))
 
     def routing(self, names: Sequence[str]) -> Routing:
-        """Build links and routes; hosts fill routers, chassis and groups in order."""
+        """Build links and routes. Hosts fill routers, chassis and groups in order."""
         per_group = self.chassis * self.routers
         check_hosts("dragonfly", self.groups * per_group * self.hosts_per_router, names)
         links: list[Link] = []
@@ -96,8 +97,8 @@ class Dragonfly:
                 connect(first + other, other * per_group + group, self.blue)
 
         def within(path: list[int], at: int, target: int) -> int:
-            """Append the links between two routers in a group: first within the chassis, then
-            across chassis."""
+            """Append the links between two routers in a group, first the link within the chassis
+            and then the link to another chassis."""
             corner = at - at % self.routers + target % self.routers
             for step in (corner, target):
                 if step != at:

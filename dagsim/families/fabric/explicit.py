@@ -17,7 +17,7 @@ _FORBID = {"extra": "forbid"}
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """One direction of a link, identified by its name."""
+    """One direction of a link. Routes refer to it by its name."""
 
     name: str
     """Name by which routes refer to the link."""
@@ -45,10 +45,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Explicit:
-    """A fabric that is given as links and a route for every ordered pair of nodes."""
+    """A network that is described link by link, with a route for every ordered pair of nodes."""
 
     links: tuple[Cable, ...]
-    """All links, one for each direction."""
+    """All links. A cable that can send in both directions has two links."""
     routes: tuple[Route, ...]
     """A route for every ordered pair of nodes."""
     kind: Literal["explicit"] = "explicit"
@@ -68,7 +68,7 @@ class Explicit:
         return ()
 
     def routing(self, names: Sequence[str]) -> Routing:
-        """Build links and routes; routes name the nodes of the cluster."""
+        """Build links and routes. The routes name the nodes of the cluster."""
         number = {cable.name: place for place, cable in enumerate(self.links)}
         hosts = {name: host for host, name in enumerate(names)}
         ways: dict[tuple[int, int], tuple[Path, ...]] = {}
@@ -105,8 +105,8 @@ class Explicit:
 @dataclass(frozen=True, slots=True)
 class TreeSwitch:
     """A switch with nodes or switches below it. ``bandwidth_gb_s`` is the bandwidth of the link
-    upward. The default is the sum of the bandwidths of the links below, divided by the tree's
-    ``oversubscription``."""
+    upward. By default, this is the total bandwidth of the links below the switch, divided by the
+    tree's ``oversubscription``."""
 
     name: str
     """Name of the switch."""
@@ -121,8 +121,9 @@ class TreeSwitch:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A tree of racks, pods and other switches, each with one link upward (Slurm's
-    ``topology/tree``)."""
+    """A tree of switches, such as racks and pods. Each switch has one link upward (Slurm's
+    ``topology/tree``).
+    """
 
     switches: tuple[TreeSwitch, ...]
     """All switches in the tree."""
@@ -133,8 +134,9 @@ class Tree:
     latency_s: float = 0.0
     """Latency of each link."""
     levels_up: tuple[str, ...] = ()
-    """Names of the levels of switches, beginning next to the nodes; by default rack, pod, level3.
-    Named levels exist even if all nodes share them."""
+    """Names of the levels of switches, beginning with the level closest to the nodes. The default
+    is rack, pod, level3. Named levels exist even if all nodes are in the same switch of that level.
+    """
     kind: Literal["tree"] = "tree"
 
     __pydantic_config__ = _FORBID
@@ -162,7 +164,7 @@ class Tree:
         )
 
     def routing(self, names: Sequence[str]) -> Routing:
-        """Build links and routes; switches name the nodes of the cluster."""
+        """Build links and routes. The switches name the nodes of the cluster."""
         parents = self._parents(names)
         switches = {switch.name: switch for switch in self.switches}
         bandwidths = dict.fromkeys(names, self.bandwidth_gb_s)
@@ -172,7 +174,7 @@ class Tree:
                 switch = switches[name]
                 below = [bandwidth(child) for child in (*switch.nodes, *switch.switches)]
                 own = switch.bandwidth_gb_s
-                # summed in a fixed order
+                # in a fixed order, so that the sum is the same on every machine
                 bandwidths[name] = ordered_sum(below) / self.oversubscription if own is None else own
             return bandwidths[name]
 
@@ -193,8 +195,8 @@ class Tree:
         return Routing(len(names), links, paths)
 
     def _parents(self, names: Sequence[str]) -> dict[str, str]:
-        """Return the switch above each node and switch, after checking that there is exactly one
-        tree."""
+        """Return the switch above each node and above each switch. First check that they form
+        exactly one tree."""
         hosts = set(names)
         switch_names = {switch.name for switch in self.switches}
         parents: dict[str, str] = {}

@@ -22,7 +22,8 @@ from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 @dataclass(frozen=True, slots=True)
 class FatTree:
-    """A parallel-ports generalised fat tree (Zahavi, *D-Mod-K Routing*, 2011).
+    """A fat tree: a parallel-ports generalised fat tree in the notation of Zahavi (*D-Mod-K
+    Routing*, 2011).
 
     Level 1 contains the switches next to the hosts. A switch on level ``i`` has ``down[i - 1]``
     neighbours below; a node on level ``i - 1`` has ``up[i - 1]`` neighbours above, with ``count[i -
@@ -32,13 +33,15 @@ class FatTree:
     """
 
     down: tuple[int, ...] = (16, 4)
-    """Neighbours below each switch, by level."""
+    """Number of neighbours below each switch, for each level."""
     up: tuple[int, ...] = (1, 16)
-    """Neighbours above each node or switch, by level."""
+    """Number of neighbours above each node or switch, for each level."""
     count: tuple[int, ...] = (1, 1)
-    """Parallel links to each neighbour above, by level."""
+    """Number of parallel links to each neighbour above, for each level."""
     bandwidth_gb_s: float = 48.0
-    """Bandwidth of each link and direction; NDR InfiniBand (400 Gb/s) reaches the default."""
+    """Bandwidth of each link in each direction. The default is what NDR InfiniBand (400 Gb/s)
+    achieves.
+    """
     latency_s: float = 0.0
     """Latency of each link."""
     kind: Literal["fat_tree"] = "fat_tree"
@@ -61,7 +64,7 @@ class FatTree:
         return levels_of([[host // width for host in range(len(names))] for width in widths])
 
     def routing(self, names: Sequence[str]) -> Routing:
-        """Build links and routes; hosts fill the leaves in order."""
+        """Build links and routes. Hosts fill the leaf switches in order."""
         down, up, count = self.down, self.up, self.count
         check_hosts("fat_tree", prod(down), names)
         links: list[Link] = []
@@ -81,8 +84,8 @@ class FatTree:
 
         def paths(source: int, destination: int) -> tuple[Path, ...]:
             # On the way up, the port at each level is a digit of the destination, written in the
-            # base of the number of ports. The way down is unique; only the choice between parallel
-            # links is left to the source.
+            # base of the number of ports. The way down is unique, except that the source chooses
+            # between parallel links.
             ascent, descent = [], []
             at, under, level, rest = source, destination, 0, destination
             while at != under:
@@ -101,9 +104,10 @@ class FatTree:
         return prod(self.up[:level]) * prod(self.down[level:])
 
     def _parent(self, level: int, position: int, way: int) -> int:
-        """Return the position of a neighbour above. A position encodes a label, whose lowest digit
-        varies fastest: ``up`` digits below the node's level, ``down`` digits from this level on.
-        Going up replaces the digit for the level with the chosen way.
+        """Return the position of a neighbour above. A position encodes a label with one digit per
+        level, of which the lowest varies fastest. Digits below the node's level count the ways up
+        (``up``), and the other digits count the ways down (``down``). A step up replaces the digit
+        for the level with the chosen way.
         """
         low = prod(self.up[:level])
         below, rest = position % low, position // low // self.down[level]

@@ -1,5 +1,5 @@
-"""Islands, which are hosts with several NICs, each on its own rail, and NVLink between the GPUs of
-a host."""
+"""Islands. Their hosts have several NICs, each on a rail of its own, and NVLink between their
+GPUs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 @dataclass(frozen=True, slots=True)
 class Island:
-    """Hosts on ``rails`` separate non-blocking networks, with one NIC per rail (NVIDIA's
-    rail-optimised design).
+    """Hosts that are connected by ``rails`` separate non-blocking networks, with one NIC per
+    network (NVIDIA's rail-optimised design).
 
     Traffic between two hosts is split evenly over the rails. Transfers within a host use NVLink,
     which no other host shares, and take no time in this model.
@@ -22,7 +22,9 @@ class Island:
 
     rails: int = 8
     bandwidth_gb_s: float = 48.0
-    """Bandwidth of each NIC and direction; NDR InfiniBand (400 Gb/s) reaches the default."""
+    """Bandwidth of each NIC in each direction. The default is what NDR InfiniBand (400 Gb/s)
+    achieves.
+    """
     latency_s: float = 0.0
     """Latency of each link in seconds."""
     kind: Literal["island"] = "island"

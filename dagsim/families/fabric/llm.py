@@ -3,21 +3,22 @@ nodes.
 
 A step computes ``accumulation`` micro-batches. The compute time of each micro-batch has three
 parts: matrix products (6 FLOP per parameter and token), attention (12 FLOP per layer, width and
-pair of tokens), and element-wise operations, which are limited by memory bandwidth. Per
+pair of tokens), and element-wise operations, which are limited by memory bandwidth. In each
 micro-batch, full sharding gathers the parameters twice and reduces the gradients once, in 2-byte
-numbers; with ``grad_op`` the parameters are gathered once per step; with ``none`` the gradients are
-all-reduced once per step. NCCL builds one ring per NIC, so a collective is limited by the slower of
-NVLink and all NICs of a node together. Communication is assumed not to overlap with compute.
+numbers. With ``grad_op``, the parameters are gathered once per step. With ``none``, the gradients
+are all-reduced once per step. NCCL builds one ring per NIC, so a collective is limited by the
+slower of NVLink and all NICs of a node together. Communication is assumed not to overlap with
+compute.
 
 With ``tensor`` and ``pipeline`` degrees above 1 (Megatron-LM: Shoeybi et al. 2019; Narayanan et
 al., SC 2021), ranks are ordered so that the ranks of a tensor group are adjacent, followed by data
 groups and then by pipeline stages. A tensor group all-reduces activations four times per layer and
 micro-batch (six with checkpointing), and a stage sends activations forward and gradients backward.
-A pipeline of p stages takes the time of p - 1 additional micro-batches (1F1B), or (p - 1) / v with
-v chunks of layers per stage, which send data v times as often (interleaved 1F1B; Narayanan et al.,
-section 2.2.2). Element-wise operations are assumed to be split over the tensor group (sequence
-parallelism, Korthikanti et al. 2022). The measured runs do not use such degrees, so these terms are
-not fitted.
+A pipeline of p stages takes the time of p - 1 additional micro-batches (1F1B). With v chunks of
+layers per stage, it takes the time of (p - 1) / v micro-batches, but sends data v times as often
+(interleaved 1F1B, Narayanan et al., section 2.2.2). Element-wise operations are assumed to be split
+over the tensor group (sequence parallelism, Korthikanti et al. 2022). The measured runs do not use
+such degrees, so these terms are not fitted.
 
 The seven constants of ``FITTED`` are a least-squares fit to 144 measured runs of MPT models on 8 to
 512 A100 and H100 GPUs (mosaicml/llm-foundry, ``scripts/train/benchmarking``, commit 8c8dd48):
@@ -73,24 +74,28 @@ class LlmTraining:
     sequence: int
     """Tokens per sequence."""
     micro_batch: int
-    """Sequences per micro-batch and data rank (per GPU if there are no tensor and pipeline
-    degrees)."""
+    """Micro-batch size: the number of sequences per data rank (per GPU if there is no tensor or
+    pipeline parallelism).
+    """
     accumulation: int = 1
     """Micro-batches per step."""
     precision: Literal["bf16", "fp8"] = "bf16"
-    """Number format of matrix products, which determines the peak rate."""
+    """Number format of matrix products. It determines which of the GPU's peak rates applies."""
     sharding: Literal["full", "grad_op", "none"] = "full"
-    """``grad_op`` keeps the parameters on every GPU within a step, and ``none`` always keeps them
-    there."""
+    """How long every GPU keeps all parameters: ``grad_op`` keeps them during a step, and ``none``
+    keeps them all the time.
+    """
     checkpointing: bool = False
-    """Recompute activations, which costs one additional forward pass."""
+    """True to recompute activations, which costs one additional forward pass."""
     tensor: int = 1
-    """GPUs over which each layer is split."""
+    """Number of GPUs over which each layer is split."""
     pipeline: int = 1
     """Number of stages into which the layers are split. The number of data ranks is the number of a
     gang's GPUs divided by ``tensor`` and ``pipeline``."""
     chunks: int = 1
-    """Number of parts into which the layers of a stage are divided, in an interleaved schedule."""
+    """For an interleaved schedule, the number of parts into which the layers of each stage are
+    divided.
+    """
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -108,7 +113,7 @@ class LlmTraining:
 
     @property
     def rounds(self) -> float:
-        """The time of a step as a number of micro-batches, including the idle time of the
+        """The time of a step, measured in micro-batches, including the idle time of the
         pipeline."""
         return self.accumulation + (self.pipeline - 1) / self.chunks
 
@@ -141,7 +146,7 @@ def compute_s(training: LlmTraining, gpu: GpuType, fit: LlmFit = FITTED) -> floa
 
     Raises:
         ModelError: The GPU type is not an A100 or H100, which are the only types with measured
-        runs, or it does not support FP8.
+            runs, or it does not support FP8.
     """
     family = gpu.name.split("-")[0]
     if family not in _NVLINK_GB_S:
@@ -190,8 +195,9 @@ def groups(training: LlmTraining, gpus: int, fit: LlmFit = FITTED) -> tuple[Grou
 
 
 def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fit: LlmFit = FITTED) -> float:
-    """Return the seconds per step on ``gpus`` GPUs, ``per_node`` on each node with as many NICs.
-    Where the degrees and ``per_node`` concern the same groups, one must divide the other.
+    """Return the seconds per step on ``gpus`` GPUs. Each node has ``per_node`` GPUs and equally
+    many NICs. Where the degrees and ``per_node`` concern the same groups, one must divide the
+    other.
 
     Raises:
         ModelError: See ``compute_s`` and ``LlmTraining.data``.
@@ -204,7 +210,7 @@ def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fi
             # number of groups that send from a node to other nodes at the same time
             at_once = min(group.stride, per_node)
             if group.collective == "pipeline" and group.size * min(group.stride, per_node) > 2 * per_node:
-                at_once *= 2  # within a node, each group sends both forward and backward
+                at_once *= 2  # in each node, a group sends both forward and backward
             nics_gb_s = per_node * _NIC_GB_S[family] / at_once
             gb_s = nics_gb_s if group.stride >= per_node else min(gb_s, nics_gb_s)
         total_s += group.moved() / (gb_s * 1e9)

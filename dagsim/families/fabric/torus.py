@@ -1,4 +1,4 @@
-"""Tori, which are grids of hosts whose rows are closed to rings, with routes along one dimension
+"""Tori. A torus is a grid of hosts in which each row forms a ring. Routes follow one dimension
 after another."""
 
 from __future__ import annotations
@@ -15,14 +15,19 @@ from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 @dataclass(frozen=True, slots=True)
 class Torus:
-    """A torus. Routes follow the first dimension first, and take the shorter direction in each
-    dimension. If both directions are equally long, routes take the ascending one, except to
-    coordinate 0 (as in SimGrid)."""
+    """A torus. A route goes along the first dimension first, and takes the shorter direction in
+    each dimension. If both directions are equally long, it takes the ascending one, except to
+    coordinate 0 (as in SimGrid).
+    """
 
     dimensions: tuple[int, ...] = (4, 4)
-    """Hosts per dimension; the first varies fastest in the order of hosts."""
+    """Number of hosts in each dimension. Hosts are numbered so that the first dimension varies
+    fastest.
+    """
     bandwidth_gb_s: float = 100.0
-    """Bandwidth of each link and direction; the default is the bandwidth of a TPU v5p's links."""
+    """Bandwidth of each link in each direction. The default is the bandwidth of the links of a TPU
+    v5p.
+    """
     latency_s: float = 0.0
     """Latency of each link in seconds."""
     kind: Literal["torus"] = "torus"
@@ -41,7 +46,7 @@ class Torus:
         return ()
 
     def routing(self, names: Sequence[str]) -> Routing:
-        """Build links and routes; hosts fill the grid in order."""
+        """Build links and routes. Hosts fill the grid in order."""
         check_hosts("torus", prod(self.dimensions), names)
         links: list[Link] = []
         number: dict[tuple[int, int, int], int] = {}

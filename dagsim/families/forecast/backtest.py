@@ -1,4 +1,4 @@
-"""Back-tests: forecasts made at past times from what was known then, compared with what
+"""Back-tests: make forecasts for past times from what was known then, and compare them with what
 happened."""
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _LISTINGS = ("squeue.tsv.gz", "squeue.tsv")
 
 
 def read_backtest(config: Config, path: Path, policy: str | None) -> tuple[JobLog, QueueLog | None, Player]:
-    """Return the log that is the workload of a configuration, listings of the queue if a folder
-    contains them, and a player that simulates futures of the log. With ``policy``, the starts in a
-    log are replaced by those that the policy would make, unless the log is Slurm's.
+    """Return the log that is the workload of a configuration, the listings of the queue if a folder
+    contains them, and a player that simulates futures of the log. If ``policy`` is given, its
+    simulated starts replace the starts in the log, unless the log is Slurm's.
 
     Raises:
         InputError: The log cannot be read, or has no starts.
@@ -79,7 +79,7 @@ def instants_of(
     log: JobLog, queue: QueueLog | None, since_s: float, until_s: float, every_s: float | None
 ) -> list[float]:
     """Return the times of the forecasts in a back-test, from ``since_s`` to ``until_s`` but no
-    later than the last submission. If there are listings of the queue, these are the times of the
+    later than the last submission. If there are listings of the queue, return the times of the
     listings. By default, there are about 70 times, at least ten minutes apart.
     """
     first_s, last_s = float(log.submit_s[0]), float(log.submit_s[-1])
@@ -134,8 +134,8 @@ def played(
     instants: Sequence[float],
     first: int = 0,
 ) -> Iterator[Forecasts]:
-    """Yield the forecasts at each time. ``first`` is the number of the first time; the random
-    numbers for each time are seeded with the number of that time.
+    """Yield the forecasts at each time. Times are numbered from ``first`` onwards, and a time's
+    number is the seed for its random numbers.
     """
     past = KnownPast(log)
     for number, t in enumerate(instants, first):
@@ -171,8 +171,8 @@ def forecasts_of(rows: Rows, raw: dict[str, np.ndarray]) -> Forecasts:
 def played_in_processes(
     log: JobLog, queue: QueueLog | None, forecaster: Forecaster, instants: Sequence[float], workers: int
 ) -> Iterator[Forecasts]:
-    """Make the same forecasts as ``played``, but divide the times among processes; the order of the
-    forecasts may differ.
+    """Make the same forecasts as ``played``, but divide the times among processes. The forecasts
+    may come in another order.
     """
     size = max(1, min(_MOST_CHUNK, -(-len(instants) // (4 * workers))))
     pool = ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent)
@@ -203,8 +203,8 @@ def run_backtest(
     log: JobLog, queue: QueueLog | None, forecaster: Forecaster, instants: Sequence[float], workers: int,
     progress: Callable[[Iterable[Forecasts]], Iterable[Forecasts]],
 ) -> Backtest:  # fmt: skip
-    """Make the forecasts at all times, in as many processes as useful, and score them. ``progress``
-    wraps the iterator of forecasts.
+    """Make the forecasts at all times and score them. Use up to ``workers`` processes, but no more
+    than there are times. ``progress`` wraps the iterator of forecasts.
 
     Raises:
         InputError: There is nothing to forecast or to score.
@@ -235,8 +235,8 @@ def run_backtest(
 
 
 class Backtest:
-    """Forecasts, their calibrated and pooled versions, and the scores of all methods on the same
-    rows."""
+    """Raw forecasts, the calibrated and pooled forecasts made from them, and the scores of all
+    methods on the same rows."""
 
     def __init__(self, forecasts: Forecasts, log: JobLog) -> None:
         self.forecasts = forecasts
@@ -291,9 +291,9 @@ class Backtest:
         return calibrated(self.outcomes, quantiles, classes)
 
     def _scored(self, log: JobLog) -> np.ndarray:
-        """Return (n,) bool: True for rows whose forecasts are scored. These are plain and limited
-        rows after the warm-up. If the log continues after the last submission, rows in the last
-        hour before that submission are left out.
+        """Return a mask of the rows whose forecasts are scored, (n,) bool. These are the plain and
+        the limited rows after the warm-up. If the log continues after the last submission, leave
+        out rows in the last hour before that submission.
         """
         rows = self.forecasts
         scored = np.isin(rows.kind, SCORED)
@@ -307,8 +307,8 @@ class Backtest:
         return scored
 
     def scores(self, quantiles: np.ndarray, *, once: bool = False, where: np.ndarray | None = None) -> Score:
-        """Score a method over the scored rows that started; with ``once``, each submission has the
-        same weight."""
+        """Score a method over the scored rows that started. If ``once`` is True, each submission
+        has the same weight."""
         rows = self.counted if where is None else self.counted & where
         weight = self._weight(rows) if once else None
         return score(quantiles[rows], self.outcomes.y[rows], weight, self._block[rows])
@@ -330,15 +330,17 @@ class Backtest:
         return weights
 
     def ratio(self, theirs: np.ndarray, *, once: bool = False) -> tuple[float, float, float]:
-        """Return the ratio of our forecast's CRPS to another's, with its interval."""
+        """Return the CRPS of our forecast divided by the CRPS of another, with the interval of this
+        ratio.
+        """
         rows = self.counted
         weight = self._weight(rows) if once else np.ones(np.count_nonzero(rows))
         ours, other = (crps(rival[rows], self.outcomes.y[rows]) * weight for rival in (self.forecast, theirs))
         return ratio(ours, other, self._block[rows])
 
     def reliability(self) -> list[tuple[float, float]]:
-        """Return each level with the share of scored rows that started no later than the quantile at
-        that level.
+        """Return, for each level, the share of scored rows that started no later than the quantile
+        at that level.
         """
         rows = self.counted
         below = self.outcomes.y[rows, None] <= self.forecast[rows] + 1e-9
@@ -411,8 +413,8 @@ class Backtest:
 
     @property
     def best_baseline(self) -> str | None:
-        """The simple baseline with the lowest raw CRPS, apart from Slurm's own estimates, or None if
-        there is none.
+        """The simple baseline with the lowest raw CRPS, or None if there is none. Slurm's own
+        estimates do not count as a simple baseline.
         """
         losses = {name: self.scores(self.raw[name]).crps_log for name in _SIMPLE if name in self.raw}
         return min(losses, key=losses.__getitem__, default=None) if self.counted.any() else None

@@ -1,5 +1,5 @@
-"""Calibration of forecasts by the outcomes of earlier forecasts, and the pooling of several
-forecasts.
+"""Calibrate forecasts by the outcomes of earlier forecasts, and pool the forecasts of several
+methods.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Outcomes(NamedTuple):
 def kaplan_meier(
     values: np.ndarray, event: np.ndarray, weight: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Estimate the distribution of values of which some are only lower bounds (``event`` False).
-    Return the sorted values of events, and the distribution function at them (Kaplan and Meier
-    1958)."""
+    """Estimate the distribution of values, some of which are only lower bounds (``event`` is
+    False). Return the sorted values of the events, and the distribution function at these values
+    (Kaplan and Meier 1958)."""
     order = np.lexsort((~event, values))
     values, event = values[order], event[order]
     weights = np.ones(len(values)) if weight is None else weight[order]
@@ -55,9 +55,9 @@ def kaplan_meier(
 
 
 def censoring_weights(waits_s: np.ndarray, started: np.ndarray) -> np.ndarray:
-    """Return (n,) weights for waits, some of which ended without a start. A start also represents the
-    waits that would have lasted as long if they had not been cancelled (Robins and Rotnitzky 1992).
-    Waits without a start get 0.
+    """Return weights, (n,), for waits of which some ended without a start. Each start also
+    represents cancelled waits that would have lasted as long (Robins and Rotnitzky 1992). Waits
+    without a start have the weight 0.
     """
     ends_s, gone = kaplan_meier(waits_s, ~started)
     left = np.concatenate([[1.0], 1 - gone])[np.searchsorted(ends_s, waits_s)]
@@ -66,24 +66,25 @@ def censoring_weights(waits_s: np.ndarray, started: np.ndarray) -> np.ndarray:
 
 
 def _thinned(jobs: np.ndarray) -> np.ndarray:
-    """Return (n,) weights for forecasts. The k forecasts of one submission together weigh as much
-    as sqrt(k) forecasts of different submissions, because they carry similar information. Equal
-    weights per forecast would let long-waiting jobs dominate, and equal weights per submission
-    would fit these jobs badly."""
+    """Return weights for forecasts, (n,). The k forecasts of one submission together have the
+    weight of sqrt(k) forecasts of different submissions, because they contain similar information.
+    Equal weights per forecast would let long-waiting jobs dominate, and equal weights per
+    submission would fit these jobs badly."""
     _, place, counts = np.unique(jobs, return_inverse=True, return_counts=True)
     weights: np.ndarray = 1.0 / np.sqrt(counts[place])
     return weights
 
 
 def calibrated(outcomes: Outcomes, quantiles: np.ndarray, classes: Sequence[np.ndarray]) -> np.ndarray:
-    """Return (n, 19) forecasts, in each of which the residuals of up to 400 earlier forecasts of the
-    same class replace the nominal distribution.
+    """Return calibrated forecasts, (n, 19). In each of them, the residuals of up to 400 earlier
+    forecasts of the same class replace the nominal distribution.
 
     A residual is (y - median) / spread, where the spread is the distance from the median to the 95%
     quantile (above the median) or to the 5% quantile. Waits that are still in progress at the time
     of the forecast, or that ended without a start, are censored. Forecasts are weighted by
-    ``_thinned``. ``classes`` are numbers (n,), from narrow to wide classes; a class is used once it
-    has 40 forecasts of 20 jobs. If no class has that many, the forecast is unchanged.
+    ``_thinned``. ``classes`` contains the numbers (n,) of classes, from narrow to wide. The
+    narrowest class with at least 40 forecasts of 20 jobs is used. If no class has that many, the
+    forecast is unchanged.
     """
     result = quantiles.copy()
     median = quantiles[:, 9]
@@ -112,7 +113,7 @@ def calibrated(outcomes: Outcomes, quantiles: np.ndarray, classes: Sequence[np.n
 def _residuals(
     outcomes: Outcomes, past: np.ndarray, t: float, median: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the distribution of the residuals of these forecasts, as known at time ``t``."""
+    """Return the distribution of these forecasts' residuals, as far as it is known at time ``t``."""
     if len(past) < _LEAST or len(np.unique(outcomes.job[past])) < _LEAST_JOBS:
         return None
     event = outcomes.started[past] & (outcomes.seen_s[past] <= t)
@@ -125,9 +126,9 @@ def _residuals(
 
 
 def _with(residuals: tuple[np.ndarray, np.ndarray], quantiles: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Return the forecast with these residuals. If too many waits are unfinished to reach a level, the
-    quantile at that level lies above the largest residual, by the distance between the nominal
-    levels.
+    """Return the forecast with these residuals. If so many waits are unfinished that the residuals
+    do not reach a level, extrapolate: the quantile at that level exceeds the largest residual by
+    the distance between the nominal levels.
     """
     values, function = residuals
     gap = quantiles - quantiles[9]
@@ -144,11 +145,12 @@ def _with(residuals: tuple[np.ndarray, np.ndarray], quantiles: np.ndarray, low: 
 def pooled(
     outcomes: Outcomes, members: Sequence[np.ndarray], lag_s: float, key: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return (n, 19): averages of the members' quantiles, level by level.
+    """Average the members' quantiles, (n, 19), level by level.
 
-    The weights fall with the fourth power of a member's CRPS over the latest 1,500 forecasts that
-    were issued at least ``lag_s`` before and have an outcome (weighted by ``_thinned``). They are
-    equal until there are 60 forecasts with the same ``key``.
+    A member's weight is inversely proportional to the fourth power of its CRPS. The CRPS is
+    computed over the latest 1,500 forecasts that were issued at least ``lag_s`` before and have an
+    outcome (weighted by ``_thinned``). All weights are equal until there are 60 forecasts with the
+    same ``key``.
     """
     stacked = np.stack(members)
     waits = np.nan_to_num(outcomes.y)

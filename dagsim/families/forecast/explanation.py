@@ -1,4 +1,6 @@
-"""Explanations of waiting jobs in a snapshot: the cause, the jobs ahead, and the changes that would help."""
+"""Explain why jobs in a snapshot are waiting: the cause, the jobs ahead, and the changes that would
+help.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ class Ahead(NamedTuple):
 
     @property
     def part(self) -> str:
-        """The part of the priority that puts most of these jobs ahead. It is empty if no part does."""
+        """The part of the priority that puts most of these jobs ahead, or an empty text if there is
+        no such part.
+        """
         gains = {name: theirs - own for name, (own, theirs) in self.parts.items()}
         best = max(gains, key=gains.__getitem__, default="")
         return best if best and gains[best] > 0 else ""
@@ -111,16 +115,16 @@ class Explanation:
 
     @property
     def reason(self) -> str:
-        """The name of the cause that holds the job back: the scheduler's reason, or else the cause
-        according to the rules. A scheduler that has not yet examined a job reports that others are
-        ahead, even if it will never start the job.
+        """The name of the cause that holds the job back. It is the scheduler's reason or, if there
+        is none, the cause according to the rules. A scheduler that has not examined a job yet
+        reports that other jobs are ahead, even if it will never start the job.
         """
         return self.hindrance.reason if self.is_early else self.stated or self.hindrance.reason
 
     @property
     def is_early(self) -> bool:
-        """True if the scheduler names the order of jobs or a lack of resources, but the rules never
-        let the job start.
+        """True if the scheduler states that the job waits for its turn or for resources, although
+        the rules never let it start.
         """
         return self.hindrance.fate is Fate.NEVER and self.stated.startswith(_PASSING)
 
@@ -145,7 +149,9 @@ class Explanation:
 
     @property
     def best(self) -> Sooner | None:
-        """The change with the soonest start, if it lets the job start sooner."""
+        """The change with which the job would start soonest, or None if no change makes it start
+        sooner.
+        """
         return next((change for change in self.changes if change.sooner_s >= _SOONER_S), None)
 
     def to_dict(self) -> dict[str, Any]:
@@ -190,11 +196,11 @@ class Explanation:
 
 
 def same_reason(stated: str, ruled: str) -> bool:
-    """Return True if two names mean the same cause. squeue's names of limits are longer than those of
-    the rules (``AssocGrpCpuLimit``, ``AssocGrpCpu``), and there are several names for nodes that
-    are kept for other jobs. slurmctld also calls nodes unavailable that are up but kept for jobs
-    ahead (``select_nodes`` in node_scheduler.c). kube-scheduler calls every pod that fits on no node
-    unschedulable.
+    """Return True if two names mean the same cause. squeue's names of limits are longer than the
+    rules' names (``AssocGrpCpuLimit``, ``AssocGrpCpu``). There are several names for nodes that are
+    kept for other jobs. slurmctld also calls nodes unavailable if they are up but kept for jobs
+    ahead (``select_nodes`` in node_scheduler.c). kube-scheduler calls every pod that fits on no
+    node unschedulable.
     """
     pair = [_plain(name) for name in (stated, ruled)]
     if "Unschedulable" in pair and any(name in pair for name in ("Resources", "Priority", "None")):
@@ -254,7 +260,7 @@ def explain_wait(question: Question, job: str, futures: int = FUTURES) -> Explan
     past.move(t)
     hindrance = _hindrance(question, state, first, listed, present, task, zero_s)
     fates = {hindrance.fate, verdict_of(hindrance.reason).fate, verdict_of(stated).fate}
-    # if the start depends on something outside the data, nothing is simulated
+    # Do not simulate if the start depends on something outside the data.
     never, known = hindrance.fate is Fate.NEVER, Fate.OUTSIDE not in fates
     ahead = _ahead(present, task, listing, log) if task is not None else Ahead(0, 0, (), None, {})
     if hindrance.words == "waits for its turn":
@@ -308,7 +314,9 @@ def _hindrance(
     question: Question, state: QueueState, job: int, listed: Listed | None, present: Present, task: TaskState | None,
     zero_s: float,
 ) -> Hindrance:  # fmt: skip
-    """Return the cause according to the rules of the site, which are tried in the scheduler's order."""
+    """Return the cause according to the site's rules, which are checked in the same order as by the
+    scheduler.
+    """
     log, t, player = question.log, question.t, question.forecaster.player
     if listed is not None and listed.reason == "Suspended":
         return Hindrance("Suspended", f"is suspended: it waits {verdict_of('Suspended').words}")
@@ -316,7 +324,7 @@ def _hindrance(
         return others
     ours = None if task is None else _own(present, task)
     obstacle = player.obstacle(job, t)
-    # that the job can never start matters more than what the scheduler does at present
+    # If the job can never start, this matters more than the scheduler's current reason.
     if (
         ours is not None
         and (outcome := ours.outcome) is not None
@@ -334,7 +342,7 @@ def _hindrance(
     if task is None:
         return _ineligible(state, job, listed)
     if limits := list(present.rules.reached(task)):
-        first = limits[0]  # in the scheduler's order
+        first = limits[0]  # the limit that the scheduler would report
         return Hindrance(first.reason, f"waits for a limit: {first.detail or first.words}", Fate.KNOWN, limits)
     if lacking := present.licences(task):
         name, count, free = lacking[0]
@@ -367,7 +375,7 @@ def _reserved(reserved: Sequence[Any], zero_s: float, t: float, task: TaskState)
 
 
 def _conditions(state: QueueState, listed: Listed) -> Hindrance | None:
-    """Return the cause of a wait for conditions that the scheduler still lists."""
+    """Return the cause of a wait for dependencies that the scheduler still lists."""
     log = state.log
     running, waiting = set(log.array[state.running].tolist()), set(log.array[state.waiting].tolist())
     if listed.reason == "DependencyNeverSatisfied":
@@ -484,9 +492,9 @@ def _frees(
     log: JobLog, state: QueueState, present: Present, hindrance: Hindrance, start_s: float, nodes: Sequence[str],
     zero_s: float,
 ) -> Iterator[Freeing]:  # fmt: skip
-    """Yield the running jobs that end first, by their limits, and free what a job needs. If limits
-    hold the job back, these are the jobs that count towards a limit; otherwise, they are the jobs
-    on the nodes where the job starts if all jobs run to their limits.
+    """Yield the running jobs that end first, by their time limits, and free what a job needs. If a
+    limit on usage holds the job back, these are the jobs that count towards it. Otherwise, these
+    are the jobs on the nodes where the job would start if all jobs ran to their time limits.
     """
     counted: set[str] | None = None
     if hindrance.limits:
@@ -505,8 +513,8 @@ def _frees(
 def _trials(
     question: Question, past: KnownPast, state: QueueState, job: int, members: np.ndarray, futures: int, *, never: bool
 ) -> Iterator[tuple[JobChange | None, float]]:
-    """Yield the median start of a job without a change, then with each change that would let it
-    start. All are simulated in the same futures.
+    """Yield the median start of a job, first without a change and then with each change that would
+    let it start. The same futures are used for all of them.
     """
     log, player = question.log, question.forecaster.player
     own = state.waiting[members]

@@ -1,5 +1,5 @@
-"""HTML pages with forecasts: the queue as bands over time, planned jobs, and the reliability in a
-back-test.
+"""HTML pages with forecasts. They show the queue as bands over time, planned jobs, and the
+reliability in a back-test.
 """
 
 from __future__ import annotations
@@ -105,7 +105,9 @@ def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
 
 
 def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
-    """Draw bands of 90% and 50% with the median, one row per job, on a logarithmic time axis."""
+    """Draw one row per job on a logarithmic time axis: the 90% band, the 50% band and the median of
+    its start.
+    """
     shown = [(name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…", name, values) for name, values in rows]
     shown = shown[:_MOST_BANDS]
     left = 12 + _LETTER * max([len(label) for label, *_ in shown], default=0)
@@ -136,8 +138,8 @@ def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
 
 
 def _reliability(points: Sequence[tuple[float, float]], count: int) -> str:
-    """Plot the share of rows that had started by each quantile against the quantile's level; reliable
-    forecasts lie on the diagonal.
+    """Plot the share of rows that had started by each quantile against the quantile's level. The
+    points of reliable forecasts are on the diagonal.
     """
 
     def at(level: float, share: float) -> str:
@@ -171,13 +173,13 @@ def _svg(width: float, height: float, label: str, content: str) -> str:
 
 @lru_cache(maxsize=1)
 def _kept(settings: ForecastSettings) -> EarlierForecasts:
-    """Return the forecasts at earlier times that were made in this process with these settings."""
+    """Return the forecasts at earlier times that this process has already made with these settings."""
     return EarlierForecasts()
 
 
 def forecast_snapshot(settings: ForecastSettings, state: Path, whole: bool) -> Forecasted:
-    """Return the forecast from a snapshot, computed in the current process: from the first futures
-    only, or from all of them (``whole``).
+    """Return the forecast for a snapshot, computed in the current process. It uses all futures if
+    ``whole`` is True, and otherwise only the first few.
     """
     from dagsim.config.schema import Setting, load_config
     from dagsim.experiment.scenario import on_its_cluster

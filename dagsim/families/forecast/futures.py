@@ -1,4 +1,4 @@
-"""The state of a cluster at one time, and simulations of its future under the site's policy."""
+"""Read the state of a cluster at one time, and simulate its future under the site's policy."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class QueueState:
 
     @classmethod
     def at(cls, log: JobLog, t: float) -> QueueState:
-        """Return the state of a log at time ``t``: what was running and waiting."""
+        """Return the jobs that were running and waiting at time ``t`` according to a log."""
         submitted = np.arange(int(np.searchsorted(log.submit_s, t, "right")))
         started = log.start_s[submitted] <= t
         gone = log.end_s[submitted] <= t
@@ -99,8 +99,8 @@ class QueueState:
 
 
 def run_times_at(log: JobLog, ended: Iterable[int], into: RunTimes) -> RunTimes:
-    """Add ended jobs, given by index in the log, in the order of their ends. Requeued runs are left
-    out, because it is unknown how long they would have run.
+    """Add the run times of ended jobs, which are given by their indices in the log, in order of
+    their ends. Requeued runs are left out, because it is unknown how long they would have run.
     """
     for job in ended:
         if log.requeued[job]:
@@ -116,7 +116,7 @@ def run_time_classes(log: JobLog, job: int) -> list[tuple[str, object]]:
 
 
 class Player:
-    """Simulates futures, from states of a log on a cluster under a policy."""
+    """An object that simulates the futures of a log's states, on a cluster under a policy."""
 
     def __init__(self, scenario: ClusterScenario, policy: str, log: JobLog) -> None:
         self._estimated = replace(scenario, estimates=Estimates("predicted"), engine="simpy", outages=False)
@@ -148,7 +148,8 @@ class Player:
                 claimed = replace(claimed, estimate=None)
             (asked,) = claimed.jobs()
             words = self._obstacles.of(asked, t)
-            # a reservation ends at a known time
+            # A reservation ends, so what hinders a job in a reservation depends on ``t``: do not
+            # keep it.
             if asked.request is None or not asked.request.reservation:
                 self._hindered[job] = words
         return words
@@ -169,12 +170,12 @@ class Player:
         rng: np.random.Generator,
         rows: Sequence[np.ndarray] | None = None,
     ) -> Iterator[np.ndarray]:
-        """Simulate futures, and yield for each the (n,) seconds from ``state.t`` to the start of
-        each waiting job, or infinity for a job that does not start within the horizon. With
-        ``rows`` of waiting jobs, a simulation ends when one job of each row has started.
+        """Simulate futures. For each future, yield the seconds from ``state.t`` to the start of
+        each waiting job, (n,), which are infinite if the job does not start within the horizon. If
+        ``rows`` of waiting jobs are given, a simulation ends when one job of each row has started.
 
-        Each future has its own random numbers, so the first k futures are the same no matter how
-        many are simulated.
+        Each future has its own random numbers, so the first k futures do not depend on how many are
+        simulated.
         """
         groups = [np.array([place]) for place in range(len(state.waiting))] if rows is None else rows
         if not len(groups):
@@ -228,8 +229,8 @@ class Player:
         return watch
 
     def _begun(self, scene: _Scene, jobs: JobArrays, coarse_after_s: float = inf) -> tuple[ClusterKernel, Any]:
-        """Return a kernel that begins with the state of a scene, and the policy, which may decide less
-        often after ``coarse_after_s``.
+        """Return a kernel that begins with the state of a scene, and the policy. After
+        ``coarse_after_s``, the policy may decide less often.
         """
         queues = _on_clock(self._estimated.queues, scene.zero_s, scene.state.t)
         scenario = replace(self._estimated, workload=list(jobs.jobs()), begins_s=scene.begins_s, queues=queues)
@@ -239,8 +240,9 @@ class Player:
         return scenario.kernel(0), policy
 
     def present(self, state: QueueState) -> tuple[Present, dict[str, TaskState], float]:
-        """Return what holds back the waiting jobs in a state: the causes, the first task of each
-        eligible job by id, and the time on the log's clock at which the clock of the causes begins.
+        """Return what holds back the waiting jobs in a state. The result consists of the causes,
+        the first task of each eligible job by its id, and the time on the log's clock at which the
+        clock of the causes begins.
         """
         scene = _Scene(self._estimated, state)
         run_s = scene.run_s(Future.LIMITS, RunTimes(), [np.random.default_rng(0)])
@@ -254,15 +256,16 @@ class Player:
 
     @cached_property
     def knows_queue(self) -> bool:
-        """True if the policy determines what happens to every waiting job, including jobs that never
-        start and may block others.
+        """True if the policy decides about every waiting job, including jobs that never start but
+        may block others.
         """
         policy = make_policy(self._estimated, self._policy, 0)
         return stated(policy, "decides_at_once") and stated(policy, "outlook") is not None
 
     def said(self, state: QueueState) -> dict[str, NextStep]:
-        """Return how the policy handles each waiting job at present, by id. The result is empty for
-        policies whose first decisions in a snapshot differ from the real scheduler's.
+        """Return the policy's present decision about each waiting job, by the job's id. The result
+        is empty for policies whose first decisions in a snapshot differ from those of the real
+        scheduler.
         """
         if not self.knows_queue or not len(state.waiting):
             return {}
@@ -271,9 +274,9 @@ class Player:
         return {one.task.job.job.id: one.outcome for one in standings if one.outcome is not None}
 
     def planned_start(self, state: QueueState, place: int) -> tuple[float, tuple[str, ...]]:
-        """Return the seconds until the job at a place in ``state.waiting`` starts (infinity if it
-        does not start within a week), and its nodes, assuming that all jobs run to their limits and
-        no further jobs arrive.
+        """Return when the job at a place in ``state.waiting`` starts, in seconds from now, and on
+        which nodes. The time is infinite if it does not start within a week. All jobs are assumed
+        to run to their limits, and no further jobs to arrive.
         """
         scene, rng = _Scene(self._estimated, state), np.random.default_rng(0)
         jobs = scene.jobs(scene.run_s(Future.LIMITS, RunTimes(), [rng])[:, 0], None)
@@ -334,8 +337,9 @@ class Player:
 
 
 def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | None:
-    """Return the queues as known at time ``t``, on a clock that begins at ``zero_s``. Reservations
-    are known in advance. Outages are known once they have begun, and their ends are unknown."""
+    """Return what is known about the queues at time ``t``, on a clock that begins at ``zero_s``.
+    Reservations are known in advance. An outage is known when it has begun, but its end is
+    unknown."""
     if queues is None:
         return None
     known = [period for period in queues.reservations if period.known_s is None or period.known_s <= t]
@@ -366,8 +370,8 @@ def _moved(period: NodeReservation, zero_s: float) -> Iterator[NodeReservation]:
 
 
 def policy_of(config: Config) -> str:
-    """Return the policy that simulates futures: the one that the configuration names, or Kueue's or
-    Slurm's if the configuration has their queues, or else EASY.
+    """Return the policy that simulates futures. If the configuration names none, it is the policy
+    of Kueue or Slurm if the configuration has their queues, and otherwise EASY.
     """
     if "policy" in config.model_fields_set:
         return config.policy
@@ -383,8 +387,8 @@ _NEVER_S = 10 * _WEEK_S
 
 
 def starts_by(scenario: ClusterScenario, policy: str, jobs: JobArrays) -> np.ndarray:
-    """Return (n,): the times in seconds at which the jobs in a log start under a policy that uses
-    their limits as estimates, or NaN for jobs that never start.
+    """Return the times at which the jobs in a log start under a policy that uses their limits as
+    estimates, in seconds, (n,). The time is NaN for a job that never starts.
     """
     limits = np.full(jobs.tasks, np.nan) if jobs.estimate is None else jobs.estimate
     asked = replace(jobs, estimate=np.where(np.isnan(limits), _WEEK_S, limits), observed_start_s=None)
@@ -440,8 +444,8 @@ class _Scene:
         return self._before
 
     def run_s(self, kind: Future, run_times: RunTimes, streams: Sequence[np.random.Generator]) -> np.ndarray:
-        """Return (n, R): the total seconds that each job in the system runs in the future of each
-        random stream."""
+        """Return how long each of the n jobs in the system runs in total in each of R futures, in
+        seconds, (n, R). Each future has its own random stream."""
         log, limit_s, futures = self.state.log, self.state.log.limit_s[self._known], len(streams)
         if kind is Future.LIMITS:
             run_s = np.repeat(limit_s[:, None], futures, axis=1)
@@ -479,8 +483,8 @@ class _Scene:
 
 
 class _Watch:
-    """Passes on the decisions of a policy, and records when jobs first start. It stops when one job
-    of each row has started.
+    """A policy that passes on the decisions of another policy, and records when jobs first start.
+    It stops when one job of each row has started.
     """
 
     def __init__(self, policy: Any, row_of: dict[str, int]) -> None:
@@ -509,8 +513,8 @@ def _blocks(
     """Return arrivals until the horizon as whole blocks of past submissions: the index, time and
     block of each arrival.
 
-    A block is a day that covers the same hours of the week, from one of the past four weeks; in a
-    log shorter than two weeks, it is a random hour.
+    A block is a day in one of the past four weeks that covers the same hours of the week. In a log
+    shorter than two weeks, a block is a random hour.
     """
     submit_s, first_s = log.submit_s, float(log.submit_s[0])
     young = t - first_s < _YOUNG_S

@@ -1,4 +1,4 @@
-"""Changes to a waiting job that could let it start sooner, one at a time."""
+"""Find changes to a waiting job, one at a time, that could let it start sooner."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dagsim.workload.arrays import Labels
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """One change to a job: its size as a share of what it requests, the number of nodes for the same
-    size, its time limit, its partition, its GPU type or its terms.
+    """One change to a job. It may change the size, as a share of what the job requests, the number
+    of nodes for the same size, the time limit, the partition, the GPU type or the terms.
     """
 
     words: str

@@ -1,4 +1,4 @@
-"""A log in the form that a forecast may use: what each job requested, and when its outcome became
+"""A log in the form that forecasts use: what each job requested, and when its outcome became
 known."""
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ ACCOUNTING = "sacct"
 
 @dataclass(frozen=True, slots=True)
 class JobLog(Submissions):
-    """n submissions in order, on the log's own clock (``origin_s`` is 0), with their limits and users.
+    """The n submissions in a log, in order, on the log's own clock (``origin_s`` is 0), with their
+    limits and users.
 
     ``QueueState`` takes from the columns only what was known at its time.
     """
@@ -60,9 +61,9 @@ class JobLog(Submissions):
 
     @classmethod
     def of(cls, jobs: JobArrays, origin_s: float = 0.0, start_s: np.ndarray | None = None) -> JobLog:
-        """Build the log from jobs with observed starts, which run for as long as their work takes.
-        Their estimates are their limits; a job without an estimate gets a week. The components of a
-        heterogeneous job are separate jobs in one submission.
+        """Build the log from jobs with observed starts. Each job runs for as long as its work
+        takes. Its estimate becomes its limit, which is a week if there is no estimate. The
+        components of a heterogeneous job are separate jobs in one submission.
 
         Raises:
             TraceError: The jobs have no starts, or tasks that wait for each other.
@@ -73,7 +74,7 @@ class JobLog(Submissions):
         submission = jobs.ids.tolist()
         if (np.diff(jobs.first) != 1).any():
             if len(jobs.parent):
-                raise TraceError("forecasts need a log of jobs whose tasks do not wait for each other")
+                raise TraceError("forecasts need a log in which no task waits for another")
             components = np.diff(jobs.first)
             submission, seen_s = np.repeat(jobs.ids, components).tolist(), np.repeat(seen_s, components)
             jobs = jobs.apart()
@@ -144,7 +145,9 @@ _LISTS = [column.name for column in fields(JobLog) if str(column.type).startswit
 
 
 def _names(jobs: JobArrays) -> tuple[list[str], list[str], list[str]]:
-    """Return the user, the account (or else the tenant) and the partition of each job."""
+    """Return the user, the account and the partition of each job. The tenant serves as the account
+    if there is none.
+    """
     listed = {
         name: [""] * len(jobs) if (labels := getattr(jobs, name)) is None else labels.tolist()
         for name in ("user", "account", "partition", "tenant")
@@ -155,8 +158,8 @@ def _names(jobs: JobArrays) -> tuple[list[str], list[str], list[str]]:
 
 
 def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
-    """Read the jobs in a listing of a queue, and the time of the listing. Jobs that become eligible
-    later have a begin time.
+    """Read the jobs in a listing of a queue, and the time of the listing. A job that is not
+    eligible yet has a begin time.
 
     Raises:
         TraceError: The file cannot be read, or is not a listing of a queue.

@@ -118,7 +118,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Prospect(Generic[T]):
-    """Forecasts from some futures, or from all of them."""
+    """An answer to a question: the forecasts that follow from some or all of the futures."""
 
     rows: list[T]
     futures: int
@@ -150,8 +150,8 @@ Listing = dict[str, Listed]
 class EarlierForecasts:
     """The raw forecasts at earlier times, kept from one snapshot of a queue to the next.
 
-    The earlier times are on a fixed grid, so most of them recur for the next snapshot, and no time
-    is simulated twice.
+    The earlier times are on a fixed grid. Most of them are also needed for the next snapshot, and
+    no time is simulated twice.
     """
 
     def __init__(self) -> None:
@@ -163,8 +163,8 @@ class EarlierForecasts:
         self._kept = {t: self._kept[t] for t in grid if t in self._kept}
 
     def at(self, rows: Rows, forecaster: Forecaster, past: KnownPast) -> Forecasts:
-        """Return the forecasts for these rows at their time. If forecasts for that time are kept
-        already, rows that were unknown when they were made are left out.
+        """Return the forecasts for these rows at their time. If forecasts for that time have
+        already been made, leave out rows that were unknown then.
         """
         t, ids = rows.state.t, rows.state.log.jobs.ids[rows.first].tolist()
         if t not in self._kept:
@@ -239,7 +239,7 @@ def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
 
 @lru_cache(maxsize=1)
 def _history(path: Path, options: TraceOptions, stamp: tuple[tuple[str, int, int], ...]) -> JobLog:
-    """Read accounting records, which are read again only if their files have changed."""
+    """Read accounting records. The result is cached, and read again only if the files have changed."""
     log = read_job_log(path, options)
     assert log is not None
     return log
@@ -271,14 +271,14 @@ def workload_of(state: Path) -> dict[str, str]:
     except NotRecognised:
         raise TraceError(
             f"{state}: not a complete snapshot of a queue; give the output of squeue --json or kubectl "
-            "get pods -o json, and move the file to its place once it is complete"
+            "get pods -o json, and do not write the file in place: rename it when it is complete"
         ) from None
     return workload | ({"format": "kubernetes-now"} if named == "kubernetes" else {})
 
 
 def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
-    """Describe what happened before the snapshot and is unknown to the policy, as the rest of a
-    sentence.
+    """Return the end of a sentence that describes which facts from before the snapshot the policy
+    lacks.
     """
     decider = make_policy(scenario, policy, 0)
     unknown = forgotten(decider)
@@ -303,8 +303,8 @@ def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
 
 
 def _doubtful_reasons(listing: Listing, queues: QueueTree | None) -> list[str]:
-    """Return remarks on jobs that are held back by a kind of limit that the configuration lacks, or
-    by a reason that is not listed.
+    """Return remarks on jobs with doubtful reasons: a kind of limit that the configuration lacks,
+    or a reason that dagsim does not recognise.
     """
     tree = queues or QueueTree()
     nodes = [node for node, _ in tree.walk()]
@@ -336,11 +336,15 @@ def expected(
     log: JobLog, forecaster: Forecaster, t: float, instants: int = _INSTANTS, listing: Listing | None = None,
     jobs: Collection[str] = (), early: IsDue | None = None, kept: EarlierForecasts | None = None,
 ) -> Iterator[Prospect[Expected]]:  # fmt: skip
-    """Yield the forecasts at time ``t`` for all waiting jobs, or for the given ones, with increasing
-    accuracy: from the first futures of the current state whenever ``early`` returns True; then from
-    all futures; then calibrated by forecasts at a third of the earlier times in the log; then by
-    forecasts at all of these times. ``kept`` contains the forecasts at earlier times that were made
-    for an earlier snapshot of the same queue.
+    """Yield the forecasts at time ``t`` for the given jobs (default: all waiting jobs), with
+    increasing accuracy. The first forecasts come from some futures of the current state, whenever
+    ``early`` returns True. The next one comes from all futures. The last two are calibrated by
+    forecasts at earlier times in the log, first at a third of these times and then at all of them.
+    ``kept`` contains the forecasts at earlier times that were made for an earlier snapshot of the
+    same queue.
+
+    Raises:
+        InputError: One of the given jobs is not waiting. In that case, nothing has been simulated.
     """
     past = KnownPast(log, baselines=forecaster.baselines)
     past.move(t)
@@ -349,6 +353,8 @@ def expected(
     if jobs:
         rows = rows.chosen([place for place, job in enumerate(rows.first.tolist()) if log.array[job] in jobs])
     without = [job for job in _without(log, rows, listing) if not jobs or job.job in jobs]
+    if missing := sorted(set(jobs) - {log.array[job] for job in rows.first.tolist()} - {job.job for job in without}):
+        raise InputError(f"job {missing[0]} is not waiting in this snapshot; without job ids, eta lists waiting jobs")
     said = forecaster.player.said(rows.state)
     played: list[np.ndarray] = []
     for waits_s in forecaster.waits(Future.RUNS, rows, past, instants):
@@ -364,9 +370,9 @@ def expected_shapes(
     log: JobLog, forecaster: Forecaster, t: float, shapes: Sequence[PlannedJob], cluster: Cluster,
     instants: int = _INSTANTS, listing: Listing | None = None, early: IsDue | None = None,
 ) -> Iterator[Prospect[ExpectedShape]]:  # fmt: skip
-    """Yield the forecasts for planned jobs that would be submitted at time ``t``, each as if it were
-    the only one, with increasing accuracy as in ``expected``. Shapes that could not start even on
-    the idle cluster are left out.
+    """Yield forecasts for planned jobs that would be submitted at time ``t``, with increasing
+    accuracy as in ``expected``. Each job is forecast as if it were the only planned job. Leave out
+    shapes that could not start even on an idle cluster.
 
     Raises:
         InputError: None of the shapes could start.
@@ -421,7 +427,7 @@ def expected_shapes(
 def _earlier(
     log: JobLog, forecaster: Forecaster, t: float, instants: int, kept: EarlierForecasts | None = None
 ) -> Iterator[list[Forecasts]]:
-    """Yield forecasts at a third of the earlier times, then at all of them; yield nothing if no job
+    """Yield forecasts at a third of the earlier times, then at all of them. Yield nothing if no job
     has ended before ``t``.
     """
     first_s = max(float(log.submit_s[0]), t - _BACK_S)
@@ -464,9 +470,9 @@ def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
 def _shown(
     log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: Listing | None, said: Mapping[str, NextStep]
 ) -> list[Expected]:
-    """Return the forecasts for the last rows. The present decision of the policy about a job
-    (``said``) is the cause of its wait. If the policy starts a job immediately in every future, the
-    forecast is that the job starts now, whatever the past waits were.
+    """Return the forecasts for the last rows. ``said`` contains the policy's present decisions
+    about jobs, which are the causes of their waits. If the policy starts a job immediately in every
+    future, the forecast is that the job starts now, whatever the past waits were.
     """
     present = several[-1]
     if not len(present.t):
@@ -516,8 +522,8 @@ def _shapes(
 
 
 def _chance(logs: np.ndarray, span_s: float) -> float:
-    """Return the probability of a start within a span, interpolated between the levels of the
-    quantiles on either side. Outside all quantiles, it is the middle of the outermost twentieth.
+    """Return the probability of a start within a span. It is interpolated between the levels of the
+    nearest quantiles. If the span is below or above all quantiles, it is 2.5% or 97.5%.
     """
     if not logs.any():
         return 1.0

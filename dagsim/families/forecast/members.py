@@ -1,5 +1,5 @@
-"""Raw forecasts for the rows of a queue at one time: from simulations, from past waits and from
-Slurm's estimates.
+"""Make raw forecasts for the rows of a queue at one time, from simulations, from past waits, and
+from Slurm's estimates.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dagsim.families.forecast.scores import LEVELS, log_wait, quantiles_of
 
 @dataclass(slots=True)
 class KnownPast:
-    """The contents of a log up to a certain time: the run times of ended jobs, and the waits of
-    started ones. The time only moves forward.
+    """What a log contains up to a certain time: the run times of ended jobs, and the waits of
+    started jobs. The time can only move forward.
     """
 
     log: JobLog
@@ -62,7 +62,7 @@ class KnownPast:
 
 @dataclass(frozen=True, slots=True)
 class Forecaster:
-    """Makes the raw forecasts (n, 19) for rows, by name of the method."""
+    """An object that makes raw forecasts for rows, (n, 19), by several methods."""
 
     player: Player
     futures: int = 25
@@ -76,11 +76,12 @@ class Forecaster:
     def raw(
         self, rows: Rows, past: KnownPast, instant: int, played: Sequence[np.ndarray] | None = None
     ) -> dict[str, np.ndarray]:
-        """Make the forecasts at the ``instant``-th time; ``past`` must have moved to that time.
+        """Make the forecasts at the time with number ``instant``. ``past`` must have moved to that
+        time.
 
-        ``played`` are futures from ``waits``, which are used instead of simulating all futures. In
-        this case, the forecast in which all jobs run to their limits is made only if the pool
-        includes it.
+        If ``played`` is given, it contains futures from ``waits``, which are used instead of new
+        simulations. The forecast in which all jobs run to their limits is then made only if the
+        pool includes it.
         """
         if self.oracle:
             return {"oracle": _spread(self.waits(Future.ORACLE, rows, past, instant))}
@@ -96,8 +97,8 @@ class Forecaster:
         return methods | waits
 
     def waits(self, kind: Future, rows: Rows, past: KnownPast, instant: int) -> Iterator[np.ndarray]:
-        """Simulate futures of one kind, and yield for each the (n,) seconds until each row starts. The
-        first futures are the same no matter how many are simulated.
+        """Simulate futures of one kind. For each future, yield the seconds until each row starts,
+        (n,). The first futures do not depend on how many are simulated.
         """
         count = {Future.RUNS: self.futures, Future.ARRIVALS: self.arrivals}.get(kind, 1)
         rng = np.random.default_rng([self.seed, instant, list(Future).index(kind)])
@@ -105,7 +106,7 @@ class Forecaster:
             yield rows.earliest(starts_s)
 
     def from_waits(self, rows: Rows, past: KnownPast) -> dict[str, np.ndarray]:
-        """Return (n, 19) forecasts that need no simulation."""
+        """Return the forecasts that need no simulation, (n, 19)."""
         log, first, ages = past.log, rows.first, rows.age_s
         methods = {"history_account": (past.account, log.account)}
         if self.baselines:
@@ -139,5 +140,5 @@ def is_long(log: JobLog) -> bool:
 
 
 def _spread(waits_s: Iterable[np.ndarray]) -> np.ndarray:
-    """Return (n, 19): quantiles of the logarithm of the waits over the futures."""
+    """Return quantiles over the futures, (n, 19), of the logarithms of the waits."""
     return quantiles_of(log_wait(np.stack(list(waits_s))))

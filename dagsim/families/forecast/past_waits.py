@@ -35,9 +35,10 @@ def binomial_quantile(confidence: float, n: int, level: float) -> int:
 class History:
     """The waits of started jobs, by group (an account, a partition), in the order of their starts.
 
-    With ``bounds``, the forecasts are those of QBETS: every level above the median is an upper
-    bound with confidence 0.95, and every level below it a lower bound. Three starts in a row above
-    the bound of the 0.95 quantile are a change point, after which only the last 59 waits count.
+    If ``bounds`` is True, the forecasts are those of QBETS. The quantile at a level above the
+    median is then an upper bound with confidence 0.95, and the quantile at a level below the median
+    is a lower bound. If three starts in a row exceed the bound for the 0.95 quantile, this is a
+    change point, after which only the last 59 waits count.
     """
 
     def __init__(self, *, bounds: bool = False) -> None:
@@ -63,9 +64,9 @@ class History:
             self.add(_EVERY, wait_s)
 
     def quantiles(self, group: str, age_s: float) -> np.ndarray:
-        """Return (19,): quantiles of the logarithm of the remaining wait of a job of this age, from
-        the longer waits in its group, or in all groups if fewer than eight waits in its group were
-        longer."""
+        """Return quantiles of the logarithm of the remaining wait of a job of this age, (19,). They
+        are based on the waits in its group that were longer than this age. If there are fewer than
+        eight of these, they are based on the longer waits in all groups."""
         left = self._left(group, age_s)
         if len(left) < _LEAST:
             left = self._left(_EVERY, age_s)
@@ -95,8 +96,9 @@ Class = tuple[str, object]
 
 
 def classes_of(user: str, limit_s: float, array: str) -> list[Class]:
-    """Return the classes of a job, from wide to narrow: all jobs, the band of its limit (powers of
-    two), its user, user and band, user and exact limit, and its array if it has one.
+    """Return the classes of a job, from wide to narrow: all jobs, jobs whose limits are in the same
+    band (powers of two), jobs of the same user, the user's jobs in the same band, the user's jobs
+    with the same limit, and, if the job belongs to an array, the jobs of that array.
     """
     band = round(log2(max(limit_s, 1.0) / 3600))
     listed: list[Class] = [
@@ -106,8 +108,8 @@ def classes_of(user: str, limit_s: float, array: str) -> list[Class]:
 
 
 class RunTimes:
-    """Run times as shares of the time limit: a mixture of the last 400 jobs of each class. A
-    narrower class with n ended jobs has the weight n / (n + k) against all wider ones, and the
+    """Run times as shares of the time limit: a mixture of the last 400 jobs of each class. Compared
+    with all wider classes together, a class with n ended jobs has the weight n / (n + k). The
     widest class is mixed with a uniform prior. Jobs must be added in order of their ends."""
 
     def __init__(self) -> None:
@@ -137,7 +139,7 @@ class RunTimes:
     def draw(self, levels: np.ndarray, classes: Iterable[Class], done: float = 0.0) -> np.ndarray:
         """Draw (n,) shares for a job that has already used the share ``done`` of its limit, one for
         each random number in ``levels`` (n,), from [0, 1). Shares come from the part of the mixture
-        above ``done``; if it is empty, the share is the whole limit, or a little more than
+        above ``done``. If that part is empty, the share is the whole limit, or a little more than
         ``done``."""
         values, weights = self.table(classes)
         larger = values > done

@@ -76,7 +76,7 @@ class PlannedJob:
         return replace(job, type=names[0]) if len(names) == 1 else job
 
     def spread(self, cluster: Cluster) -> tuple[int, Demand]:
-        """Return the number of the job's nodes, and what it takes on each node.
+        """Return the number of the job's nodes, and the resources that it takes on each node.
 
         Raises:
             InputError: The request cannot be divided evenly among its nodes.
@@ -96,8 +96,8 @@ class PlannedJob:
         return nodes, Demand(self.gpus // nodes, self.cpus / nodes, self.memory_gb / nodes, types)
 
     def run_s(self, runs_s: np.ndarray, other: PlannedJob) -> np.ndarray:
-        """Convert the run times of another shape to this shape: the same GPU-hours (or CPU-hours), cut
-        off at the limit.
+        """Convert the run times of another shape to this shape. The GPU-hours (or CPU-hours) stay
+        the same, but a run ends at its limit.
         """
         size = (self.gpus or self.cpus) / (other.gpus or other.cpus)
         lasting_s: np.ndarray = np.minimum(runs_s / size, self.limit_s)
@@ -177,8 +177,9 @@ def _check_names(job: PlannedJob, scenario: ClusterScenario) -> None:
 
 
 def shapes_of(job: PlannedJob, scenario: ClusterScenario) -> list[PlannedJob]:
-    """Return the job and its variants, each different in one respect: half and twice as many GPUs
-    (or CPUs) with the same GPU-hours, each GPU type, each partition, and half the time limit."""
+    """Return the job and its variants. Each variant differs in one respect: half or twice as many
+    GPUs (or CPUs) with the same GPU-hours, another GPU type, another partition, or half the time
+    limit."""
     several = [job, *_sizes(job)]
     types = _types_of(scenario.cluster)
     several += [replace(job, type=name) for name in types if job.gpus and len(types) > 1]
@@ -190,7 +191,7 @@ def shapes_of(job: PlannedJob, scenario: ClusterScenario) -> list[PlannedJob]:
 
 
 def _sizes(job: PlannedJob) -> Iterator[PlannedJob]:
-    """Yield a quarter, half and twice the size, if every count is then a whole number."""
+    """Yield the job at a quarter, half and twice its size, if all counts are then whole numbers."""
     for factor in (0.25, 0.5, 2.0):
         counts = {name: getattr(job, name) * factor for name in ("gpus", "cpus")}
         if all(count == int(count) for count in counts.values()):

@@ -97,8 +97,8 @@ def read_queue_log(path: Path) -> QueueLog:
 
 
 def read_reasons(trace: Trace) -> dict[str, Listed]:
-    """Read what a snapshot contains about its waiting jobs, by job name (for tasks of an array, by the
-    array's name).
+    """Read what a snapshot states about its waiting jobs. The keys are the names of jobs or, for
+    tasks of an array, the name of the array.
     """
     listing: dict[str, Listed] = {}
     for job in reader(trace.format).waiting(trace.source, trace.options.zone()):
@@ -112,7 +112,7 @@ def read_reasons(trace: Trace) -> dict[str, Listed]:
 @dataclass(frozen=True, slots=True)
 class Rows:
     """The n rows of the queue at one time that get a forecast, and the jobs that get none. The
-    waiting tasks of an array are one row, which starts when the next task starts.
+    waiting tasks of an array form one row, which starts when the next task starts.
     """
 
     state: QueueState
@@ -146,8 +146,8 @@ class Rows:
         return replace(self, members=members, kind=self.kind[list(places)], estimate_s=self.estimate_s[list(places)])
 
     def earliest(self, starts: np.ndarray) -> np.ndarray:
-        """Return (..., n): the first start of each row, from the starts of the waiting jobs in the
-        last axis."""
+        """Return the first start of each row, (..., n). The last axis of ``starts`` contains the
+        starts of the waiting jobs."""
         if not self.members:
             return np.zeros((*starts.shape[:-1], 0))
         return np.stack([starts[..., places].min(axis=-1) for places in self.members], axis=-1)
@@ -160,10 +160,11 @@ def rows_of(
     *,
     keeps_all: bool = False,
 ) -> Rows:
-    """Return the rows of a state; if there is a listing of the queue, only the rows in the listing.
+    """Return the rows of a state. If there is a listing of the queue, return only the rows in the
+    listing.
 
-    ``obstacle`` describes what prevents the job at an index of the log from ever starting. With
-    ``keeps_all``, the state keeps the jobs that get no forecast.
+    ``obstacle`` describes what prevents the job at an index of the log from ever starting. If
+    ``keeps_all`` is True, the state also contains the jobs that get no forecast.
     """
     log = state.log
     places: dict[str, list[int]] = {}
@@ -211,7 +212,9 @@ def rows_of(
 
 
 def states_begin(log: JobLog, jobs: np.ndarray) -> bool:
-    """Return True if a listing states a time from which one of these jobs may start, even if that has passed."""
+    """Return True if the listing of one of these jobs contains a begin time, even if that time has
+    passed.
+    """
     return bool((np.fmax(log.begin_s[jobs], log.eligible_s[jobs]) > log.submit_s[jobs]).any())
 
 
@@ -266,8 +269,8 @@ def _follow(
 def _needed(
     state: QueueState, entry: Listed | None, members: Sequence[int] | None, ended: Collection[str]
 ) -> tuple[tuple[str, ...], bool]:
-    """Return the submissions for which a job waits, and True if it need only wait for one of them.
-    Ended submissions that the request names are returned only if it names no others.
+    """Return the submissions for which a job waits, and True if one of them is enough. Submissions
+    that have ended are returned only if the request names no others.
     """
     if entry is not None and entry.after:
         return entry.after, entry.one_of
@@ -280,8 +283,8 @@ def _needed(
 
 
 def outcomes_of(log: JobLog, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """Return (n,) the time at which the outcome of each row is known, and (n,) whether the outcome is
-    a start.
+    """Return the time at which each row's outcome is known, (n,), and True where the outcome is a
+    start, (n,).
     """
     seen_s, started = np.zeros(len(rows)), np.zeros(len(rows), bool)
     for number, places in enumerate(rows.members):

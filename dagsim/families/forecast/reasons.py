@@ -1,5 +1,6 @@
-"""Schedulers' reasons for a wait, and what each means for the start: the simulation covers it, the
-job waits for an event outside the simulation, or the job never starts under the present rules.
+"""Schedulers' reasons for a wait, and what each of them means for the start. Either the simulation
+covers the reason, or the job waits for an event outside the simulation, or the job never starts
+under the present rules.
 
 Slurm's reasons come from ``job_state_reason.c`` (24.11) and from older versions, together with the
 sentences that squeue prints instead of some reasons. Kueue's reasons are the messages of
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 
 class Fate(IntEnum):
-    """The prediction of a simulation from the current state for the start of a job."""
+    """What a simulation from the current state can predict about the start of a job."""
 
     KNOWN = 0
     """The simulation determines when the job starts."""
@@ -124,7 +125,8 @@ _FAMILIES: tuple[tuple[re.Pattern[str], ReasonKind], ...] = tuple([
         (r".*workload is deactivated|Deactivated", ReasonKind(Fate.OUTSIDE, "until somebody activates it")),
         (r".*(request|requests) > maximum capacity|.*insufficient quota .*maximum",
          ReasonKind(Fate.NEVER, "it requests more than the quota of its queue can ever be")),
-        # These come before excluded flavors and nodes, because such a message has a part for each of them.
+        # These precede the patterns for excluded flavors and nodes, because such a message names
+        # each of those as well.
         (r".*(insufficient unused quota|topology .*(allows|doesn't allow) to fit|preemption|[pP]reempting|"
          r"LastAcceptableFlavorName|nodes are available)|Unschedulable", _NAMES["Resources"]),
         (r".*namespace.*(doesn't match|does not exist)|.*LimitRange|.*resource validation",

@@ -42,15 +42,15 @@ class Score(NamedTuple):
 
 
 def log_wait(seconds: np.ndarray) -> np.ndarray:
-    """Return log(1 + seconds), at most ``CEILING``, which is also used for infinite and unknown
-    waits."""
+    """Return log(1 + seconds), but at most ``CEILING``. Infinite and unknown waits become
+    ``CEILING``."""
     waits = np.where(np.isnan(seconds), np.inf, seconds)
     logs: np.ndarray = np.log1p(np.clip(waits, 0.0, WEEK_S))
     return logs
 
 
 def quantiles_of(sample: np.ndarray) -> np.ndarray:
-    """Return (n, 19): quantiles of a sample (R, n) of logarithms, which are the order statistics
+    """Return quantiles, (n, 19), of a sample of logarithms, (R, n). They are the order statistics
     with index ceil(level (R + 1)).
     """
     ordered = np.sort(sample, axis=0)
@@ -60,9 +60,9 @@ def quantiles_of(sample: np.ndarray) -> np.ndarray:
 
 
 def crps(quantiles: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return (n,): continuous ranked probability scores of forecasts (n, 19) for outcomes (n,), as
-    twice the mean pinball loss over the levels (Gneiting and Raftery 2007). The score of a
-    single-valued forecast is its absolute error."""
+    """Return the continuous ranked probability scores, (n,), of forecasts (n, 19) for outcomes
+    (n,). They are computed as twice the mean pinball loss over the levels (Gneiting and Raftery
+    2007). The score of a single-valued forecast is its absolute error."""
     gaps = y[:, None] - quantiles
     scores: np.ndarray = 2 * np.mean(np.maximum(LEVELS * gaps, (LEVELS - 1) * gaps), axis=1)
     return scores
@@ -71,8 +71,8 @@ def crps(quantiles: np.ndarray, y: np.ndarray) -> np.ndarray:
 def score(
     quantiles: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None, block: np.ndarray | None = None
 ) -> Score:
-    """Score forecasts (n, 19) against outcomes (n,), both logarithms. With ``block``, the intervals
-    come from 500 bootstrap samples of whole blocks.
+    """Score forecasts (n, 19) against outcomes (n,), both logarithms. If ``block`` is given,
+    intervals are computed from 500 bootstrap samples of whole blocks.
     """
     if not len(y):
         return Score(0, np.nan, np.nan, np.nan, (np.nan,) * len(WITHIN_S))
@@ -105,7 +105,7 @@ def ratio(ours: np.ndarray, theirs: np.ndarray, block: np.ndarray) -> tuple[floa
 
 
 def _medians(error: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return (d,): medians of errors (n,), for several weights (d, n) of the rows."""
+    """Return the weighted medians of errors (n,), one for each of d sets of weights (d, n)."""
     order = np.argsort(error, kind="stable")
     summed = np.cumsum(weights[:, order], axis=1)
     places = np.argmax(summed >= summed[:, -1:] / 2, axis=1)

@@ -1,4 +1,4 @@
-"""Forecasts of starts in words and tables."""
+"""Describe forecasts of starts in words and tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROMISE = "These are probabilities, not promises (docs/forecast.md)."
 
 
 def span(seconds: float) -> str:
-    """Write a wait in words: 40 s, 12 min, 3.5 h, 2.1 d, or over a week."""
+    """Write a wait in a suitable unit: 40 s, 12 min, 3.5 h, 2.1 d, or over a week."""
     for unit, length_s, below_s in _UNITS:
         if seconds < below_s:
             return f"{seconds / length_s:.{0 if unit != 'h' else 1}f} {unit}"
@@ -61,7 +61,7 @@ def queue_grid(answer: Prospect[Expected]) -> Grid:
         for row in rows
     ]
     heads = ("job", "user", "partition", "median", "90%", "in 1 h", "in 24 h", "waits for")
-    counts = f"{len(rows):,} waiting jobs; {basis(answer)}."
+    counts = f"{count_of(len(rows), 'waiting job')}; {basis(answer)}."
     notes = (counts, PROMISE, *(() if answer.calibrated else (UNCALIBRATED,)))
     return Grid("Time until waiting jobs start", heads, cells, notes, texts=(0, 1, 2, 4, 7))
 
@@ -73,7 +73,9 @@ def without_grid(without: Sequence[WithoutForecast]) -> Grid:
 
 
 def without_sentence(without: Sequence[WithoutForecast]) -> str:
-    """Describe how many waiting jobs get no forecast, in two kinds."""
+    """Describe how many waiting jobs get no forecast. Jobs that can never start are counted
+    separately.
+    """
     never = sum(job.kind == "never" for job in without)
     held = len(without) - never
     words = [
@@ -273,7 +275,7 @@ def backtest_grid(scores: Mapping[str, Any]) -> Grid:
 
 
 def backtest_sentences(scores: Mapping[str, Any]) -> list[str]:
-    """Return the main results of a back-test, most important first."""
+    """Return sentences with the main results of a back-test, most important first."""
     inside = f"{100 * scores['coverage_90']:.0f}% of the jobs started within their 90% interval"
     counts = f"{scores['n']:,} rows of {scores['submissions']:,} submissions at {scores['instants']:,} times"
     lines = [

@@ -1,10 +1,10 @@
 """Alibaba cluster trace v2017: ``batch_task.csv``, jobs as bags of tasks.
 
 Columns, without a header: ``create_timestamp, modify_timestamp, job_id, task_id, instance_num,
-status, plan_cpu, plan_mem``. Times are in seconds; they are negative before the 12-hour window of
-the trace. ``plan_cpu`` 100 is one core per instance; ``plan_mem`` is a fraction of a machine. A row
-is the latest state of a task, so ``modify_timestamp`` is the end of the task only if the task
-terminated. The DAG was not released. The file is sorted neither by job nor by time.
+status, plan_cpu, plan_mem``. Times are in seconds, and are negative before the 12-hour window of
+the trace. A ``plan_cpu`` of 100 is one core per instance, and ``plan_mem`` is a fraction of a
+machine. A row is the latest state of a task, so ``modify_timestamp`` is the end of the task only if
+the task terminated. The DAG was not released. The file is sorted neither by job nor by time.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Alibaba2017(Reader):
     """Builds one job per ``job_id``, which is kept if all its tasks terminated (or with
     ``keep_partial``); tasks have no parents.
 
-    Work is ``modify - create``; instances are independent. A job created before the window arrives
-    at the start of the window.
+    Work is ``modify - create``, and instances are independent. A job created before the window
+    arrives at the start of the window.
     """
 
     name = "alibaba2017"
@@ -89,7 +89,7 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Table]:
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return the job and creation time of each row; the time is ``inf`` for tasks that did not
+    """Return the job and the creation time of each row. The time is ``inf`` for tasks that did not
     terminate."""
     created = table.numbers(_CREATE)
     is_over = (table.texts(_STATUS) == "Terminated") & np.isfinite(created)
@@ -104,7 +104,8 @@ def _batch(table: Table, options: TraceOptions) -> JobBatch:
     checks.drop(~np.isin(status, _STATUSES), "with an unknown status")
     checks.drop(status != "Terminated", "of tasks that did not terminate")
     modified, created = checks.number(_MODIFY, "modify_timestamp"), checks.number(_CREATE, "create_timestamp")
-    with np.errstate(over="ignore", invalid="ignore"):  # tasks with infinite values are invalid
+    # infinite values are rejected below, so they need no warning here
+    with np.errstate(over="ignore", invalid="ignore"):
         work = modified - created
         checks.drop(work < 0, ImpossibleTimes("with an end before the start"))
         cpus, memory = checks.number(_CPU, "plan_cpu", 0) / 100, checks.number(_MEMORY, "plan_mem", 0) * 100
@@ -129,10 +130,10 @@ def _batch(table: Table, options: TraceOptions) -> JobBatch:
     whole_row = drop_repeated(checks, key, (work, instances, *asked), "with a task_id that another row has")
     whole = np.bincount(job, ~whole_row, len(groups.ids)) == 0
 
-    rows = groups.row[checks.usable[groups.row]]  # grouped by job, in the order of the file
+    rows = groups.row[checks.usable[groups.row]]  # rows grouped by job, each group in the order of the file
     sizes = np.bincount(job[rows], minlength=len(groups.ids)).astype(np.int64)
     lead = np.full(len(groups.ids), -1)
-    lead[job[rows][::-1]] = rows[::-1]  # the first row of each job
+    lead[job[rows][::-1]] = rows[::-1]  # assigned backwards, so that each job keeps its first row
     kept = (sizes > 0) & (whole | options.keep_partial)
     lost = np.flatnonzero((sizes > 0) & ~kept)
     findings.drop(lead[lost], "of jobs that did not finish as a whole", stage=1, counts=sizes[lost])

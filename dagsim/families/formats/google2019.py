@@ -1,11 +1,11 @@
 """Google ClusterData2019 (v3): ``instance_events``, with ``collection_events`` and
 ``machine_events`` next to them.
 
-Reads exports of the BigQuery tables, each as one file or as shards: CSV with a header (nested
-fields as ``resource_request.cpus`` or ``resource_request_cpus``), or JSON Lines (numbers possibly
-as strings, defaults left out). Event types are numbers or names; the numbers differ from the ones
-used in 2011. The trace is the directory of the tables or the file of instance events. ``google``
-groups and interprets the events.
+The reader accepts exports of the BigQuery tables, each as one file or as shards. They are CSV with
+a header (nested fields are called ``resource_request.cpus`` or ``resource_request_cpus``) or JSON
+Lines (numbers may be strings, and default values are left out). Event types are numbers or names.
+The numbers differ from those used in 2011. The trace is the directory with the tables, or the file
+with the instance events. ``google`` groups and interprets the events.
 
 This module also reads exports that do not contain the history of tasks: the Kaggle sample,
 requests, and machine shapes.
@@ -94,7 +94,7 @@ class Google2019(Reader):
     task per instance.
 
     A collection that starts after others waits for all their tasks. If both have many tasks, an
-    intermediate task without work reduces the number of edges. Alloc sets are left out; tasks
+    intermediate task without work reduces the number of edges. Alloc sets are left out, and tasks
     inside them are treated as ordinary tasks.
     """
 
@@ -138,7 +138,7 @@ class Google2019(Reader):
 
 
 class _Workflows:
-    """Collections that start after others, and the groups of linked collections, one job each."""
+    """Collections that start after others. Each group of linked collections becomes one job."""
 
     def __init__(self) -> None:
         self._after: dict[str, tuple[str, ...]] = {}
@@ -159,11 +159,11 @@ class _Workflows:
         return job in self._up
 
     def job(self, collection: str) -> str:
-        """Return the collection that represents the group to which this one belongs."""
+        """Return the collection that represents the group to which this collection belongs."""
         root = collection
         while self._up.get(root, root) != root:
             root = self._up[root]
-        while self._up.get(collection, root) != root:  # compress the path to speed up later calls
+        while self._up.get(collection, root) != root:  # shorten the path, which speeds up later calls
             self._up[collection], collection = root, self._up[collection]
         return root
 
@@ -200,7 +200,7 @@ def _tables(source: Source, instances: Source, workflows: _Workflows, report: Re
         report.skip("joined from the collection events")
         if after := re.findall(r"\d+", row["start_after_collection_ids"]):
             workflows.add(row["collection_id"], after)
-    # the groups are not known before this point
+    # The groups of collections are complete only after all collection events have been read.
     yield from tables_of(instances, len(COLUMNS), _submissions(collections, workflows))
     for table in _events(instances, _EVENT, _EVENT_MORE, report):
         checks, texts = Checks(table), dict(zip((*_EVENT, *_EVENT_MORE), map(table.texts, range(_WIDTH)), strict=True))
@@ -244,7 +244,7 @@ def _records(
 
 def _events(source: Source, required: Sequence[str], optional: Sequence[str], report: ReadReport) -> Iterator[Table]:
     """Yield a table of the trace with these columns, all as texts. Names of nested columns contain
-    a dot, or an underscore in CSV; missing columns are empty."""
+    a dot, or an underscore in CSV. Missing columns are empty."""
     names = (*required, *optional)
     if not source.files:
         return
@@ -270,14 +270,14 @@ def _objects(source: Source, names: Sequence[str], report: ReadReport) -> Iterat
         report.rows += 1
         try:
             row = _flat(parsed_json(line))
-            # a tuple made from a list leaves no objects that the garbage collector has to track
+            # tuple([...]) leaves nothing for the garbage collector to track, unlike a generator
             yield place, tuple([row.get(name, default) for name, default in defaults])
         except ValueError:
             report.drop("that is not a JSON object", source.where(place))
 
 
 def _flat(row: Any) -> dict[str, str]:
-    """Flatten a JSON object: values of nested objects get names with a dot.
+    """Flatten a JSON object. The name of a value in a nested object contains a dot.
 
     Raises:
         ValueError: The text is not a JSON object.
@@ -410,7 +410,9 @@ def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
-    """Convert a list to jobs. In the sample, several rows of a task are separate usage windows."""
+    """Convert a list to jobs. If a task in the sample has several rows, these are separate usage
+    windows.
+    """
     checks, groups, names = Checks(table), rows_by_job(*_keys(table)), table.words(_INSTANCE)
     job, count = groups.job_of_row(), len(groups.ids)
     time_us = checks.number(_TIME, "time")
@@ -431,7 +433,7 @@ def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
         again[again] = repeated(job[again] * np.int64(len(table)) + names.place[again])
         checks.drop(again, RepeatedId("with the same instance as another row"))
 
-    rows = groups.row[checks.usable[groups.row]]  # grouped by job, in the order of the file
+    rows = groups.row[checks.usable[groups.row]]  # rows grouped by job, each group in the order of the file
     number, firsts = combinations((job[rows], names.place[rows]))
     lead, sizes = rows[firsts], np.bincount(number, minlength=len(firsts))
     covered_s = _covered_s(number, start[rows], end[rows], len(lead)) if is_sample else np.zeros(len(lead))
@@ -444,7 +446,7 @@ def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
     tasks = np.delete(np.arange(len(lead)), wrong)
     kept_rows = np.bincount(job[lead[tasks]], sizes[tasks], count).astype(np.int64)
     last = np.zeros(count, np.int64)
-    last[job[rows]] = rows  # the last assignment wins, so this is the last usable row of each job
+    last[job[rows]] = rows  # later rows overwrite earlier ones, so this is the last usable row of each job
     columns: dict[str, Any] = {"tenant": table.words(_USER).chosen(last)}
     if is_sample:
         priority = table.words(_PRIORITY).chosen(last)
@@ -469,13 +471,14 @@ def _requests(checks: Checks) -> list[np.ndarray]:
 
 
 def _covered_s(task: np.ndarray, start: np.ndarray, end: np.ndarray, count: int) -> np.ndarray:
-    """Return (T,) float64: the seconds covered by the union of each task's windows, which are in
-    microseconds."""
+    """Return how long each of T tasks was covered by at least one of its windows, in seconds, (T,)
+    float64. The windows are in microseconds."""
     order, by_end = np.lexsort((end, start, task)), np.lexsort((end, task))
     rank = np.empty(len(task), np.int64)
     rank[by_end] = np.arange(len(task))
     task, start = task[order], start[order]
-    latest = end[by_end[np.maximum.accumulate(rank[order])]]  # ranks increase from task to task
+    # ranks grow from task to task, so the running maximum stays within a task
+    latest = end[by_end[np.maximum.accumulate(rank[order])]]
     reached = np.where(np.diff(task, prepend=-1) > 0, -inf, np.roll(latest, 1))
     covered: np.ndarray = np.bincount(task, np.maximum(0.0, end[order] - np.maximum(start, reached)), count) / 1e6
     return covered

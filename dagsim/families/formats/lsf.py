@@ -1,7 +1,8 @@
 """LSF's accounting: ``lsb.acct``, with the records ``JOB_FINISH`` of IBM Spectrum LSF.
 
-A record is a line of fields separated by blanks; texts are quoted. Two lists within it are preceded
-by their lengths: the requested hosts, and the hosts that the job held. Times are epoch seconds.
+A record is a line of fields separated by blanks, and texts are quoted. It contains two lists, the
+requested hosts and the hosts that the job held. Each list is preceded by its length. Times are
+epoch seconds.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Lsf(BatchReader):
             asked = count(record[_ASKED], "number of hosts", 0)
             held_at = _ASKED + 1 + asked
             held = count(record[held_at], "number of hosts", 0)
-            # these are followed by the status, the host factor, the name and the command
+            # The hosts are followed by the status, the host factor, the name and the command.
             after = held_at + 1 + held
             hosts, tail = record[held_at + 1 : after], record[after + 4 + _RUSAGE :]
             project, index = tail[_PROJECT], tail[_INDEX]

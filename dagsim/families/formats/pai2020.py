@@ -1,12 +1,12 @@
 """Alibaba PAI ``cluster-trace-gpu-v2020``: its tables joined, and the machines.
 
-Tables have no header; the columns are named in ``<table>.header`` files. Each table is ``.csv``,
-``.csv.gz`` or the publisher's ``.tar.gz``. The trace is their directory, or any one of them.
-``pai_job_table`` and ``pai_task_table`` are needed in full. ``pai_group_tag_table`` (requested GPU
-types) and ``pai_instance_table`` (times that a task lacks) are joined if present. Times are in
-seconds, ``plan_cpu`` and ``plan_gpu`` in percent, ``plan_mem`` in GB. The tables are unordered, and
-all except the instance table are held in memory. ``pai_lists`` reads the lists derived from this
-trace.
+The tables have no headers. Their columns are named in ``<table>.header`` files. Each table is
+``.csv``, ``.csv.gz`` or the publisher's ``.tar.gz``. The trace is the directory with the tables, or
+any one of them. ``pai_job_table`` and ``pai_task_table`` are needed in full.
+``pai_group_tag_table`` (requested GPU types) and ``pai_instance_table`` (times that a task lacks)
+are joined if present. Times are in seconds, ``plan_cpu`` and ``plan_gpu`` in percent, ``plan_mem``
+in GB. The tables are unordered, and all except the instance table are held in memory. ``pai_lists``
+reads the lists derived from this trace.
 """
 
 from __future__ import annotations
@@ -142,7 +142,8 @@ class _Tables:
 
     @classmethod
     def beside(cls, source: Source) -> _Tables:
-        """Return the tables in ``source`` if it is a directory, otherwise those in its directory.
+        """Return the tables in ``source`` if it is a directory, and otherwise those in its
+        directory.
 
         Raises:
             TraceError: There is no task table.
@@ -151,7 +152,7 @@ class _Tables:
         if task is None:
             raise TraceError(f"{source}: no pai_task_table.csv (or .csv.gz, .tar.gz) here or next to it")
         job = _table(source, "job")
-        # only the job table links group tags to jobs
+        # Group tags can be used only with the job table, which links them to jobs.
         tags = _table(source, "group_tag") if job else None
         return cls(job, task, _table(source, "instance"), tags)
 
@@ -198,7 +199,7 @@ class _Joined(NamedTuple):
         return table.where(place)
 
     def fields(self, row: int) -> list[str]:
-        """Return the columns of a row; a job's row includes the requested GPU type."""
+        """Return the columns of a row. The row of a job includes the requested GPU type."""
         table, place = self._row(row)
         fields = table.fields(place)
         return fields if row < len(self.task) else [*fields, (self.specs or {}).get(fields[_INST], "")]
@@ -240,7 +241,7 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
     findings, of_task = checks.findings, job[:count]
     listed = np.bincount(of_task, minlength=jobs)
     rows = np.arange(count, len(job))
-    own = np.full(jobs, -1)  # the first row of each job in the job table
+    own = np.full(jobs, -1)  # assigned backwards, so that each job keeps its first row of the job table
     own[job[rows][::-1]] = rows[::-1]
     submitted = (own >= 0).astype(np.int64)
     head = np.where(own >= 0, own, groups.row[groups.first[:-1]])
@@ -296,8 +297,8 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
 def _drop_again(
     joined: _Joined, findings: Findings, rows: np.ndarray, first: np.ndarray, reason: str, stage: int = 0
 ) -> np.ndarray:
-    """Drop rows that repeat an earlier row, given by ``first``: identical rows as duplicates, the
-    others for ``reason``. Return the identical rows.
+    """Drop rows that repeat an earlier row, which ``first`` contains. Identical rows count as
+    duplicates, and the others are dropped for ``reason``. Return the identical rows.
     """
     same = np.array([joined.fields(row) == joined.fields(int(first[row])) for row in rows.tolist()], bool)
     twice: np.ndarray = rows[same]
@@ -307,8 +308,8 @@ def _drop_again(
 
 
 def _again(tasks: JobArrays, job: np.ndarray, usable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (n,) bool: True if an earlier row of the job is a usable task with the same name; and
-    (n,) int64: that row."""
+    """Return a mask of the rows that repeat a usable task of the same job under the same name, (n,)
+    bool, and the earlier row with that task, (n,) int64."""
     key = job * np.int64(len(tasks.names)) + tasks.name
     candidates = np.flatnonzero(usable)
     keys, places = np.unique(key[candidates], return_index=True)
@@ -318,8 +319,8 @@ def _again(tasks: JobArrays, job: np.ndarray, usable: np.ndarray) -> tuple[np.nd
 
 
 def _known(times: np.ndarray) -> np.ndarray:
-    """Return (n,) float64: the times, with ``inf`` for 0 and for invalid times, which both mean
-    unknown."""
+    """Return the times, (n,) float64. A time that is 0 or invalid is unknown, and becomes
+    ``inf``."""
     return np.where((times > 0) & (times < inf), times, inf)
 
 
@@ -401,7 +402,9 @@ def _instances(
 
 
 def _table(source: Source, table: str) -> Source | None:
-    """Return the table next to ``source``, in the first form that exists."""
+    """Return the table next to ``source``. If there are files with several endings, return the
+    first one.
+    """
     stem = f"pai_{table}" if table == "machine_spec" else f"pai_{table}_table"
     tables = source.beside(f"{stem}.csv", f"{stem}.csv.gz", f"{stem}.tar.gz", f"{stem}.parquet")
     return tables.files[0] if tables.files else None

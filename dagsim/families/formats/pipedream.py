@@ -42,9 +42,9 @@ class PipeDream(Reader):
     """Builds one training step per file: forward operation ``i`` and its mirror ``2 n + 1 - i`` in the
     backward pass.
 
-    An edge ``u -> v`` carries the activation of ``u``, and its mirror ``v' -> u'`` carries that of
-    ``v``. One edge joins the last forward operation to the first backward one. Memory is activation
-    plus parameters, in both passes.
+    An edge ``u -> v`` carries the activation of ``u``, and its mirror ``v' -> u'`` carries the
+    activation of ``v``. One edge joins the last forward operation to the first backward operation.
+    In both passes, memory is the activation plus the parameters.
     """
 
     name = "pipedream"
@@ -103,7 +103,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
     except ModelError as error:
         report.drop("of impossible models", where, len(ops), str(error))
         return None
-    # each row is a node of the graph, which becomes two tasks
+    # A row is a node of the graph. Each node becomes two tasks.
     return workflow(stem(file), tasks, _edges(ops, edges), report, where, rows=len(ops))
 
 

@@ -1,6 +1,6 @@
-"""A policy based on Gavel (OSDI 2020): a linear program computes the share of its time that each
-task should spend on each GPU type, and rounds approximate these shares. Tasks can also start
-between rounds.
+"""A policy based on Gavel (OSDI 2020). A linear program computes which share of its time each task
+should spend on each GPU type, and rounds approximate these shares. Tasks can also start between
+rounds.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ class GavelEvents:
     - ``makespan`` minimises the time until all tasks have ended,
     - ``cost`` maximises the throughput per dollar.
 
-    In rounds of ``round_s`` seconds, the tasks that are furthest behind their shares run. These are
-    the tasks with the highest ratio of their share to the fraction of time that they have spent on
-    the type so far. Between rounds, tasks that fit start in the same order.
+    In each round of ``round_s`` seconds, the tasks that are furthest behind their shares run. These
+    are the tasks with the highest ratio of their share to the fraction of time that they have spent
+    on the type so far. Between rounds, tasks that fit start in the same order.
 
-    The program covers the running tasks and the ``window`` oldest ready tasks, each with all its
-    GPUs at once; other tasks wait. Tasks of the same kind share a row in the program, and a program
-    that has been solved before is not solved again. The policy uses estimates, and is preemptive.
-    It is costly by definition: a program with kinds x types variables takes some milliseconds
-    (based on Narayanan et al., OSDI 2020, sections 3 and 4).
+    The program includes the running tasks and the ``window`` oldest ready tasks, and each task
+    needs all its GPUs at the same time. Other tasks wait. Tasks of the same kind share a row in the
+    program, and a program that has been solved before is not solved again. The policy uses
+    estimates, and is preemptive. It is costly by definition: a program with kinds x types variables
+    takes some milliseconds (based on Narayanan et al., OSDI 2020, sections 3 and 4).
 
     Raises:
         ConfigError: The objective is unknown, or ``round_s`` is not positive.
@@ -166,9 +166,9 @@ class GavelEvents:
                 yield Preempt(run.id)
 
     def _chosen(self, view: ClusterView, ready: list[TaskState], waiting: WaitingTasks | None = None) -> list[_Pair]:
-        """Return for each task the type on which it is furthest behind its share; the task that is
-        furthest behind comes first. With ``waiting``, return only tasks in ``waiting`` that would
-        fit.
+        """Return, for each task, the type on which it is furthest behind its share. The task that
+        is furthest behind comes first. If ``waiting`` is given, return only tasks in ``waiting``
+        that would fit.
         """
         now, since = view.now, self._since
         runs = {run.task: run for run in view.running.values() if run.task.demand.demand.gpus}
@@ -196,7 +196,7 @@ class GavelEvents:
 
     def _compete(self, tasks: list[TaskState]) -> list[_Rival]:
         """Return the facts about each task that competes for GPUs."""
-        if len(self._rivals) > 4 * len(tasks):  # most of these are pieces of preempted tasks
+        if len(self._rivals) > 4 * len(tasks):  # drop old entries, most of which belong to preempted tasks
             self._rivals = {task: self._rivals[task] for task in tasks if task in self._rivals}
         rival_of, rivals = self._rivals, []
         for task in tasks:
@@ -225,7 +225,7 @@ class GavelEvents:
         return _used_shares(kinds, capacity, price if self.objective == "cost" else None)
 
     def _count(self, view: ClusterView) -> None:
-        """Add the time that the counted runs have taken so far."""
+        """Add to the counters the time that the counted runs have taken since the last call."""
         now, until_s = view.now, self._counted_s
         for had, type_ in self._counted.values():
             had[type_] = had[type_] + now - until_s
@@ -238,8 +238,8 @@ class GavelEvents:
         self._gone.clear()
 
     def _forget(self, view: ClusterView) -> None:
-        """Drop the entries of tasks whose jobs have left, once these entries could outnumber the
-        others."""
+        """Drop the entries of tasks whose jobs have left, if these could outnumber the other
+        entries."""
         if len(self._had) + len(self._since) > 2 * self._remembered:
             for entries in (self._had, self._since):
                 for key in [key for key in entries if key >> 32 not in view.jobs]:
@@ -319,8 +319,8 @@ class WaitingTasks:
 
 
 def by_throughput(seconds: tuple[float, ...], gpus: float) -> _Kind:
-    """Return a task's kind by its throughput on each type relative to its fastest type, to 9
-    decimals. The kind does not depend on the remaining work.
+    """Return the kind of a task, which consists of its throughputs on all types relative to its
+    fastest type, to 9 decimals. The kind does not depend on the remaining work.
     """
     left_s = [max(each_s, 1e-9) for each_s in seconds]
     best_s = min(left_s)
@@ -351,8 +351,7 @@ def shares(
 
 
 def _used_shares(kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None) -> list[_Shared]:
-    """Return the shares that ``shares`` computes, but only for the types that each task should
-    use."""
+    """Return the shares that ``shares`` computes, without those that are (almost) 0."""
     share = {kind: _used(by_type) for kind, by_type in _by_kind(kinds, capacity, price).items()}
     return [share[kind] for kind in kinds]
 
@@ -382,7 +381,7 @@ def _solved(
     """Return the shares of a task of each kind, with ``count`` tasks per kind. Maximise the lowest
     progress or, with a ``price``, the progress per dollar.
     """
-    # linprog gives the same result, but takes longer to check its input
+    # Use milp rather than linprog, which gives the same result but takes longer to check its input.
     from scipy.optimize import milp
 
     table = np.array(kinds)

@@ -37,20 +37,20 @@ class Gavel:
     """Runs tasks in rounds that approximate the share of its time that each task should spend on
     each GPU type, as Gavel does.
 
-    ``policy`` computes the shares; it is one of Gavel's own policies, by its name there
+    ``policy`` computes the shares. It is one of Gavel's own policies, under its name in Gavel
     (``max_min_fairness_perf``, ``finish_time_fairness_perf``, ``min_total_duration_perf``,
     ``isolated``, ``fifo_perf``, ``allox`` and more), or any ``Allocator``. Shares are computed when
-    tasks arrive and end, but at least ``gap_s`` apart. In a round of ``round_s`` seconds, the tasks
-    with the highest priority run; a task's priority is its share divided by the fraction of time
-    that it has had so far. Tasks that become ready wait for the next round. With ``whole_steps``,
-    ``Task.work`` counts steps, and a round has only whole steps, so it ends slightly early.
-    ``seed`` determines the order of types in policies that do not distinguish them. Only the
-    ``window`` oldest tasks compete; Gavel itself has no such limit. An elastic task runs with its
-    ``instances``, at the rate of its current phase.
+    tasks arrive and end, but at most once every ``gap_s`` seconds. In each round of ``round_s``
+    seconds, the tasks with the highest priority run. A task's priority is its share divided by the
+    fraction of time for which it has run so far. Tasks that become ready wait for the next round.
+    With ``whole_steps``, ``Task.work`` is a number of steps. Only whole steps are done in a round,
+    so the round ends slightly early. ``seed`` determines the order of types in policies that do not
+    distinguish them. Only the ``window`` oldest tasks compete; Gavel itself has no such limit. An
+    elastic task runs with its ``instances``, at the rate of its current phase.
 
     Policies with ``_packed`` in their names let two tasks with equal numbers of GPUs share their
-    GPUs. These policies need a sharing model. ``pair_rates``, in steps per second, replaces the
-    sharing model's rates in the policy.
+    GPUs. These policies need a sharing model. ``pair_rates`` (in steps per second) replaces the
+    rates of the sharing model when shares are computed.
 
     A task that continues keeps its GPUs, as with Gavel's leases. It is stopped at the end of its
     micro-task only with ``whole_steps`` and preemption without cost, as in Gavel's simulator. Where
@@ -105,7 +105,7 @@ class Gavel:
 
     @property
     def micro_tasks(self) -> Sequence[MicroTask]:
-        """The micro-tasks in the current round; their keys are ``TaskState.order``."""
+        """The micro-tasks in the current round. Their keys are ``TaskState.order``."""
         return [] if self._ledger is None else self._ledger.round
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -138,8 +138,8 @@ class Gavel:
         self._renew_rates(view, ledger, waiting, runs)
         if ledger.jobs:
             yield from self._open_round(view, ledger, waiting, runs if stoppable else {}, leases)
-        # only machines that are down, or other resources, can have prevented the chosen tasks from
-        # starting
+        # If nothing is running now, the chosen tasks could not start because machines are down, or
+        # because CPUs or memory are missing. In that case, start the oldest task that fits.
         if not view.running and not view.pending:
             yield from start_of(self._place, view, next((task for task in waiting.oldest() if view.fits(task)), None))
         if self._ends_s > view.now:
@@ -148,12 +148,12 @@ class Gavel:
             yield Wait(max(wake_s, self._still_s))
 
     def _still(self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks) -> float:
-        """Return the time until which rounds change nothing, or -inf if that time is near or
+        """Return the time until which no round changes anything, or -inf if that time is near or
         uncertain.
 
-        All tasks must run, each at a rate that only a decision can change. No task may be nearly
-        done, and the ledger must agree with the kernel about their remaining work, both now and at
-        the end of that time, so that no round in between corrects it.
+        All tasks must be running, each at a rate that only a decision can change, and no task may
+        be nearly done. The ledger and the kernel must agree about the remaining work, both now and
+        at the end of that time, so that no round in between corrects it.
         """
         runs = runs_by_task(view.running.values())
         held = [run for order in runs for run in runs[order]]
@@ -182,8 +182,8 @@ class Gavel:
         self, job: GavelJob, task: MicroTask, runs: Sequence[Run], time_s: float, past: int, lost_s: float
     ) -> bool:
         """Return True if the ledger and the kernel agree about a job's remaining work at
-        ``time_s``, after ``past`` more rounds, even with rounding errors, which add up to at most
-        ``lost_s`` in times.
+        ``time_s``, after ``past`` more rounds. Rounding errors, which add up to at most ``lost_s``
+        seconds, are taken into account.
         """
         left = max([part_left(run, time_s) for run in runs]) * job.steps
         lost = lost_s * job.rate[task.type] + past * ulp(job.steps)
@@ -295,7 +295,8 @@ class Gavel:
         micro_of = {order: task for task in chosen for order in task.key}
         for order, held in runs.items():
             micro = micro_of.get(order)
-            for run in [run for run in held if run.id in view.running]:  # skip runs of dropped jobs
+            # runs of dropped jobs are no longer in the view
+            for run in [run for run in held if run.id in view.running]:
                 partners = [view.running[id_].task.order for id_ in run.beside]
                 if (
                     micro is None
@@ -352,8 +353,8 @@ class _Due(NamedTuple):
 
 
 def present_rate(view: ClusterView, task: TaskState, type_: int) -> float:
-    """Return the progress per second of an elastic task on a GPU type, on the smallest number of
-    nodes on which it fits; 0 if it cannot run on this type.
+    """Return the progress per second of an elastic task on a GPU type, on as few nodes as possible,
+    or 0 if it cannot run on this type.
     """
     assert task.training is not None
     gpu, asked = view.gpu_types[type_], task.task.instances
@@ -378,6 +379,6 @@ def runs_by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:
 
 
 def part_left(run: Run, now: float) -> float:
-    """Return the fraction of the task's work that the run still has to do, according to the
+    """Return the fraction of the task's work that remains for the run, according to the
     estimates."""
     return run.task.expected_left * min(1.0, run.work_left_s(now) / max(run.estimate_s, _NO_TIME_S))

@@ -24,21 +24,21 @@ _STRICT = {"extra": "forbid"}
 
 @dataclass(frozen=True, slots=True)
 class ResourceFlavor:
-    """A kind of node. ``gpu_types`` are the GPU types of these nodes, under the names used in
-    dagsim. Jobs that cannot use any of these types never get the flavor. An empty tuple means that
-    all types are possible.
+    """A ResourceFlavor: a kind of node. ``gpu_types`` lists the GPU types of these nodes by the
+    names that dagsim uses. Jobs that cannot use any of these types are never assigned the flavor.
+    If it is empty, the nodes may have any type.
     """
 
     name: str
     """Name of the flavor, to which quotas refer."""
     node_labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the nodes of this kind."""
+    """Labels of the nodes to which this flavor applies."""
     node_taints: tuple[Taint, ...] = ()
     """Taints of the nodes, which workloads have to tolerate."""
     tolerations: tuple[Toleration, ...] = ()
-    """Tolerations that the flavor adds to the workloads admitted to it."""
+    """Tolerations that are added to workloads when they are admitted with this flavor."""
     topology_name: str = ""
-    """Name of the topology by which pods are placed. It is empty if there is none."""
+    """Name of the topology by which pods are placed, or empty if no topology is used."""
     gpu_types: tuple[str, ...] = ()
 
     __pydantic_config__ = _STRICT
@@ -63,7 +63,7 @@ class TopologyNode:
     name: str
     """Name of the node."""
     labels: Mapping[str, str]
-    """Labels of the node, which state its place in the topology."""
+    """Labels of the node, which give its location in the topology."""
     allocatable: Mapping[str, float]
     """Amount of each resource that pods can use, in natural units."""
     taints: tuple[Taint, ...] = ()
@@ -74,7 +74,7 @@ class TopologyNode:
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuota:
-    """The quota for a resource in a flavor. None means that there is no limit."""
+    """The quota that one flavor provides for one resource. None means that there is no limit."""
 
     nominal: float
     """The queue's own amount of the resource."""
@@ -94,7 +94,7 @@ class ResourceQuota:
 
 @dataclass(frozen=True, slots=True)
 class FlavorQuotas:
-    """The quotas in one flavor for the resources of a group, by resource."""
+    """The quotas that one flavor provides for each resource of a group."""
 
     name: str
     """Name of the ResourceFlavor."""
@@ -106,8 +106,9 @@ class FlavorQuotas:
 
 @dataclass(frozen=True, slots=True)
 class ResourceGroup:
-    """Resources that a pod receives together from one flavor. Flavors are tried in the given
-    order."""
+    """Resources that a pod always receives from the same flavor. Flavors are tried in the given
+    order.
+    """
 
     flavors: tuple[FlavorQuotas, ...]
     """The flavors, in the order in which they are tried, with their quotas."""
@@ -123,38 +124,39 @@ class ResourceGroup:
 
 @dataclass(frozen=True, slots=True)
 class BorrowWithinCohort:
-    """Defines how a workload that borrows may preempt workloads in other queues."""
+    """Whether a workload that needs borrowed quota may preempt workloads in other queues."""
 
     policy: Literal["Never", "LowerPriority"] = "Never"
-    """``LowerPriority`` lets a borrowing workload preempt workloads with lower priorities in other
-    queues. ``Never`` forbids this."""
+    """With ``LowerPriority``, a borrowing workload may preempt workloads with lower priorities in
+    other queues. ``Never`` forbids this.
+    """
     max_priority_threshold: float | None = None
-    """Only workloads with at most this priority may be preempted by borrowing workloads. None means
-    no threshold."""
+    """Borrowing workloads may only preempt workloads whose priority is at most this threshold. None
+    means no threshold.
+    """
 
     __pydantic_config__ = _STRICT
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePreemption:
-    """Defines which workloads a workload may preempt in its own queue and in other queues of its
-    cohort."""
+    """Which workloads a workload may preempt in its own queue and in other queues of its cohort."""
 
     within_cluster_queue: Policy = "Never"
     """Which workloads in its own queue a workload may preempt."""
     reclaim_within_cohort: Policy = "Never"
-    """Which workloads that use more than their queue's quota a workload may preempt in other queues
-    of the cohort."""
+    """Which workloads in other queues of the cohort a workload may preempt, if those queues use
+    more than their quota.
+    """
     borrow_within_cohort: BorrowWithinCohort = field(default_factory=BorrowWithinCohort)
-    """How a workload may preempt in other queues while it borrows."""
+    """Whether a workload may preempt workloads in other queues while it borrows."""
 
     __pydantic_config__ = _STRICT
 
 
 @dataclass(frozen=True, slots=True)
 class FlavorFungibility:
-    """Defines when the search for a flavor ends before the last flavor, and which flavor is
-    considered best."""
+    """When the search for a flavor may end early, and which of the flavors found is preferred."""
 
     when_can_borrow: SearchRule = "MayStopSearch"
     """Whether the search stops at a flavor in which the workload fits by borrowing
@@ -163,23 +165,23 @@ class FlavorFungibility:
     """Whether the search stops at a flavor in which the workload fits by preempting
     (``MayStopSearch``) or continues with the next flavor (``TryNextFlavor``)."""
     preference: Literal["BorrowingOverPreemption", "PreemptionOverBorrowing"] = "BorrowingOverPreemption"
-    """Whether a flavor in which the workload borrows is better than a flavor in which it preempts,
-    or the reverse."""
+    """Which flavor is preferred: one in which the workload borrows, or one in which it preempts."""
 
     __pydantic_config__ = _STRICT
 
 
 @dataclass(frozen=True, slots=True)
 class Cohort:
-    """A group of queues and cohorts that lend quota to each other. A cohort that is mentioned only
-    by its members need not be listed."""
+    """A group of queues and cohorts that lend quota to each other. You need not list a cohort that
+    only its members refer to.
+    """
 
     name: str
     """Name of the cohort, to which queues and other cohorts refer."""
     parent: str = ""
-    """Name of the cohort that contains this one. It is empty for the top of a tree."""
+    """Name of the cohort that contains this one, or empty if this cohort is the top of a tree."""
     resource_groups: tuple[ResourceGroup, ...] = ()
-    """The cohort's own quotas, which its members may use."""
+    """Quotas that belong to the cohort itself, and which all its members may use."""
     weight: float = 1.0
     """Weight in fair sharing among the members of the parent."""
 
@@ -188,70 +190,80 @@ class Cohort:
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueue:
-    """A queue with quota."""
+    """A ClusterQueue: a queue that has a quota of its own."""
 
     name: str
     """Name of the queue, to which LocalQueues refer."""
     cohort: str = ""
-    """Name of the cohort in which the queue shares quota. It is empty if the queue belongs to none."""
+    """Name of the cohort in which the queue shares quota, or empty if the queue does not belong to
+    a cohort.
+    """
     queueing_strategy: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
     """With ``StrictFIFO``, a workload that does not fit blocks the workloads behind it. With
     ``BestEffortFIFO``, later workloads may overtake it."""
     resource_groups: tuple[ResourceGroup, ...] = ()
-    """The quotas of the queue, by groups of resources."""
+    """The quotas of the queue, for each group of resources."""
     preemption: QueuePreemption = field(default_factory=QueuePreemption)
-    """Which workloads the workloads in the queue may preempt."""
+    """Which workloads may be preempted by the workloads in this queue."""
     flavor_fungibility: FlavorFungibility = field(default_factory=FlavorFungibility)
-    """Which flavor is chosen if a workload could borrow or preempt in one flavor, or try the next
-    one."""
+    """Whether a workload that would have to borrow or preempt in one flavor tries the next flavor
+    first.
+    """
     weight: float = 1.0
     """Weight in fair sharing. A queue with twice the weight may borrow twice as much."""
     stop_policy: StopPolicy = "None"
     """``Hold`` stops new admissions, and ``HoldAndDrain`` also evicts the admitted workloads."""
     usage_based: bool = False
-    """How LocalQueues share the queue according to past usage (``admissionScope.admissionMode``),
-    if that is configured."""
+    """Whether and how LocalQueues share the queue according to their past usage
+    (``admissionScope.admissionMode``).
+    """
 
     __pydantic_config__ = _STRICT
 
 
 @dataclass(frozen=True, slots=True)
 class LocalQueue:
-    """A name (``queue`` or ``namespace/queue``) under which workloads are submitted to a
-    ClusterQueue."""
+    """A LocalQueue: the name (``queue`` or ``namespace/queue``) under which workloads are submitted
+    to a ClusterQueue.
+    """
 
     name: str
     """Name of the queue: ``queue`` or ``namespace/queue``."""
     cluster_queue: str
     """Name of the ClusterQueue that admits the workloads."""
     weight: float = 1.0
-    """Weight in admission fair sharing. Past usage is divided by it."""
+    """Weight in admission fair sharing, by which the past usage of the queue is divided."""
     stop_policy: StopPolicy = "None"
     """``Hold`` stops new admissions, and ``HoldAndDrain`` also evicts the admitted workloads."""
     consumed_resources: Mapping[str, float] = field(default_factory=dict)
-    """Past usage that admission fair sharing takes into account."""
+    """Past usage of each resource, which admission fair sharing takes into account."""
 
     __pydantic_config__ = _STRICT
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionFairSharing:
-    """Settings for sharing a ClusterQueue among its LocalQueues according to their past usage."""
+    """Settings for admission fair sharing, in which LocalQueues share their ClusterQueue according
+    to their past usage.
+    """
 
     usage_half_life_s: float = 0.0
-    """Time in seconds after which past usage counts half. With 0, past usage does not decay."""
+    """Half-life of past usage in seconds. With 0, past usage does not decay."""
     usage_sampling_interval_s: float = 300.0
     """Time between two updates of the past usage, in seconds."""
     resource_weights: Mapping[str, float] = field(default_factory=dict)
-    """Weight of each resource in the usage. Resources that are not listed have the weight 1."""
+    """Weight with which each resource counts towards usage. Resources that are not listed have a
+    weight of 1.
+    """
 
     __pydantic_config__ = _STRICT
 
 
 @dataclass(frozen=True, slots=True)
 class KueueObjects:
-    """Everything that an administrator configures. ``fair_sharing`` lists the strategies for
-    preemption with fair sharing. None means classic preemption.
+    """Everything that an administrator configures in Kueue. ``fair_sharing`` lists the strategies
+    that decide which workloads may be preempted for fair sharing. With None, classic preemption is
+    used.
 
     Raises:
         ModelError: Two objects have the same name, cohorts form a cycle, or the ClusterQueue of a
@@ -267,9 +279,9 @@ class KueueObjects:
     resource_flavors: tuple[ResourceFlavor, ...] = ()
     """The kinds of nodes."""
     topologies: tuple[KueueTopology, ...] = ()
-    """The levels of the data centre by which pods are placed."""
+    """Topologies: the levels of the data centre that Kueue considers when it places pods."""
     nodes: tuple[TopologyNode, ...] = ()
-    """The nodes on which pods are placed by topology."""
+    """The nodes on which Kueue places pods according to a topology."""
     fair_sharing: tuple[Strategy, ...] | None = None
     admission_fair_sharing: AdmissionFairSharing | None = None
     """How LocalQueues share a ClusterQueue according to past usage. None turns this off."""

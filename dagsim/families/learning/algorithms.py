@@ -1,4 +1,4 @@
-"""Settings of a training run as plain values, so that reading a configuration does not require
+"""Settings of a training run, as plain values. Reading a configuration therefore does not require
 torch."""
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ class WarmStart(CheckedSettings):
     policy: str
     """The heuristic to imitate."""
     episodes: int = 60
-    """Number of episodes of the heuristic from which the network learns."""
+    """Number of recorded episodes of the heuristic, from which the network learns."""
     epochs: int = 3
-    """Number of passes over these episodes."""
+    """Number of passes over the recorded episodes."""
     minibatch: int = 512
-    """Number of choices per gradient step."""
+    """Batch size: the number of choices per gradient step."""
     lr: float = 2e-3
     """Initial value of Adam's learning rate."""
     final_lr: float | None = None
     """Final value of Adam's learning rate. Default: the learning rate stays constant."""
     smoothing: float = 0.2
-    """Probability mass spread evenly over all choices, so that the network can still learn to
-    choose other actions than the heuristic's."""
+    """Probability that is spread evenly over all choices, so that the network can still learn to
+    choose other actions than the heuristic would.
+    """
     max_grad: float | None = None
     """Maximum norm of the gradient. Default: no limit."""
 
@@ -79,31 +80,38 @@ class TrainConfig(CheckedSettings):
     iterations: int = 100
     """Number of training iterations."""
     minutes: float | None = None
-    """Limit on the wall time in minutes, in addition to the number of iterations. The time
-    continues to count when a run is resumed."""
+    """Limit on the wall time in minutes, in addition to the number of iterations. If a training run
+    is resumed, the time before the interruption counts too.
+    """
     time_constant_s: tuple[float, float] | None = None
-    """Time constant of the discount at the start and at the end of training, instead of the
-    algorithm's ``discount_jcts``."""
+    """Time constant of the discount at the start and at the end of training. It replaces the
+    algorithm's ``discount_jcts``.
+    """
     first_jobs: int | None = None
-    """Curriculum: episodes begin with this number of jobs, which grows to all jobs over the first
-    half of training (Spark)."""
+    """Curriculum for Spark: the first episodes have this number of jobs, and over the first half of
+    training, the number grows until all jobs are used.
+    """
     ema_decay: float = 0.0
-    """Decay of the moving average of the weights: the fraction that is kept per iteration. The
-    averaged network is validated; with 0, the network itself is validated."""
+    """Decay of the moving average of the network's weights: the fraction of the average that each
+    iteration keeps. Validation uses the averaged network or, with 0, the network itself.
+    """
     reference: str = "best"
-    """The heuristic against which progress is measured. ``best`` is the best cheap non-preemptive
-    heuristic on the validation seeds, including tuned ones."""
+    """The heuristic against which progress is measured. ``best`` stands for the cheap
+    non-preemptive heuristic that is best on the validation seeds, including tuned heuristics.
+    """
     rivals: tuple[str, ...] = ("fifo", "sjf", "eft-wait")
-    """Further heuristics in the final comparison."""
+    """Further heuristics to include in the final comparison."""
     linear_iterations: int = 12
-    """Iterations for training a linear policy on the same features, which is included in the final
-    comparison. With 0, no linear policy is trained."""
+    """Number of iterations for training a linear policy on the same features, for the final
+    comparison. With 0, no linear policy is trained.
+    """
     warm_start: str | WarmStart | None = None
     """A heuristic to imitate before training (behaviour cloning), or the settings of the imitation."""
     lockstep: int = LOCKSTEP
-    """Number of episodes that are simulated side by side, with one forward pass of the network for
-    all of them. Workers receive an iteration in parts of this size, so the number of workers does
-    not change the result."""
+    """Number of episodes that are simulated side by side, so that one forward pass of the network
+    serves all of them. An iteration is divided into parts of this size for the workers, so the
+    number of workers does not change the result.
+    """
     validate_every: int = 5
     """Iterations between validations."""
     validation_seeds: int = 50
@@ -111,12 +119,13 @@ class TrainConfig(CheckedSettings):
     report_seeds: int = 200
     """Number of seeds for the final test."""
     report_from: int | None = None
-    """First test seed, to repeat the final test of another training run (whose run folder records
-    the seeds in ``report_seeds.yaml``). Default: the next seeds on which no training run in the
-    same results folder has been tested."""
+    """First test seed. Set it to repeat the final test of another training run, whose test seeds
+    are recorded in ``report_seeds.yaml`` in its run folder. By default, the test uses the next
+    seeds on which no training run in the same results folder has been tested.
+    """
 
     tracker: str | None = None
-    """A class of your own (``module:attr``) that records the training run (``Tracker``)."""
+    """Your own class (``module:attr``) that records the training run (see ``Tracker``)."""
 
     section: ClassVar[str] = "train"
 
@@ -135,19 +144,20 @@ class TrainConfig(CheckedSettings):
 
     @property
     def cloned(self) -> WarmStart | None:
-        """The settings for the initial imitation of a heuristic; ``None`` without imitation."""
+        """The settings for the imitation of a heuristic before training, or ``None`` if there is no
+        imitation."""
         return WarmStart(self.warm_start) if isinstance(self.warm_start, str) else self.warm_start
 
 
 def algorithm_name(settings: AlgorithmSettings) -> str:
-    """Return an algorithm's short name for labels: its ``kind``, or the class name if the user has
-    defined the class.
+    """Return the short name of an algorithm for labels. This is its ``kind``, or the class name if
+    the user has defined the class.
     """
     return str(getattr(settings, "kind", type(settings).__name__))
 
 
 def shipped_agents(system: System | type[System]) -> dict[str, Path]:
-    """Return the checkpoints of the agents that ship with dagsim for a system, by algorithm."""
+    """Return the checkpoints of the agents that dagsim ships for a system, by algorithm."""
     package = files("dagsim")
     paths = {name: package.joinpath(file) for name, file in system.agents.items()}
     for home, entry in family_entries("agents"):

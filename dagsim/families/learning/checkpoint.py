@@ -1,10 +1,11 @@
-"""A trained agent as a file and as a policy, for any system.
+"""A trained agent, as a file and as a policy. It may belong to any system.
 
-Features are clipped to the bounds seen in training, because networks extrapolate badly. If no task
-in training had more than ten instances, a task with 100,000 would receive a meaningless score, so a
-value outside the bounds is replaced by the nearest bound. On Alibaba's trace, on which the agents
-were not trained, their mean completion time is 0.7 to 0.9 times that of EFT-wait if features are
-clipped, and almost five times that of EFT-wait if they are not (``results/agents/transfer.md``).
+Features are clipped to the range that they had in training, because networks extrapolate badly. For
+example, suppose that no task in training had more than ten instances. A task with 100,000 instances
+would then get a meaningless score, so the number is replaced by the nearest bound, ten. This was
+measured on Alibaba's trace, on which the agents were not trained. With clipping, their mean
+completion time is 0.7 to 0.9 times that of EFT-wait, and without clipping almost five times
+(``results/agents/transfer.md``).
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from dagsim.systems.seam import Codec, CodecSettings, Scenario, System, View
 from dagsim.text import count_of
 
 _FORMAT = "dagsim-agent-3"
+_CHOICES = "embed.0.weight"
+"""The weights of the layer that reads the columns of a choice, in networks that read choices one by one."""
 HIDDEN = "hidden"
 """The kind of estimates that tell policies nothing."""
 _NETS_OF_ALGORITHMS = ("dagsim.families.learning.off_policy.rainbow:RainbowNetConfig",)
@@ -44,7 +47,7 @@ itself."""
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """An agent as stored on disk: its system, codec, network, weights and provenance."""
+    """An agent as it is stored in a file: its system, codec, network, weights and provenance."""
 
     algorithm: str
     net: NetSettings
@@ -57,7 +60,7 @@ class Checkpoint:
     system: str = DEFAULT_SYSTEM
 
     def save(self, path: Path) -> None:
-        """Write the file either completely or not at all."""
+        """Write the file completely, or not at all."""
         plain = {
             "format": _FORMAT,
             "system": self.system,
@@ -81,18 +84,18 @@ class Checkpoint:
         codec: str | None = None,
         net: str | None = None,
     ) -> Checkpoint:
-        """Read a file that ``save`` wrote. ``system``, if given, must be the system for which the
-        agent was trained; it is required if that system is code outside dagsim.
+        """Read a file that ``save`` wrote. ``system`` must be the system for which the agent was
+        trained. It is required only if this system is code outside dagsim.
 
-        A file contains only data, so it can refer only to codecs and networks that are part of
-        dagsim. To load an agent with any other codec or network, pass its class or ``module:Class``
-        as ``codec`` or ``net``.
+        A file contains only data. It can therefore refer only to codecs and networks that come with
+        dagsim. An agent with another codec or network can be loaded if its class, or
+        ``module:Class``, is passed as ``codec`` or ``net``.
 
         Raises:
             RunFolderError: The file is missing or damaged, belongs to another version of dagsim or
                 to another system, or contains an agent that was trained on other observations.
             CodeNotAllowed: Its codec or network is code outside dagsim that the caller did not
-            specify.
+                specify.
         """
         plain = read_plain(path)
         if plain.get("format") != _FORMAT:
@@ -132,11 +135,31 @@ class Checkpoint:
         return agent
 
     def clipped(self, codec: Codec) -> Codec:
-        """Wrap the codec so that the agent never sees values outside the bounds seen in training."""
+        """Wrap the codec in another one, which clips each value to the range that it had in
+        training."""
         return codec if self.bounds is None else Clipped(codec, self.bounds)
 
+    def weights_for(self, codec: CodecSettings) -> dict[str, torch.Tensor]:
+        """Return the weights for a codec that may show further columns of each choice. These columns
+        have the weight 0 at first, so that the agent ignores them.
+
+        Raises:
+            ConfigError: The codec differs in other ways, or the network does not read choices one by one.
+        """
+        trained, shown, weights = self.codec.features, codec.features, dict(self.weights)
+        if trained != shown:
+            old, new = trained.get("tokens", ()), shown.get("tokens", ())
+            if _CHOICES not in weights or not set(old) <= set(new) or {**trained, "tokens": new} != shown:
+                raise ConfigError(
+                    f"the agent was trained with the codec {self.codec}, but the configuration sets {codec}"
+                )
+            first = weights[_CHOICES]
+            weights[_CHOICES] = first.new_zeros(len(first), len(new))
+            weights[_CHOICES][:, [new.index(name) for name in old]] = first
+        return weights
+
     def network(self) -> ActorNet:
-        """Build the network with its weights, for inference only."""
+        """Build the network with its weights. It is used for inference only."""
         net = self.net.build(self.codec)
         net.load_state_dict(dict(self.weights))
         net.settings = self.net
@@ -144,9 +167,9 @@ class Checkpoint:
 
 
 class AgentPolicy:
-    """Makes decisions with a network: it takes the most likely choice or, with ``sampled``, samples
-    a choice with the simulation's random stream ``"agent"``. Each decision costs one observation
-    and one forward pass, about 0.3 ms on the GPU cluster."""
+    """Makes decisions with a network. It takes the most likely choice or, with ``sampled``, draws a
+    choice from the simulation's random stream ``"agent"``. Each decision takes one observation and
+    one forward pass, about 0.3 ms on the GPU cluster."""
 
     def __init__(self, checkpoint: Checkpoint, *, sampled: bool = False) -> None:
         self.checkpoint = checkpoint
@@ -162,7 +185,7 @@ class AgentPolicy:
 
     @property
     def outside_training(self) -> float:
-        """The fraction of the values seen so far that are outside the range of their feature in
+        """The fraction of the values seen so far that were outside the range of their feature in
         training.
         """
         codec = self._codec
@@ -186,7 +209,7 @@ def load_agent(
     net: str | None = None,
 ) -> AgentPolicy:
     """Load the agent in a checkpoint file as a policy. ``system`` must be the system for which the
-    agent was trained; ``codec`` and ``net`` have the same meaning as in ``Checkpoint.load``.
+    agent was trained. ``codec`` and ``net`` are as in ``Checkpoint.load``.
 
     Raises:
         RunFolderError, CodeNotAllowed: As for ``Checkpoint.load``.
@@ -195,8 +218,8 @@ def load_agent(
 
 
 def caveats(config: Config, seeds: Iterable[int], checkpoint: Path) -> list[str]:
-    """Return warnings that an experiment differs from what an agent was trained on, or overlaps
-    with it.
+    """Return warnings if an experiment differs from the agent's training, or if it contains jobs
+    that were used for this training.
     """
     beside = checkpoint.with_suffix(".json")  # a shipped agent's settings are in a second file beside it
     facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
@@ -205,13 +228,13 @@ def caveats(config: Config, seeds: Iterable[int], checkpoint: Path) -> list[str]
 
 def kinds_of_estimates(scenario: Scenario) -> list[str]:
     """Return the kinds of estimates in a scenario, which determine what policies know about
-    durations; an empty list if it has no estimates."""
+    durations. The list is empty if the scenario has no estimates."""
     estimates = getattr(scenario, "estimates", None)
     return list(getattr(scenario, "knowledge", () if estimates is None else (estimates.kind,)))
 
 
 def _unfamiliar(config: Config, facts: Mapping[str, Any]) -> str | None:
-    """Return a sentence if durations are hidden, but were never hidden from the agent."""
+    """Return a warning if the experiment hides durations that were never hidden from the agent."""
     known, here = facts.get("knowledge"), getattr(config, "estimates", None)
     if not known or here is None or here.kind != HIDDEN or HIDDEN in known:
         return None
@@ -222,8 +245,8 @@ def _unfamiliar(config: Config, facts: Mapping[str, Any]) -> str | None:
 
 
 def _overlap(config: Config, seeds: Iterable[int], facts: Mapping[str, Any]) -> str | None:
-    """Return a sentence that states how many of an experiment's windows contain jobs with which an
-    agent was trained or selected.
+    """Return a warning if an experiment contains jobs with which the agent was trained or selected.
+    The warning states how many of the experiment's windows contain such jobs.
 
     Return None if no window contains such jobs.
     """
@@ -246,10 +269,12 @@ def _overlap(config: Config, seeds: Iterable[int], facts: Mapping[str, Any]) -> 
 
 
 def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
-    """Write tensors and plain values together with their digest, either completely or not at
-    all."""
+    """Write tensors and plain values together with their digest. The file is written completely, or
+    not at all."""
     content = {name: value for name, value in plain.items() if name != "digest"}
-    buffer = BytesIO()  # on a full disk, torch's own file writer would raise only a RuntimeError
+    # Write to memory first, because torch's own file writer reports a full disk only as a
+    # RuntimeError.
+    buffer = BytesIO()
     torch.save({**content, "digest": _digest(content)}, buffer)
     with replaced(path) as temporary:
         temporary.write_bytes(buffer.getbuffer())
@@ -265,7 +290,7 @@ def read_plain(path: Path) -> dict[str, Any]:
         plain = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise RunFolderError(f"{path}: no such file") from None
-    except Exception:  # unpickling a damaged file can raise any exception, and the message is PyTorch's
+    except Exception:  # unpickling a damaged file can raise any exception, with a message that does not help users
         why = "the checkpoint is damaged" if is_zipfile(path) else "not a checkpoint"
         raise RunFolderError(f"{path}: {why}; dagsim train writes checkpoints, such as RUN/best.pt") from None
     if not isinstance(plain, dict):
@@ -285,7 +310,7 @@ def _digest(plain: Mapping[str, Any]) -> str:
 
 
 def _feed(total: Any, value: Any) -> None:
-    """Update the digest with a value and everything that it contains."""
+    """Add a value, and everything that it contains, to the digest."""
     match value:
         case torch.Tensor():
             total.update(f"{value.dtype}{list(value.shape)}".encode())
@@ -366,8 +391,8 @@ def _same_features(path: Path, trained: list[str], now: list[str]) -> None:
 
 @dataclass(slots=True)
 class ObservationBounds:
-    """The minimum and maximum of each feature, for each part of the observation. The bounds are
-    empty until they are widened."""
+    """The smallest and the largest value of each feature, for each part of the observation. The
+    bounds are empty until they are widened."""
 
     parts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
@@ -381,7 +406,7 @@ class ObservationBounds:
             self.parts[name] = low, high
 
     def clip(self, observation: Any) -> Any:
-        """Return the observation with every value clipped to the range of its feature."""
+        """Return the observation with each value clipped to the range of its feature."""
         parts = self.parts
         return type(observation)(
             *(np.clip(values, *parts[name]) for name, values in zip(observation._fields, observation, strict=True))
@@ -398,7 +423,7 @@ class ObservationBounds:
 
 
 class _Wrapped:
-    """A codec that wraps another one."""
+    """The base class of codecs that wrap another codec."""
 
     def __init__(self, codec: Codec, bounds: ObservationBounds) -> None:
         self.codec = codec

@@ -1,5 +1,5 @@
-"""Random clusters and workloads, different for every seed, for agents that have to work on any
-cluster."""
+"""Random clusters and workloads, which are different for every seed. They are for agents that have
+to work on any cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NODES = (1, 2, 4, 8)
 
 
 class _Worlds:
-    """The most recently used worlds, by seed. They are not sent to other processes."""
+    """The worlds that were used last, by seed. They are not sent to other processes."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, ClusterScenario] = OrderedDict()
@@ -58,8 +58,8 @@ class _Worlds:
 
 @dataclass(frozen=True)
 class MixtureScenario(ClusterWorld):
-    """A different GPU cluster with different jobs for every seed, so that an agent learns rules
-    that work on every cluster.
+    """For every seed, a different GPU cluster with different jobs. An agent that trains on them
+    learns rules that work on every cluster.
 
     The seed determines the GPU types (as measured, with random speeds, or equally fast), their
     number and their nodes; the number of jobs, their load and their arrivals; the shape of their
@@ -80,23 +80,25 @@ class MixtureScenario(ClusterWorld):
     sigma: tuple[float, float] = (0.6, 2.8)
     """Smallest and largest standard deviation of the logarithm of a task's work."""
     instances: int = 200
-    """Largest number of independent instances of a task."""
+    """Largest number of independent instances that a task may have."""
     noisy: float = 0.3
-    """Share of worlds with noisy estimates."""
+    """Share of worlds in which estimates of durations have random errors."""
     noise: tuple[float, float] = (0.2, 1.0)
-    """Smallest and largest ``sigma`` of noisy estimates."""
+    """Smallest and largest ``sigma`` of these errors."""
     hidden: float = 0.0
-    """Share of worlds in which policies know nothing about durations."""
+    """Share of worlds in which policies have no information about durations."""
     limited: float = 0.0
-    """Share of worlds in which policies know only the time limits that users set: 1 to about 20 times
-    the true duration, rounded up to a power of 2."""
+    """Share of worlds in which policies know only the users' time limits. A time limit is 1 to
+    about 20 times the true duration, rounded up to a power of 2.
+    """
     failing: float = 0.0
-    """Share of worlds in which nodes fail; runs on a failed node start over."""
+    """Share of worlds in which nodes fail. If a node fails, its runs start over."""
     restart_s: tuple[float, float] = (0.0, 0.0)
-    """Smallest and largest number of seconds of set-up when a preempted run resumes. A quarter of
-    the worlds have the smallest number."""
+    """Smallest and largest set-up time in seconds when a preempted run resumes. In a quarter of the
+    worlds, it has the smallest value.
+    """
     trace_share: float = 0.25
-    """Share of worlds with jobs from ``traces``, if any traces are given."""
+    """Share of worlds that take their jobs from ``traces``, if there are any traces."""
     traces: tuple[TraceFile, ...] = ()
     """Traces, each with a ``window``."""
     kind: Literal["mixture"] = "mixture"
@@ -106,7 +108,7 @@ class MixtureScenario(ClusterWorld):
 
     @property
     def trace_paths(self) -> tuple[Path, ...]:
-        """The paths of the traces."""
+        """The paths of all traces."""
         return tuple([Path(trace.path) for trace in self.traces])
 
     @property
@@ -129,7 +131,8 @@ class MixtureScenario(ClusterWorld):
             require(0 <= getattr(self, name) <= 1, f"mixture: {name} must be between 0 and 1", getattr(self, name))
         if self.noisy + self.hidden + self.limited > 1 + 1e-9:
             raise ConfigError(
-                "mixture: noisy, hidden and limited are shares of all worlds; their sum must be 1 or less"
+                "mixture: noisy, hidden and limited are shares of all worlds, so their sum must be 1 or less; got "
+                f"{self.noisy:g} + {self.hidden:g} + {self.limited:g}"
             )
         for trace in self.traces:
             if trace.window is None:
@@ -152,7 +155,7 @@ class MixtureScenario(ClusterWorld):
     def kernel(
         self, seed: int, *, record: bool = True, on_arrivals: Callable[[int], None] | None = None
     ) -> ClusterKernel:
-        """Build a kernel for the world that belongs to a seed. Runs are always recorded.
+        """Build a kernel for the world of a seed. All runs are recorded.
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be generated.
@@ -160,15 +163,15 @@ class MixtureScenario(ClusterWorld):
         return self.world(seed).kernel(seed, on_arrivals=on_arrivals)
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Return the number and the load of the jobs in a kernel."""
+        """Return how many jobs a kernel has, and their load."""
         return self.world(kernel.schedule.seed).facts(kernel)
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """Describe why jobs in a kernel cannot be completed."""
+        """Explain why jobs in a kernel cannot be completed."""
         return self.world(kernel.schedule.seed).unfinished(kernel)
 
     def check(self) -> None:
-        """Check the settings by drawing one world, and check the traces.
+        """Check the settings by drawing one world. Also check the traces.
 
         Raises:
             InputError: Something is invalid.
@@ -192,7 +195,7 @@ class MixtureScenario(ClusterWorld):
         return self._scenario(seed, cluster, arrays, runtime, estimates)
 
     def _estimates(self, rng: np.random.Generator) -> Estimates:
-        """Draw the kind of estimates, which determines what policies know about durations."""
+        """Draw the kind of estimates, which decides what policies know about durations."""
         draw = rng.random()
         if draw < self.noisy:
             return Estimates("noisy", float(rng.uniform(*self.noise)))
@@ -203,8 +206,8 @@ class MixtureScenario(ClusterWorld):
     def _scenario(
         self, seed: int, cluster: Cluster, arrays: JobArrays, runtime: Runtime, estimates: Estimates
     ) -> ClusterScenario:
-        """Add limits, failures and the cost of a preemption, which are drawn from a separate random
-        stream."""
+        """Add time limits, failures and the cost of a preemption. They are drawn from a separate
+        random stream."""
         rng = stream(seed, "mixture", 1)
         if estimates.kind == "predicted":
             claimed = arrays.work * np.exp(rng.normal(1.0, 0.8, len(arrays.work)).clip(0.0, 3.0))
@@ -225,7 +228,7 @@ class MixtureScenario(ClusterWorld):
         )
 
     def _workload(self, rng: np.random.Generator, cluster: Cluster, models: tuple[str, ...]) -> Synthetic:
-        """Draw a workload whose jobs fit on the cluster."""
+        """Draw a workload all of whose jobs fit on the cluster."""
         by_type = [
             whole_sum(node.gpus for node in cluster.nodes if node.gpu == gpu)
             for gpu in dict.fromkeys(cluster.gpu_types)
@@ -287,13 +290,13 @@ class MixtureScenario(ClusterWorld):
         )
 
     def _traced(self, seed: int, rng: np.random.Generator) -> tuple[Cluster, Runtime, JobArrays]:
-        """Place a window of a trace on a random cluster that is large enough."""
+        """Take a window of a trace, and draw a cluster that is large enough for it."""
         trace: TraceFile = self.traces[int(rng.integers(len(self.traces)))]
         cluster, runtime, models = _cluster(rng, max(16, self.gpus[0]), max(16, self.gpus[1]))
         load = float(rng.uniform(*self.load))
         plain = runtime if not isinstance(runtime, Throughput) else Throughput(missing="flops")
         file = replace(trace, options=replace(trace.options, load=load))
-        # the window is rescaled to this cluster and load
+        # ``window_of`` rescales the trace to this cluster and this load
         arrays = file.window_of(seed, cluster, plain, overlap=True)
         if models:
             arrays = _with_models(arrays, models, rng)
@@ -305,7 +308,7 @@ def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
 
 
 def _cluster(rng: np.random.Generator, least: int, largest: int) -> tuple[Cluster, Runtime, tuple[str, ...]]:
-    """Draw a cluster, and return it with the runtime model and the models of the tasks."""
+    """Draw a cluster. Return it with the runtime model, and with the models of the tasks."""
     total = max(1, round(_log_uniform(rng, least, largest)))
     kinds = min(int(rng.choice(4, p=(0.12, 0.3, 0.4, 0.18))) + 1, total)
     runtime: Runtime
@@ -337,7 +340,7 @@ def _cluster(rng: np.random.Generator, least: int, largest: int) -> tuple[Cluste
 
 
 def _with_models(jobs: JobArrays, models: tuple[str, ...], rng: np.random.Generator) -> JobArrays:
-    """Return the jobs with random models, one model for all tasks in a job."""
+    """Give the jobs random models. All tasks in a job get the same model."""
     model = np.repeat(rng.integers(len(models), size=len(jobs)), np.diff(jobs.first))
     kinds = tuple([kind._replace(model=name) for kind in jobs.kinds for name in models])
     kind, kinds = renumbered(jobs.kind * len(models) + model, kinds)

@@ -15,19 +15,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PacMlConfig(RowNetSettings):
-    """PAC-ML's graph network (Parsonson et al. 2023): two rounds of messages over the job's graph,
-    followed by a score for each row, which is computed from the graph, the job, the mean of all
-    rows and the row itself.
+    """PAC-ML's graph network (Parsonson et al. 2023). After two rounds of messages over the job's
+    graph, the network computes a score for each row from four inputs: the graph, the job, the mean
+    of all rows, and the row itself.
     """
 
     message: int = 16
-    """Number of columns in the embeddings of an operation and of a dependency; a message consists
-    of both."""
+    """Size of the embeddings of an operation and of a dependency. A message consists of one
+    embedding of each.
+    """
     embedding: int = 16
-    """Number of columns in the graph's embedding."""
+    """Size of the graph's embedding."""
     job: int = 32
-    """Number of columns in the embedding of the job and the servers (8 in the paper, which has
-    fewer features)."""
+    """Size of the embedding of the job and the servers. In the paper, which has fewer features, it
+    is 8.
+    """
     kind: Literal["pac_ml"] = "pac_ml"
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The scenario for the RAMP fabric, which is the only object that builds its kernels."""
+"""The scenario for the RAMP fabric. Only scenarios build kernels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DDLS = "ddls=true"
 
 
 class _Made:
-    """The graphs and the planner, which are built on first use; other processes build their own."""
+    """The graphs and the planner. They are built on first use, and each process builds its own."""
 
     def __init__(self) -> None:
         self.graphs: list[ComputationGraph] | None = None
@@ -47,8 +47,8 @@ class _Made:
 
 @dataclass(frozen=True)
 class RampScenario(Scenario):
-    """Training jobs as computation graphs, partitioned over the servers of a fabric (Parsonson et
-    al. 2023).
+    """Training jobs that are given as computation graphs and are partitioned over the servers of a
+    fabric (Parsonson et al. 2023).
 
     Jobs are drawn uniformly from ``graphs`` (a folder of PipeDream ``graph.txt`` profiles,
     restricted to ``models``), or from synthetic graphs. A job starts on arrival, or it is rejected.
@@ -81,31 +81,39 @@ class RampScenario(Scenario):
     gpus: tuple[str, ...] = ("A100-80",)
     """GPU type of all servers, or a list with one per server."""
     graphs: str | None = None
-    """Folder of computation graphs; by default, synthetic graphs."""
+    """Folder with computation graphs. By default, synthetic graphs are used."""
     models: tuple[str, ...] = ()
-    """Names of the graphs to draw from (files without ``.txt``); by default, all in the folder."""
+    """Names of the graphs to draw from (file names without ``.txt``). By default, all graphs in the
+    folder are used.
+    """
     time_unit: Literal["s", "ms", "us"] | None = None
-    """Unit of the times in ``graphs``; by default the unit of the format (PipeDream: milliseconds;
-    ``ddls``: seconds)."""
+    """Unit of the times in ``graphs``. The default depends on the format: milliseconds for
+    PipeDream, seconds for ``ddls``.
+    """
     profiled_on: str | None = None
-    """GPU type on which the graphs were profiled; times on other types are estimated from it. By
-    default, times are the same on all types, except for types whose times a graph states."""
+    """GPU type on which the graphs were profiled. Times on other types are estimated from the times
+    on this type. By default, an operation takes the same time on all types, unless the graph gives
+    its own times for a type.
+    """
     jobs: int = 100
-    """Jobs per episode. They use every graph equally often, in random order."""
+    """Jobs per episode. The jobs use every graph equally often, in random order."""
     gap_s: float = 1.0
     """Seconds between two arrivals."""
     poisson: bool = False
-    """Draw gaps from an exponential distribution with mean ``gap_s``."""
+    """True to draw the times between arrivals from an exponential distribution with mean ``gap_s``."""
     beta: str = "A"
-    """Distribution of the acceptable fraction of the time that one GPU would need: A to D (PAC-ML),
-    or ``uniform[least=0.1,most=1]``, ``fixed[value=0.5]`` ..."""
+    """Distribution of the longest acceptable duration of a job, as a fraction of the time that one
+    GPU would need. It is one of A to D (PAC-ML), or a form such as ``uniform[least=0.1,most=1]`` or
+    ``fixed[value=0.5]``.
+    """
     training_steps: int = 50
     """Training steps of each job."""
     max_degree: int = 16
-    """Maximum number of pieces of an operation."""
+    """Maximum number of pieces into which an operation may be divided."""
     partitioner: str = "sip_ml"
-    """Rule that divides operations into pieces: ``sip_ml`` (even numbers of pieces of about one
-    quantum) or ``random``."""
+    """Rule by which operations are divided into pieces: ``sip_ml`` (an even number of pieces that
+    take about one quantum each) or ``random``.
+    """
     placer: str = "first_fit"
     """Rule that places pieces on servers: ``first_fit``, ``packed``, ``best_fit``, ``same_type`` or
     ``random``."""
@@ -115,14 +123,19 @@ class RampScenario(Scenario):
     flow_schedule: str = "srpt"
     """Which flow a link sends first: ``srpt`` (the shortest remaining one) or ``fifo``."""
     ddls: bool = False
-    """Use the rules of ``ddls``, including its peculiarities (docs/ramp.md)."""
+    """Use the rules of the simulator ``ddls``, including its peculiarities (docs/ramp.md)."""
     rules: Mapping[str, Any] = field(default_factory=dict)
-    """Rules that differ from the chosen set, by name (``dagsim.families.ramp.decisions.Rules``)."""
+    """Individual rules that replace those of the chosen set, by name
+    (``dagsim.families.ramp.decisions.Rules``).
+    """
     horizon_s: float | None = None
-    """Time at which the simulation stops; by default, it stops when all jobs have left."""
+    """Time at which the simulation stops. By default, it stops when all jobs have completed or been
+    rejected.
+    """
     figures: bool = False
-    """Store the figures that ``ddls`` reports for an episode with each run
-    (``dagsim.families.ramp.kpis``)."""
+    """With each run, store the figures that ``ddls`` reports for an episode
+    (``dagsim.families.ramp.kpis``).
+    """
     kind: Literal["ramp"] = "ramp"
     _made: Any = field(default_factory=_Made, init=False, repr=False, compare=False)
 
@@ -131,14 +144,14 @@ class RampScenario(Scenario):
     def __post_init__(self) -> None:
         require(self.horizon_s is None or self.horizon_s > 0, "horizon_s must be positive", self.horizon_s)
         if self.training_steps < 1 or self.jobs < 1:
-            raise ConfigError("jobs and training_steps must be at least 1")
+            raise ConfigError(f"jobs and training_steps must be at least 1, got {self.jobs} and {self.training_steps}")
         if self.profiled_on is not None:
             gpu_type(self.profiled_on)
         _ = self._rules, self._fabric()
 
     @property
     def episode_jobs(self) -> int:
-        """The number of jobs per episode; a kernel can also simulate only the first of them."""
+        """The number of jobs per episode. A kernel can also simulate only the first jobs."""
         return self.jobs
 
     @property
@@ -187,20 +200,21 @@ class RampScenario(Scenario):
 
     @property
     def examples(self) -> tuple[RampJob, ...]:
-        """The jobs for seed 0, which determine the ranges of a codec's features."""
+        """The jobs for seed 0. They set the ranges of a codec's features."""
         lazy: _Made = self._made
         if lazy.examples is None:
             lazy.examples = self.workload.draw(0)
         return lazy.examples
 
     def drawing_from(self, pool: Sequence[ComputationGraph]) -> RampScenario:
-        """Return this scenario with jobs drawn from ``pool`` instead of files."""
+        """Return the same scenario with jobs from ``pool`` instead of files."""
         scenario = replace(self)
         scenario._made.graphs = list(pool)
         return scenario
 
     def planned_by(self, planner: Planner) -> RampScenario:
-        """Return this scenario with another planner, including that planner's fabric and rules."""
+        """Return the same scenario with another planner, and with the fabric and the rules of that
+        planner."""
         scenario = replace(self)
         scenario._made.planner = planner
         return scenario
@@ -213,7 +227,7 @@ class RampScenario(Scenario):
         on_arrivals: Callable[[int], None] | None = None,
         jobs: Iterable[RampJob] | int | None = None,
     ) -> RampKernel:
-        """Build a kernel; the same seed gives the same jobs.
+        """Build a kernel. The same seed gives the same jobs.
 
         ``jobs`` is either a number, to simulate only the first jobs, or the jobs themselves. The
         log is always recorded.
@@ -234,12 +248,12 @@ class RampScenario(Scenario):
         )
 
     def codec(self, *, blocks: int = 0, outlooks: bool = True) -> RampCodec:
-        """Return a codec whose feature ranges are determined by the jobs for seed 0."""
+        """Return a codec whose feature ranges are those of the jobs for seed 0."""
         return RampCodec(self.examples, blocks=blocks, outlooks=outlooks)
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Return facts about the jobs that arrived: their number, the time that they span, and the
-        episode's statistics if ``figures`` is set.
+        """Return the number of jobs that arrived and the time that they span. With ``figures``, add
+        the statistics of the episode.
         """
         jobs = kernel.schedule.jobs
         assert isinstance(kernel, RampKernel)

@@ -1,4 +1,4 @@
-"""The rates of tasks that share GPUs, after the policy has decided that they should (``Join``).
+"""The rates of tasks that share GPUs. Whether tasks share GPUs is decided by the policy (``Join``).
 
 Two tasks on one GPU slow each other down, and some pairs do not fit into its memory. The measured
 sum of the two rates, each relative to the task's rate on its own, is between 0.35 and 2.45 (Gavel,
@@ -79,7 +79,8 @@ class MeasuredPairs:
 
 @dataclass(frozen=True, slots=True)
 class PairTable:
-    """Rates of pairs from a file; this is ``MeasuredPairs`` for configurations.
+    """Rates of pairs of tasks, read from a file. This is the form that ``MeasuredPairs`` takes in a
+    configuration.
 
     ``table`` is Gavel's ``simulation_throughputs.json`` or Lucid's ``colocate_info.csv`` (the name
     may end in .gz), and ``default`` is the rate of both tasks in any other pair. Lucid measured one
@@ -91,10 +92,11 @@ class PairTable:
     """
 
     table: str | None = None
-    """Path of Gavel's ``simulation_throughputs.json`` or Lucid's ``colocate_info.csv`` (the name
-    may end in .gz)."""
+    """Path of Gavel's ``simulation_throughputs.json`` or of Lucid's ``colocate_info.csv``. The file
+    may be compressed (``.gz``).
+    """
     default: float | None = None
-    """Rate of both tasks in a pair that the table lacks."""
+    """Rate of both tasks of a pair that is missing from the table."""
     kind: Literal["pairs"] = "pairs"
 
     __pydantic_config__ = {"extra": "forbid"}

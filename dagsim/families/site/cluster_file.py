@@ -1,4 +1,4 @@
-"""The configuration of an imported cluster or site, as written to a file."""
+"""Write the configuration of an imported cluster or site to a file."""
 
 from __future__ import annotations
 
@@ -41,16 +41,18 @@ def import_site(
     strict: bool = False,
     overwrite: bool = True,
 ) -> list[str]:
-    """Write the configuration of the site, or of the list of nodes, that the files describe; return
+    """Write the configuration of the site, or of the list of nodes, that the files describe. Return
     messages about what was read, noted, not modelled, left out or unknown. ``gpus`` identifies the
-    site's GPU types (``a100=A100-80``), and ``timezone`` is the time zone of dates; ``keep_all``
-    keeps nodes that are down. With ``strict``, no file is left if the site's log contradicts it.
-    Without ``overwrite``, a different file called ``out`` is kept, because it may have been edited.
+    site's GPU types (``a100=A100-80``), and ``timezone`` is the time zone of dates. If ``keep_all``
+    is True, nodes that are down are kept. If ``strict`` is True, no file is left if the site's log
+    contradicts it. Unless ``overwrite`` is True, a different file called ``out`` is kept, because
+    it may have been edited.
 
     Raises:
         InputError: There are several files but none describes queues, or an existing file that
-        differs is kept. ContradictoryInput: The log and the site contradict each other, and
-        ``strict`` is set. TraceError, ConfigError: A file cannot be read, or an argument is wrong.
+            differs is kept.
+        ContradictoryInput: The log and the site contradict each other, and ``strict`` is set.
+        TraceError, ConfigError: A file cannot be read, or an argument is wrong.
     """
     named, zone, files = named_gpus(gpus, "--gpu"), TraceOptions(timezone=timezone).zone(), site_files(paths)
     for kind in named.values():
@@ -64,7 +66,7 @@ def import_site(
         name, queues, network = site.cluster_name or out.stem, site.queues(named), site.network(imported.node_names())
         restarts = site.restarts(queues)
         log = log_in(paths)
-        # queues and the network add to the list of unmodelled settings
+        # ``queues`` and ``network``, called above, have added to ``unmodelled``
         unmodelled = with_jobs(site.unmodelled, log, site.written_s)
         text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy, restarts)
     elif listed := _node_lists(files):
@@ -109,8 +111,8 @@ def import_site(
 
 
 def _node_lists(files: Sequence[Path]) -> list[Path]:
-    """Return the files that describe a cluster without queues: a single file, or all lists whose
-    format implies a scheduler.
+    """Return the files that describe a cluster without queues. This is a single file, or all node
+    lists whose format implies a scheduler.
     """
     if len(files) == 1:
         return list(files)
@@ -121,7 +123,8 @@ def _audit_of(config: Config, log: Trace) -> tuple[Audit, list[str]]:
     """Return the contradictions between a site's log and its configuration, and any fault that kept
     the log from being checked in full.
     """
-    scenario = replace(cluster_scenario_of(config), runtime=Recorded())  # jobs in a log name no models
+    # Recorded suits jobs from a log, which have no model name
+    scenario = replace(cluster_scenario_of(config), runtime=Recorded())
     log.change = lambda jobs: accepting(jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types)
     log.watcher = auditor = scenario.auditor(log)
     faults = []
@@ -143,10 +146,10 @@ def cluster_yaml(
     restarts: bool = False,
 ) -> str:
     """Write ``cluster``, ``gpu_types``, ``queues``, ``policy``, ``network``, and ``preemption`` if
-    preempted jobs restart; nodes that were left out, notes, and settings that are not modelled
+    preempted jobs restart. Nodes that were left out, notes, and settings that are not modelled
     become comments.
 
-    Text from the log is quoted, so that it cannot end a comment or a value.
+    Text from the site's files is quoted, so that it cannot end a comment or a value.
     """
     lines = [f"Made by dagsim site import from {origin}."]
     lines += _listed("left out, because jobs cannot run there", imported.left_out)

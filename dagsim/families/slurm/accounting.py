@@ -1,4 +1,5 @@
-"""Slurm's own terms: the fields of its accounting, and rows of ``sacct`` as text and as JSON.
+"""Slurm's accounting: the names of its fields, and readers for the rows that ``sacct`` prints as
+text or as JSON.
 
 This module reads the output of ``sacct`` 22.05 and 24.11, and the formats that sacct(1) documents
 for other versions.
@@ -19,17 +20,17 @@ from dagsim.model.arithmetic import whole_sum
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
-from dagsim.traces.fields import MOST_GPUS, Dirty, finite_number, memory_gb
+from dagsim.traces.fields import MOST_GPUS, Dirty, InvalidValue, finite_number, memory_gb
 from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport
 from dagsim.traces.source import Row, Source
 from dagsim.traces.times import NO_DURATION, duration_s, is_unset
 from dagsim.workload.records import clipped, clipped_repr
 
-_SHORT = 500  # in characters; longer texts are not cached
-_INFINITE = "4294967295"  # INFINITE is stored as the largest 32-bit number
+_SHORT = 500  # maximum length of a cached text, in characters
+_INFINITE = "4294967295"  # Slurm's INFINITE, the largest 32-bit number
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
-_MOST_TASKS = 4_000_001  # Slurm's own upper limit for MaxArraySize
-# compute slices per GPU: seven on every type except the A30
+_MOST_TASKS = 4_000_001  # the largest MaxArraySize that Slurm accepts.
+# Compute slices into which MIG can divide a GPU: four on the A30, seven on all other types.
 _SLICES, _A30_SLICES, _A30_SLICE_GB = 7, 4, 6
 
 
@@ -66,8 +67,8 @@ class Resources(NamedTuple):
 def resources(text: str) -> Resources:
     """Parse ``billing=16,cpu=16,gres/gpu:a100=4,gres/gpu=4,mem=128G,node=1``, in any order.
 
-    The number of GPUs without a type (``gres/gpu``) includes the GPUs with a type. If it is
-    missing, the numbers with a type are added up instead.
+    ``gres/gpu`` is the total number of GPUs, whatever their types. If this entry is missing, the
+    numbers for the single types are added up instead.
 
     Raises:
         Dirty: The text is not a list of ``name=value``, or a number is invalid.
@@ -81,7 +82,7 @@ def _resources(text: str) -> Resources:
     only once.
     """
     listed = _pairs(text)
-    if listed and all(name.isdecimal() for name in listed):  # tres_alloc of slurmdbd's tables
+    if listed and all(name.isdecimal() for name in listed):  # taken from the column tres_alloc of slurmdbd's tables
         raise Dirty("whose resources are numbered as in the database instead of named (print them with sacct)")
     types: dict[str, int] = {}
     slices: dict[float, int] = {}
@@ -106,7 +107,8 @@ def _resources(text: str) -> Resources:
 
 
 def licences_or_none(tres: str) -> tuple[tuple[str, int], ...]:
-    """Return the licences in a list of resources. The result is empty if the list cannot be read."""
+    """Return the licences that a list of resources contains. The result is empty if the text cannot
+    be read."""
     try:
         return resources(tres).licences
     except Dirty:
@@ -114,9 +116,9 @@ def licences_or_none(tres: str) -> tuple[tuple[str, int], ...]:
 
 
 def with_older_columns(stated: Resources, gres: str, memory: str, cpus: str, nodes: int, total: bool) -> Resources:
-    """Use other columns to fill in what a list of resources lacks: GPUs from ``AllocGRES``
-    (``total``) or ``ReqGRES`` (per node) in versions before 20.11, memory from ``ReqMem``, and
-    CPUs.
+    """Fill in what a list of resources lacks from other columns. GPUs come from ``AllocGRES``
+    (total numbers) or ``ReqGRES`` (numbers per node) in versions before 20.11, memory comes from
+    ``ReqMem``, and CPUs from their own column.
 
     GPUs are written as ``gpu:2``, ``gpu:tesla:2``, ``PER_NODE:gpu:2`` (or ``JOB``, ``TASK``,
     ``SOCKET``), or with the number of the plugin: ``7696487:2``. ``ReqMem`` is per CPU
@@ -145,11 +147,11 @@ versions wrote in AllocGRES."""
 
 
 def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int = 1, *, counted: bool = False) -> str:
-    """Convert the GPUs in lists of gres to a list of resources: ``gpu:a100:4`` on 2 nodes becomes
-    ``gres/gpu=8,gres/gpu:a100=8``. The key of each list in ``lists`` states whether its numbers are
-    per ``job``, ``node``, ``task`` or ``socket``; the first list that names GPUs is used. A list
-    may have any of Slurm's forms: ``gpu:2(S:0)``, ``gres:gpu:a100:2``, ``gres/gpu:a100=2``,
-    ``gpu``.
+    """Convert lists of gres to a list of resources that contains their GPUs. For example,
+    ``gpu:a100:4`` on 2 nodes becomes ``gres/gpu=8,gres/gpu:a100=8``. Each key in ``lists`` tells
+    whether the numbers in its list are per ``job``, ``node``, ``task`` or ``socket``. The first
+    list that names GPUs is used. The list may have any of Slurm's forms: ``gpu:2(S:0)``,
+    ``gres:gpu:a100:2``, ``gres/gpu:a100=2``, ``gpu``.
 
     Raises:
         Dirty: A number is invalid, or a number is missing although ``counted`` is set.
@@ -162,7 +164,7 @@ def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int
             if match is None:
                 continue
             if counted and match[3] is None:
-                raise Dirty("with resources that are not numbers")
+                raise Dirty(InvalidValue("with resources that are not numbers"))
             name = "gres/shard" if match[1].lower() == "shard" else "gres/gpu"
             size = times * _count(match[3] or "1")
             sizes[name] = sizes.get(name, 0) + size
@@ -174,9 +176,9 @@ def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int
 
 
 def limit_s(raw: str, text: str) -> float | None:
-    """Return the time limit in seconds, from minutes (``TimelimitRaw``) or else a duration
-    (``Timelimit``). A job without a limit gets a year, as in Slurm's own planning. Return ``None``
-    if the limit is not stated, or is the partition's limit.
+    """Return the time limit in seconds. It is read from ``TimelimitRaw`` (minutes), or else from
+    ``Timelimit`` (a duration). Like Slurm when it plans ahead, assume a year if the job has no
+    limit. Return ``None`` if the limit is not stated or is that of the partition.
 
     Raises:
         Dirty: The text is neither a number nor one of Slurm's words.
@@ -201,8 +203,8 @@ def limit_s(raw: str, text: str) -> float | None:
 
 
 def state(text: str) -> str:
-    """Return the full name of a state: ``CANCELLED`` from ``CANCELLED by 1007``, and
-    ``OUT_OF_MEMORY`` from ``OUT_OF_ME+``.
+    """Return the full name of a state. For example, ``CANCELLED by 1007`` becomes ``CANCELLED``,
+    and the shortened ``OUT_OF_ME+`` becomes ``OUT_OF_MEMORY``.
 
     Raises:
         Dirty: There is no such state.
@@ -219,8 +221,8 @@ def state(text: str) -> str:
 
 
 def array_tasks(job: str) -> int | None:
-    """Return the number of tasks in ``910002_[3-90,95,97-99%8]``, or a lower bound if the text was cut
-    off, or ``None`` for a single job.
+    """Return the number of tasks in an array id such as ``910002_[3-90,95,97-99%8]``. If the text
+    was cut off, this is a lower bound. Return ``None`` for the id of a single job.
 
     Raises:
         Dirty: The brackets do not contain a list of numbers.
@@ -232,16 +234,16 @@ def array_tasks(job: str) -> int | None:
     ended = not listed.endswith("...")
     parts = listed.removesuffix("...").split(",")
     tasks = 0
-    for part in parts if ended else parts[:-1]:  # if the list was cut off, its last number may be incomplete
+    for part in parts if ended else parts[:-1]:  # the last number of a list that was cut off may be incomplete
         first, _, rest = part.partition("-")
         last, _, step = rest.partition(":")
         if not all(
             number.isascii() and number.isdecimal() and len(number) < 9 for number in (first, last or "0", step or "1")
         ):
-            raise Dirty("with an invalid list of array tasks")
+            raise Dirty(InvalidValue("with an invalid list of array tasks"))
         tasks += max(0, int(last or first) - int(first)) // max(1, int(step or 1)) + 1
     if tasks > _MOST_TASKS:
-        raise Dirty("with an invalid list of array tasks")
+        raise Dirty(InvalidValue("with an invalid list of array tasks"))
     return tasks
 
 
@@ -278,7 +280,7 @@ def _pairs(text: str) -> Mapping[str, str]:
 def _count(text: str) -> int:
     value = finite_number(text, "resources")
     if not 0 <= value <= MOST_GPUS * 1024 or value != int(value):
-        raise Dirty("with impossible resources")
+        raise Dirty(InvalidValue("with impossible resources"))
     return int(value)
 
 
@@ -288,10 +290,10 @@ def _slice_share(kind: str) -> float | None:
         return None
     size, memory = int(match[1][:4]), int(match[2][:6])
     if not size or not memory:
-        raise Dirty("with an invalid MIG slice")
+        raise Dirty(InvalidValue("with an invalid MIG slice"))
     of = _A30_SLICES if memory == _A30_SLICE_GB * size else _SLICES
     if size > of:
-        raise Dirty("with an invalid MIG slice")
+        raise Dirty(InvalidValue("with an invalid MIG slice"))
     return size / of
 
 
@@ -370,7 +372,7 @@ _FORMS = {
 }
 """What the values of these columns look like, to put split rows together again."""
 _DELIMITERS = "|,;\t^~"
-_NO_VALUE = 4294967294  # Slurm's NO_VAL and INFINITE are the two largest 32-bit numbers
+_NO_VALUE = 4294967294  # Slurm's NO_VAL, which is one less than INFINITE
 _MOST_BITS = 4_000_001
 
 
@@ -392,8 +394,8 @@ def delimiter_of(source: Source) -> str | None:
 
 
 def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Row]:
-    """Yield the rows, with their fields in the order of ``COLUMNS``; a field is empty if the file
-    lacks the column.
+    """Yield each row as a list of fields in the order of ``COLUMNS``. Fields of columns that the
+    file lacks are empty.
 
     Raises:
         TraceError: See ``sacct_tables``.
@@ -406,7 +408,7 @@ def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Ite
 def sacct_tables(
     source: Source, report: ReadReport, delimiter: str | None, columns: Sequence[str] = ()
 ) -> Iterator[Table]:
-    """Yield the rows in chunks with the columns ``COLUMNS``, all as text, and count them in
+    """Yield the rows in chunks, each a table with the text columns ``COLUMNS``. Count the rows in
     ``report``. ``columns`` names the columns of files without a header (``sacct -n``), in order.
 
     Raises:
@@ -423,8 +425,9 @@ def sacct_tables(
 def _form(
     source: Source, report: ReadReport, delimiter: str | None, columns: Sequence[str] = (), whole: bool = True
 ) -> Form:
-    """Return the syntax of sacct's text: either as sacct prints it, or as a quoted table that
-    another program made from it. If ``whole`` is set, the files must have all required columns.
+    """Determine how to split the text into fields. The text may be printed by sacct, or may be a
+    quoted table that another program made from sacct's output. With ``whole``, the files must have
+    all required columns.
     """
     mark = delimiter or delimiter_of(source) or _delimiter_of_row(source) or "|"
     names: list[str] = []
@@ -438,7 +441,7 @@ def _form(
         if not any(len(line) == len(names) for line in lines) and any(
             len(line) == len(names) + 1 and not line[-1] for line in lines
         ):
-            names.append("")  # sacct -p ends each row with a separator
+            names.append("")  # sacct -p prints a separator at the end of each row, too
         if whole:
             _check_header(names, where)
         if columns and not any(len(line) == len(names) for line in lines):
@@ -449,7 +452,7 @@ def _form(
         for name in sorted({name for name in names if name in _READ and names.count(name) > 1}):
             report.note(Disagreement(f"column twice ({name}; the first counts)"), where)
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
-        if "alloctres" not in names:  # only the requested resources are known
+        if "alloctres" not in names:  # the log lacks the allocated resources, so use the requested ones
             places[COLUMNS.index("AllocTRES")] = places[COLUMNS.index("ReqTRES")]
         return FileLayout(places, len(names), header)
 
@@ -486,7 +489,7 @@ def _is_quoted(source: Source, mark: str) -> bool:
     rows = []
     try:
         rows += [row for row in csv.reader(lines, delimiter=mark, strict=True) if row]
-    except csv.Error:  # sacct does not escape quotes in a command line
+    except csv.Error:  # sacct does not escape quotes in command lines, so this text is not valid CSV
         return False
     width = len(rows[0])
     plain = all(len(line.split(mark)) == width for line in lines if line)
@@ -494,8 +497,8 @@ def _is_quoted(source: Source, mark: str) -> bool:
 
 
 def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
-    """Return True if these fields are a row or the beginning of one, that is, if numbers, times and
-    states are in the right columns.
+    """Return True if these fields are a row or its beginning. This is assumed if each number, time
+    and state is in the right column.
     """
     known = False
     for name, field in zip(names, fields if len(fields) >= len(names) else fields[:-1], strict=False):
@@ -504,17 +507,17 @@ def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
                 return False
             known |= bool(field.strip())
         elif name in _FREE_TEXT and len(fields) > len(names):
-            break  # the fields after this one may be shifted
+            break  # separators in this free text may have shifted all fields after it
     return known
 
 
 def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) -> bool:
-    """Return True if a line belongs to the row above it, because that row is incomplete or because its
-    last text continues here.
+    """Return True if ``line`` continues ``row``: the row is incomplete, or its last text continues
+    in this line.
     """
     last = next((name for name in reversed(names) if name), "")
     if len(row) < len(names) and names[0] in _FREE_TEXT and not _begins(row, names):
-        return True  # this line continues the first text of the row
+        return True  # ``row`` ends within its first text, which continues on this line
     if not names or len(row) + len(line) - 1 > len(names) + _MOST_MARKS or _begins(line, names):
         return False
     if len(row) >= len(names) <= len(line):
@@ -523,10 +526,10 @@ def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) ->
 
 
 def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] | None:
-    """Join a row's fields again if separators within up to three free texts have split them.
+    """Repair a row that separators within up to three free texts have split into too many fields.
 
-    A way to join the fields is accepted only if numbers, times and states are valid. Return None if
-    several ways would give different values in the columns that dagsim reads.
+    The fields are joined in every possible way. A way is accepted only if all numbers, times and
+    states are then valid. Return None if the accepted ways differ in a column that dagsim reads.
     """
     extra = len(fields) - len(names)
     if not 1 <= extra <= _MOST_MARKS:
@@ -553,7 +556,7 @@ def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] |
             )
             if line is None or len(ways.get(key, row)[line]) <= len(
                 row[line]
-            ):  # a field of free text may be long, because any text can contain the separator
+            ):  # keep the way with the longest command line, because this text may contain the separator
                 ways[key] = row
     return next(iter(ways.values())) if len(ways) == 1 else None
 
@@ -579,8 +582,8 @@ class FolderParts(NamedTuple):
 
 
 def folder_parts(source: Source) -> FolderParts | None:
-    """Find the sacct files in a folder. Return None if there are none, or if all files have the
-    same header and are therefore parts of one log.
+    """Find the sacct files in a folder. Return None if there are none. Also return None if all
+    files have the same header, because they are then parts of one log.
     """
     if not source.path.is_dir():
         return None
@@ -590,7 +593,7 @@ def folder_parts(source: Source) -> FolderParts | None:
     for file in source.files:
         try:
             header = file.head(1)[0]
-        except TraceError:  # the file is empty or is not text, so it is some other file of the site
+        except TraceError:  # the file is empty or not text, so it cannot be accounting
             continue
         headers.add(header)
         mark = next((mark for mark in _DELIMITERS if _names(header, mark) & {"jobid", "jobidraw"}), "")
@@ -626,8 +629,8 @@ def _in_epoch(file: Source, mark: str, names: list[str]) -> bool:
 
 
 def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
-    """Yield the rows of the logs, with empty columns filled in from the other files, which are matched
-    by JobIDRaw (or JobID).
+    """Yield the rows of the logs. Empty columns are filled in from rows of the other files with the
+    same JobIDRaw (or JobID).
     """
     further: dict[str, dict[str, str]] = {}
     for file in parts.further:
@@ -698,8 +701,8 @@ def _check_header(names: Sequence[str], where: str) -> None:
 
 
 def _json_row(job: Mapping[str, Any]) -> list[str]:
-    """Convert a job in JSON to the fields of the text output. JSON layouts differ between versions,
-    so values are recognised by their structure.
+    """Convert a job in JSON to the fields of the text output. Versions of Slurm arrange the JSON
+    differently, so values are recognised by their structure.
     """
     time, state, tres = (object_in(job.get(name)) for name in ("time", "state", "tres"))
     allocated = _tres(tres.get("allocated"))
@@ -712,7 +715,7 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
         "State": _state(state.get("current")),
         "TimelimitRaw": unescaped_text(json_number(time.get("limit"))),
         "NNodes": unescaped_text(json_number(job.get("allocation_nodes"))),
-        # if a job holds no resources, only its request is known
+        # a job without allocated resources has only its request
         "NCPUS": "" if allocated else unescaped_text(json_number(object_in(job.get("required")).get("CPUs"))),
         "ReqTRES": _tres(tres.get("requested")),
         "AllocTRES": allocated,
@@ -744,13 +747,13 @@ def json_number(value: Any) -> int | float | str | None:
 
 def unescaped_text(value: int | float | str | None) -> str:
     if isinstance(value, int) and abs(value) >= 1 << 63:
-        return "inf"  # a number with thousands of digits is the result of damage to the file
+        return "inf"  # the file must be damaged, because no real value needs 64 bits
     return "" if value is None else str(value)
 
 
 def _state(current: Any) -> str:
-    """Reduce a list of states to one word. If an attempt ran and its job is waiting again, return the
-    state in which the attempt ended.
+    """Reduce a list of states to one word. If the last attempt has ended and the job is waiting
+    again, return the state in which that attempt ended.
     """
     words = [word for word in current if isinstance(word, str)] if isinstance(current, list) else [text_in(current)]
     return next((word for word in words if word != "PENDING"), words[0] if words else "")
@@ -770,8 +773,8 @@ def _job_id(job: Mapping[str, Any]) -> str:
 
 
 def listed_tasks(tasks: str) -> str:
-    """Convert a hexadecimal bit mask of tasks, with bit i for task i, to a list like ``3-60``; other
-    texts are returned unchanged.
+    """Convert a hexadecimal bit mask, whose bit i stands for task i of an array, to a list such as
+    ``3-60``. Return other texts unchanged.
     """
     if not tasks.startswith("0x") or 4 * len(tasks) > _MOST_BITS:
         return tasks

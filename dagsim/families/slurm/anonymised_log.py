@@ -1,5 +1,5 @@
-"""Copies of Slurm's accounting without the names of people and machines, with the columns that
-dagsim's reader uses.
+"""Anonymised copies of Slurm's accounting: no names of people or machines, and only the columns
+that dagsim reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RESOURCES = ("billing=", "cpu=", "gres/", "mem=", "node=")
 
 
 def sacct_lines(source: Source, names: Names) -> Iterator[str]:
-    """Yield the lines of an anonymised copy, without job steps and damaged rows."""
+    """Yield the lines of an anonymised copy. Job steps and damaged rows are left out."""
     yield "|".join(COLUMNS) + "\n"
     for _, row in sacct_rows(source, ReadReport(), None):
         fields = dict(zip(COLUMNS, row, strict=True))
@@ -32,24 +32,26 @@ def sacct_lines(source: Source, names: Names) -> Iterator[str]:
             names.new("partition", partition) for partition in fields["Partition"].split(",")
         )
         fields["NodeList"] = names.nodes(fields["NodeList"])
-        for column in ("ReqTRES", "AllocTRES"):  # names of licences could identify the site
+        for column in ("ReqTRES", "AllocTRES"):  # drop licences, because their names could identify the site
             fields[column] = ",".join(part for part in fields[column].split(",") if part.startswith(_RESOURCES))
         asked = licences_or_none(fields["ReqTRES"])
         terms = submission(fields["SubmitLine"], fields["Constraints"], fields["Reservation"], partition, asked)
         fields["Constraints"] = names.constraint(terms.request.constraint) if terms.request else ""
         fields["Reservation"] = names.new("reservation", terms.request.reservation) if terms.request else ""
-        # the original may contain names and paths
+        # write a new command line, because the original may contain names and paths
         fields["SubmitLine"] = _submit_line(terms, names)
-        # the number in ``CANCELLED by 1007`` would identify a user
+        # drop the user's number in ``CANCELLED by 1007``
         fields["State"] = (fields["State"].split() or [""])[0]
-        # Bars may remain in the text of these columns, because the reader can join the parts again.
+        # Vertical bars may remain in these columns: they split the field, but the reader joins the
+        # parts again.
         free = ("Constraints", "SubmitLine")
         cells = [text if name in free else text.replace("|", " ") for name, text in fields.items()]
         yield "|".join(text.replace("\n", " ") for text in cells) + "\n"
 
 
 def _submit_line(terms: Submission, names: Names) -> str:
-    """Return the options of a submission that dagsim's reader understands, with pseudonyms."""
+    """Return a job's submit line, reduced to the options that dagsim reads, with pseudonyms for all
+    names."""
     request = terms.request
     if request is None and not terms.nice and not terms.name and not terms.begin:
         return ""

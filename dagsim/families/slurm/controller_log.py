@@ -1,5 +1,5 @@
-"""Facts about nodes in the log of slurmctld: when they were down or drained, when reservations were
-made, and how long nodes took to boot. The messages are those of versions 20.11 to 24.11.
+"""Events in the log of slurmctld: nodes that were down or drained, reservations that were made, and
+how long nodes took to boot. The parser expects the messages of versions 20.11 to 24.11.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAILING"})
 
 @dataclass(slots=True)
 class ControllerLog:
-    """Outages of nodes, reservations and boot times; times are seconds since 1970."""
+    """The outages of nodes, reservations and boots that the log reports. All times are in seconds
+    since 1970."""
 
     outages: list[tuple[str, float, float | None, str]] = field(default_factory=list)
     """Node, start, end and ``down`` or ``drain``."""
@@ -60,7 +61,7 @@ def is_controller_log(head: list[str]) -> bool:
 
 
 def read_controller_log(file: Path, zone: ZoneInfo | None = None) -> ControllerLog:
-    """Read a slurmctld log. ``zone`` is the time zone of its dates (default UTC).
+    """Read a slurmctld log. ``zone`` is the time zone of dates in the log (default UTC).
 
     Raises:
         TraceError: The file cannot be read.

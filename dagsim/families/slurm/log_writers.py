@@ -1,4 +1,4 @@
-"""Writers for Slurm's accounting, and for workloads of a Slurm simulator."""
+"""Writers that export jobs as Slurm's accounting, or as the workload of a Slurm simulator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from dagsim.traces.sites import folded
 
 
 def _write_slurm_events(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    """Write the workload for a Slurm simulator; an instance becomes a node with one task per core."""
+    """Write jobs as a workload for a Slurm simulator. Each instance becomes a node with one task
+    per core."""
     with replaced(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for job in jobs:
             task, _ = single_task(job, "slurm-events")
@@ -58,15 +59,15 @@ not set."""
 
 
 def _slurm_time(seconds: float) -> str:
-    """Return a date; if the time is not a whole number of seconds, return seconds since 1970."""
+    """Return a time as a date, or as seconds since 1970 if it is not a whole number of seconds."""
     if seconds != int(seconds):
         return repr(seconds + _CLOCK_S)
     return datetime.fromtimestamp(seconds + _CLOCK_S, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
-    """Yield a row of Slurm's accounting for each job, as if it had finished; an instance is a node. A
-    job without a recorded start is assumed to start when it becomes eligible.
+    """Yield a row of Slurm's accounting for each job, as if the job had completed. Each instance
+    becomes a node. A job without a recorded start is assumed to start when it becomes eligible.
     """
     for job in jobs:
         task, _ = single_task(job, "sacct")
@@ -76,7 +77,7 @@ def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
         amounts = [nodes * amount for amount in (task.cpus, task.gpus, 1024 * task.memory_gb)]
         cpus, gpus, memory = map(
             round, amounts
-        )  # the memory per instance may be a fraction, although the total is whole
+        )  # round the total, because the memory per instance may be a fraction of a MB
         if any(abs(amount - round(amount)) > 1e-6 for amount in amounts):
             raise refused(job, "sacct", "the total number of CPUs, GPUs or MB of memory is not a whole number")
         limit = (

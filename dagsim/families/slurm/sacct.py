@@ -1,13 +1,14 @@
 """Slurm's accounting: the output of ``sacct -P`` or ``sacct --json``.
 
-``docs/reference/traces.md`` has the command. There is one job per ``JobID``; the attempts of the
-job are the rows with that ``JobID`` in order of submission. (``JobIDRaw`` is not a key, because the
-last task in an array has the array's own number.) This was tested on Slurm 22.05.8 and 24.11.5.
+``docs/reference/traces.md`` has the command. All rows with the same ``JobID`` are attempts of one
+job, in order of submission. (``JobIDRaw`` cannot be the key, because the last task of an array has
+the number of the array.) This was tested with Slurm 22.05.8 and 24.11.5.
 
-Jobs with a single unremarkable row are converted column by column. Jobs with several rows
-(requeued, heterogeneous) and jobs with something to report are few, and all rows of such a job are
-needed at once, so these jobs are built one by one (``_Reading.job``). Both ways use the same
-function for demands, once per distinct combination of fields (``_Kinds``).
+Most jobs have one row, about which there is nothing to report. These jobs are converted column by
+column. Few jobs have several rows (because they were requeued or are heterogeneous) or something to
+report. All rows of such a job are needed together, so these jobs are built one at a time
+(``_Reading.job``). Both ways call the same function to compute demands, once for each distinct
+combination of fields (``_Kinds``).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from dagsim.model.arithmetic import numbered, ordered_sum, whole_sum
 from dagsim.text import count_of
 from dagsim.traces.batch import NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
-from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.fields import Dirty, InvalidValue, count, finite_number
 from dagsim.traces.reader import Block, Reader, Submissions, Unstarted
 from dagsim.traces.report import Disagreement, ImpossibleTimes, OnlyInText, ReadReport, RepeatedId
 from dagsim.traces.rows import (
@@ -79,9 +80,14 @@ _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0
 _MOMENTS = ("Submit", "Eligible", "Start", "End")
-_FAULTS = ("", "with an invalid duration in Suspended", "with an invalid duration in ElapsedRaw",
-           "with an invalid duration in Elapsed", "without End and Elapsed",
-           ImpossibleTimes("with an end before the start"))  # fmt: skip
+_FAULTS = (
+    "",
+    InvalidValue("with an invalid duration in Suspended"),
+    InvalidValue("with an invalid duration in ElapsedRaw"),
+    InvalidValue("with an invalid duration in Elapsed"),
+    "without End and Elapsed",
+    ImpossibleTimes("with an end before the start"),
+)
 """Reasons why a run time is unusable; the first is no reason."""
 _NOTES = (
     "",
@@ -102,7 +108,7 @@ _OTHER_LENGTH = Disagreement("whose list of nodes and NNodes disagree")
 _OTHER_COUNT = Disagreement("whose NNodes and AllocTRES (node) disagree; taken as NNodes")
 _NODES_OF_TRES = re.compile(r"(?:^|,)node=(\d{1,8})(?:,|$)")
 _DAY_S, _REQUEUE_S = 86400.0, 300.0
-_SHORT_TIME = 8  # in characters; a shorter text is a number of seconds, not a date
+_SHORT_TIME = 8  # maximum length, in characters, of a time that is a number of seconds and not a date
 _MIXED = Disagreement("that mix GPU types on a node, which all run on one type here")
 _CLOCK_S = 1.0
 """Slurm's clock counts whole seconds, and each column is rounded separately."""
@@ -222,7 +228,7 @@ def _column_names(source: Source) -> set[str]:
     for file in source.files:
         try:
             names.update(re.split(r"[|,;\t]", file.head(1)[0].lower()))
-        except TraceError:  # the folder also contains this file, which is not accounting
+        except TraceError:  # skip this file of the folder, because it is not accounting
             continue
     return {name.strip() for name in names}
 
@@ -252,7 +258,8 @@ class _Attempt:
 
     @property
     def base(self) -> str:
-        """Id of the job; the first component of a heterogeneous job has the id of the whole job."""
+        """The id of the attempt's job. The first component of a heterogeneous job has the id of the
+        whole job."""
         return _job_id(self.id)
 
     @property
@@ -261,16 +268,18 @@ class _Attempt:
 
 
 class _Times(NamedTuple):
-    """The times of n rows."""
+    """The times in n rows of accounting."""
 
-    moments: Mapping[str, np.ndarray]  # (n,) float64 by column: seconds since 1970, NaN if not set, -inf if not a time
-    ran_s: np.ndarray  # (n,) float64: run time in seconds, without suspensions
-    fault: np.ndarray  # (n,) int64: index in _FAULTS
-    note: np.ndarray  # (n,) int64: index in _NOTES
+    # For each column (n,) float64: seconds since 1970, NaN if not set, -inf if invalid.
+    moments: Mapping[str, np.ndarray]
+    ran_s: np.ndarray  # (n,) float64: seconds for which the job ran, without suspensions
+    fault: np.ndarray  # (n,) int64: index in _FAULTS of what is wrong with the row
+    note: np.ndarray  # (n,) int64: index in _NOTES of what is reported about the row
 
     @classmethod
     def of(cls, table: Table, *moments: np.ndarray) -> _Times:
-        """Read the columns of times in a table; ``moments`` holds the columns ``_MOMENTS``."""
+        """Read the times in a table. ``moments`` contains one column for each name in
+        ``_MOMENTS``."""
 
         def lasted(name: str) -> np.ndarray:
             labels = table.words(_AT[name])
@@ -294,8 +303,7 @@ class _Times(NamedTuple):
         return cls(dict(zip(_MOMENTS, moments, strict=True)), ran_s, fault, note)
 
     def are_plain(self) -> np.ndarray:
-        """Return (n,) bool: True if the row has a start and there is nothing to report about its
-        times."""
+        """Return (n,) bool: True for rows that have a start and whose times need no report."""
         times = self.moments
         plain: np.ndarray = (self.fault == 0) & (self.note == 0) & (self.ran_s < inf) & (times["Start"] >= 0)
         return plain & ~np.isneginf(times["End"]) & ~np.isneginf(times["Eligible"])
@@ -308,7 +316,7 @@ class _Times(NamedTuple):
         """
         moment = float(self.moments[name][row])
         if moment == -inf:
-            raise Dirty(f"with an invalid time in {name}")
+            raise Dirty(InvalidValue(f"with an invalid time in {name}"))
         return None if isnan(moment) else moment
 
 
@@ -324,12 +332,12 @@ def _nodes_of_tres(text: str) -> int:
 
 
 class _Reuse:
-    """Finds ids that Slurm has reused.
+    """Finds job ids that Slurm has used for more than one job.
 
-    Rows with one id are attempts of one job if they have the same user and cluster, and if each was
-    submitted when the previous one ended or later: up to a day later (Slurm submits a job anew when
-    it requeues it), or up to five minutes later if the previous attempt completed (MinJobAge).
-    Otherwise, the id has been reused.
+    Rows with the same id, user and cluster are attempts of one job if each attempt was submitted
+    soon after the end of the previous one. Soon means within a day, because Slurm submits a
+    requeued job again, or within five minutes (MinJobAge) if the previous attempt completed.
+    If an attempt was submitted later, Slurm has used the id again for another job.
     """
 
     def __init__(self) -> None:
@@ -337,14 +345,14 @@ class _Reuse:
         self._numbers: dict[tuple[int, int, float], int] | None = None
 
     def add(self, *columns: np.ndarray) -> None:
-        """Add rows, given by the hashes of their ids, of the ids with the component and of their
-        owners, their submission and end times, and whether they completed.
+        """Add rows. The arguments are columns: hashes of the ids without components, of the full
+        ids and of the owners, times of submission and end, and whether the row's job completed.
         """
         self._rows.append(columns)
 
     @property
     def numbers(self) -> dict[tuple[int, int, float], int]:
-        """The number of each job among the jobs with the same id, except for the first of them. A
+        """Numbers that distinguish jobs with the same id. The first job with an id has no entry. A
         key consists of the hash of the id, the hash of the owner and the submission time.
         """
         if self._numbers is None:
@@ -368,7 +376,8 @@ class _Reuse:
     ) -> None:
         """Number the jobs in rows that are sorted by id and submission."""
         assert self._numbers is not None
-        jobs: list[dict[int, int]] = []  # for each job with this id, its last row by full id
+        # One entry per job with this id: a map from full ids to the last row with that full id.
+        jobs: list[dict[int, int]] = []
 
         def continues(row: int, last: dict[int, int]) -> bool:
             before = last.get(full[row], next(iter(last.values())))
@@ -391,9 +400,9 @@ class _Reuse:
 
 
 def unfolded(table: Table, zone: ZoneInfo | None, report: ReadReport) -> Table:
-    """Add the UTC offset to dates within an hour that a clock change repeats or skips. If a row can be read
-    in several ways, choose the one in which its times are in order and agree with the stated
-    duration.
+    """Add the UTC offset to dates that are ambiguous or impossible because of a clock change. If
+    there are several ways to read a row, choose the one in which its times are in order and agree
+    with the stated duration.
     """
     if zone is None:
         return table
@@ -410,7 +419,7 @@ def unfolded(table: Table, zone: ZoneInfo | None, report: ReadReport) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One pass over a log."""
+    """The state of one pass over a log."""
 
     options: TraceOptions
     findings: Findings
@@ -443,7 +452,8 @@ class _Reading:
         """Yield the rows of jobs with an id and a submission time, and skip steps."""
         for table in self.tables(source, report, self.options):
             ids = _ids(table).tolist()
-            # an array list that was cut off also contains dots
+            # a step's id contains a dot, but so does an array's list that was cut off
+            # (``[3-90,...``)
             steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)
             if steps.any():
                 report.skip("of steps", int(steps.sum()))
@@ -454,7 +464,7 @@ class _Reading:
                 report.note("whose Submit is in milliseconds", table.where(row))
             fine = (submit >= 0) & np.array(list(map(bool, ids)))
             for row in np.flatnonzero(~fine & ~steps).tolist():
-                reason = "with an invalid time in Submit" if submit[row] == -inf else "without Submit"
+                reason = InvalidValue("with an invalid time in Submit") if submit[row] == -inf else "without Submit"
                 report.drop(reason if ids[row] else "without an id", table.where(row))
             if are_day_numbers(submit):
                 report.note(ImpossibleTimes(DAY_NUMBERS), table.where(0), int(np.count_nonzero(fine & ~steps)))
@@ -471,8 +481,8 @@ class _Reading:
         return ids, submit
 
     def batch(self, table: Table) -> JobBatch:
-        """Convert the jobs in a table. Jobs with one plain row are converted together, and other
-        jobs from their attempts.
+        """Convert the jobs in a table. Jobs with one row and nothing to report are converted
+        together. Other jobs are built from their attempts.
         """
         reading = replace(self, findings=Findings())
         ids, submit = self.keys(table)
@@ -498,7 +508,7 @@ class _Reading:
         priority, request = self._submitted_terms(table, groups.ids, first, words["Partition"], words["User"])
         words["Partition"] = words["Partition"].mapped(lambda text: text.partition(",")[0])
         hosts, end = words["NodeList"].mapped(readable_hosts), times.moments["End"][first]
-        with np.errstate(invalid="ignore"):  # rows with impossible times are dropped later
+        with np.errstate(invalid="ignore"):  # impossible times give NaN here, and their rows are dropped later
             suspended = (end - start[first] - times.ran_s[first] > _CLOCK_S) & np.isfinite(end)
         attempts: list[tuple[Attempt, ...]] = [()] * len(first)
         for job in np.flatnonzero(suspended).tolist():
@@ -541,11 +551,11 @@ class _Reading:
         return with_others(batch, make, groups.first, groups.row)
 
     def learn(self, table: Table, whole: bool) -> None:
-        """Record the attempts in a table, so that ``keys`` can later distinguish jobs with the same
-        id. ``whole`` is True if the table contains all rows.
+        """Record the ids, owners and times in a table, so that ``keys`` can later distinguish jobs
+        with the same id. ``whole`` is True if the table contains all rows.
         """
         bases = [_job_id(id) for id in _ids(table).tolist()]
-        if whole and len(set(bases)) == len(bases):  # most logs have one row per job
+        if whole and len(set(bases)) == len(bases):  # a shortcut: in most logs, each job has a single row
             return
         owners = map(hash, zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
         ids = [map(hash, column) for column in (bases, _ids(table).tolist())]
@@ -566,12 +576,12 @@ class _Reading:
                 job = reading._made(attempt.submit_s, [replace(attempt, allocated=attempt.asked)])
                 if reading.times.moment("Eligible", row) is not None:
                     yield Unstarted(job, inf if attempt.end_s is None else attempt.end_s)
-            except (Dirty, ModelError):  # already reported when the log was read for its jobs
+            except (Dirty, ModelError):  # this fault was already reported when the same log was read for its jobs
                 continue
 
     def note_nodes(self, table: Table, rows: np.ndarray) -> None:
-        """Report rows whose list of nodes cannot be read, or does not have as many nodes as the row
-        states.
+        """Report each row whose list of nodes cannot be read, or whose list has another number of
+        nodes than the row states.
         """
         listed, count = table.words(_AT["NodeList"]), table.words(_AT["NNodes"])
         given = table.words(_AT["AllocTRES"])
@@ -633,8 +643,8 @@ class _Reading:
         return seconds
 
     def _is_dated(self, table: Table) -> bool:
-        """Return True if the log's clock counts from 1970; the clock of a synthetic log may begin at
-        0.
+        """Return True if the log's clock counts from 1970. The clock of a synthetic log may begin
+        at 0.
         """
         if not self.dated:
             submit = table.texts(_AT["Submit"]).tolist()
@@ -642,8 +652,8 @@ class _Reading:
         return self.dated[0]
 
     def job(self, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
-        """Build a job from its rows, and return it with their number, or ``None`` if it has to be
-        dropped.
+        """Build a job from its rows. Return the job and the number of its attempts, or ``None`` if
+        the job has to be dropped.
         """
         attempts: list[_Attempt] = []
         seen: list[list[str]] = []
@@ -669,8 +679,9 @@ class _Reading:
         return None
 
     def template(self, row: list[str]) -> tuple[Task, str | None] | None:
-        """Build the task of a job with only this row, as if it had run for 10 s. Return it with the
-        GPU type on which it was measured, or ``None`` if there is anything to report about the row.
+        """Build the task of a job that has only this row, as if the job had run for 10 s. Return
+        the task and the GPU type on which it was measured. Return ``None`` if there is anything to
+        report about the row.
         """
         scratch = replace(self, findings=Findings(), times=_EXAMPLE)
         try:
@@ -679,8 +690,8 @@ class _Reading:
             task = scratch._task(parts[0], "job") if len(parts) == 1 else None
         except (Dirty, ModelError):
             return None
-        # the components of a heterogeneous job share the submit line, but each has its own part of
-        # it
+        # Leave out components of heterogeneous jobs: they share a submit line, but each uses its
+        # own part of it.
         if task is None or scratch.findings or ran[0].terms.several:
             return None
         return task, self._measured_on(parts[0][-1])
@@ -710,7 +721,7 @@ class _Reading:
         start_s, end_s, submit_s = (self.times.moment(name, place) for name in ("Start", "End", "Submit"))
         nowhere = row["NodeList"].lower() == "none assigned"
         ran = word != "PENDING" and start_s is not None and not nowhere
-        if row["ReqTRES"] or row["AllocTRES"]:  # both are empty if the file lacks these columns
+        if row["ReqTRES"] or row["AllocTRES"]:  # if the file lacks these columns, both are empty
             ran = ran and allocated.is_stated
         if ran and allocated.cpus and row["NCPUS"].isdecimal() and int(row["NCPUS"]) != allocated.cpus:
             self._note(_OTHER_CPUS, place)
@@ -742,7 +753,8 @@ class _Reading:
             if ran:
                 self._note(_IN_LINE, place)
             asked, allocated = asked.with_gpus_of(lines), allocated.with_gpus_of(lines)
-        # the number of requested GPUs is unknown, which is not the same as zero
+        # The log does not state how many GPUs were requested, so use the number of allocated GPUs,
+        # of any type.
         elif asked.is_stated and not row["ReqTRES"] and is_unset(row["ReqGRES"]):
             asked = asked.with_gpus_of(allocated)._replace(types=())
         if asked.gpus and nodes > 1 and not is_unset(row["ReqGRES"]) and not has_total:
@@ -790,10 +802,11 @@ class _Reading:
         return terms
 
     def _request(self, terms: Submission, id: str, submit_s: float) -> Request | None:
-        """Build a job's request. An array with a limit on its running tasks is identified by the
-        array's number, and a task that depends on the same task in another array by its own number.
-        A begin time counts from the submission. If the terms cannot be read, the request has no
-        conditions, and the job becomes eligible at the time in the log.
+        """Build a job's request. If the array limits how many of its tasks run at the same time,
+        the request names the array. In a condition on the same task of another array
+        (``aftercorr``), ``_*`` is replaced by the number of the task. A begin time is counted from
+        the submission. If the terms of the submission cannot be read, the request has no
+        conditions, and the job becomes eligible at the time that the log states.
         """
         request = terms.request
         array, _, task = id.partition("_")
@@ -817,8 +830,8 @@ class _Reading:
             return None
 
     def _lasting(self, attempts: list[_Attempt]) -> list[_Attempt]:
-        """Return, in order, the attempts that ran, or none if the job is dropped. A requeued job
-        that has not ended when the log ends is kept, because it has held nodes.
+        """Return the attempts that ran, in order. Return none if the job is dropped. A requeued job
+        that is still waiting when the log ends is kept, because its earlier attempts held nodes.
         """
         attempts.sort(key=lambda row: (row.submit_s, inf if row.start_s is None else row.start_s, row.place))
         ran: list[_Attempt] = []
@@ -857,8 +870,8 @@ class _Reading:
         Raises:
             Dirty, ModelError: Its demand is unclear or invalid.
         """
-        # waits are those of the first attempt, because the simulation itself preempts and fails
-        # runs
+        # Use the wait of the first attempt, because later attempts follow from preemptions and
+        # failures, which the simulation produces itself.
         first = attempts[0]
         pieces = self._by_type(attempts)
         names = [f"part-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
@@ -871,7 +884,7 @@ class _Reading:
             tenant=self._tenant(*first.submitted[:3]),
             user=first.submitted[0],
             account=first.submitted[1],
-            # if the job requested several partitions, this is the one in which it ran
+            # a job that requested several partitions gets the one in which it ran
             partition=first.submitted[2],
             qos=first.submitted[3],
             priority=-first.terms.nice or 0.0,
@@ -884,8 +897,8 @@ class _Reading:
         )
 
     def _attempts(self, attempts: list[_Attempt]) -> tuple[Attempt, ...]:
-        """Return the attempts of a job that was requeued or suspended, or none if its start and its
-        work already describe its only attempt.
+        """Return the attempts of a job that was requeued or suspended. Return none if the job had
+        one attempt that is fully described by its start and its work.
         """
         runs: list[Attempt] = []
         for attempt in attempts:
@@ -912,7 +925,7 @@ class _Reading:
         return readable_hosts(attempt.node_list)
 
     def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
-        """Split a job's attempts by GPU type, because a gang runs on one type. Only a job that
+        """Group a job's attempts by GPU type, because a gang runs on a single type. Only a job that
         holds whole nodes with several types is split.
         """
         last = attempts[-1]
@@ -943,7 +956,7 @@ class _Reading:
         last = attempts[-1]
         if self.options.protocol == "all-attempts":
             seconds = ordered_sum(attempt.ran_s for attempt in attempts)
-        else:  # the last attempt may still be running
+        else:  # the last attempt may still be running, so an earlier one may have run for longer
             begun = attempts[-1:] if last.is_over else attempts
             seconds = max(attempt.ran_s for attempt in begun)
         alone = last.terms.request is not None and last.terms.request.exclusive and last.asked.is_stated
@@ -990,8 +1003,8 @@ class _Reading:
 
 
 def _refuse_again(attempt: _Attempt, earlier: list[_Attempt]) -> None:
-    """Allow only one row per attempt when two listings contain the attempt, once as running and
-    once as finished.
+    """Check that each attempt has a single row, because two listings may contain the same attempt,
+    once as running and once as finished.
 
     Raises:
         Dirty: The attempt is already listed, and this row adds nothing.
@@ -1005,13 +1018,14 @@ def _refuse_again(attempt: _Attempt, earlier: list[_Attempt]) -> None:
 
 
 def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
-    """Return the user, account, partition and QOS; jobs with equal values share one tuple."""
+    """Return the user, account, partition and QOS. Jobs with equal values share one tuple, which
+    saves memory."""
     partition = row["Partition"].partition(",")[0]
     return intern(row["User"]), intern(row["Account"]), intern(partition), intern(row["QOS"])
 
 
 def _job_id(id: str) -> str:
-    """Return a job's id; the first component of a heterogeneous job has the id of the whole job."""
+    """Return a job's id. The first component of a heterogeneous job has the id of the whole job."""
     return id.removesuffix("+0")
 
 
@@ -1028,7 +1042,7 @@ def _ids(table: Table) -> np.ndarray:
 
 
 class _Kinds:
-    """The demands of rows, with one entry per distinct demand."""
+    """The demands of all rows. Each distinct demand is stored once."""
 
     def __init__(self, table: Table, template: Callable[[list[str]], tuple[Task, str | None] | None]) -> None:
         nodes = table.words(_AT["NodeList"])
@@ -1047,7 +1061,8 @@ class _Kinds:
 
 
 def _or_nan(read: Callable[[str], float | None], text: str) -> float:
-    """Return the result of ``read``, or NaN if the text is not set, ``-inf`` if it is invalid."""
+    """Apply ``read`` to a text. Return NaN if the text is not set, and ``-inf`` if it is
+    invalid."""
     try:
         value = read(text)
     except Dirty:
@@ -1056,8 +1071,8 @@ def _or_nan(read: Callable[[str], float | None], text: str) -> float:
 
 
 def _in_order(groups: Grouped) -> Grouped:
-    """Return the same rows with simultaneous jobs in numerical order, because text and JSON list
-    them in different orders.
+    """Sort jobs with equal submission times by number, because text and JSON list them in different
+    orders.
     """
     ids = groups.ids.tolist()
     if all(id.isascii() and id.isdecimal() and len(id) < 19 and (id[0] != "0" or id == "0") for id in ids):
@@ -1071,12 +1086,14 @@ def _in_order(groups: Grouped) -> Grouped:
 
 
 def _order(job: str) -> tuple[tuple[int, ...], str]:
-    """Return a sort key with array number and job number, which gives the order of submission."""
+    """Return a sort key that gives the order of submission: the array number, then the job
+    number."""
     return tuple([int(digits) for digits in re.findall(r"\d{1,18}", job)[:3]]), job
 
 
 def _listed_nodes(text: str) -> int:
-    """Return the number of nodes in a list, 0 if the list is not set, or -1 if it cannot be read."""
+    """Return the number of nodes in a list. Return 0 if the list is not set, and -1 if it cannot be
+    read."""
     try:
         return 0 if is_unset(text) or text.lower() == "none assigned" else len(listed_hosts(text))
     except ValueError:

@@ -38,7 +38,7 @@ _LONGEST = 1 << 14
 class SlurmEvents(Reader):
     """Builds one job per submission, named by ``-jid`` or ``-J``, or by its line number if that
     name is taken. If the number of tasks is divisible by the tasks per node, or by the nodes, each
-    node is an instance; otherwise all tasks are instances of one task. All instances start
+    node is an instance. Otherwise, all tasks are instances of one task. All instances start
     together.
     """
 
@@ -99,7 +99,7 @@ def _columns(time: str, command: str, line: str) -> list[str]:
     gpus = next(iter(_GPU.findall(options.get("gres", ""))), "0")
     limit = duration_s(options.get("time", ""), "time limit")
     if re.fullmatch(r"\d+", options.get("time", "")):
-        limit = 60 * float(options["time"])  # sbatch interprets a single number as minutes
+        limit = 60 * float(options["time"])  # sbatch takes a single number as minutes, not seconds
     name = own.get("jid") or own.get("j") or own.get("-job-id") or options.get("job-name") or line
     size = memory_gb(options["mem"]) if options.get("mem") else 0.0
     numbers = [own.get("sim-walltime", "-1"), *_width(options)]
@@ -114,8 +114,8 @@ def _columns(time: str, command: str, line: str) -> list[str]:
 
 
 def _width(options: Mapping[str, str]) -> tuple[str, str]:
-    """Return the number of tasks, and the number of tasks per node (0 if not stated). Any two of
-    tasks, tasks per node and nodes determine the third.
+    """Return the number of tasks, and the number of tasks per node (0 if it is not stated). Of the
+    numbers of tasks, of nodes and of tasks per node, any two determine the third.
     """
     tasks, per_node = options.get("ntasks"), options.get("ntasks-per-node")
     nodes = options.get("nodes", "").partition("-")[0]

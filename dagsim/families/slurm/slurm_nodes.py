@@ -1,4 +1,5 @@
-"""Readers for Slurm's listings of nodes: ``scontrol show nodes``, as text and JSON, and ``sinfo``."""
+"""Readers for the listings of nodes that Slurm prints: ``scontrol show nodes``, as text or JSON,
+and ``sinfo``."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _SINFO = ("NODELIST", "PARTITION", "STATE", "CPUS", "MEMORY", "GRES", "AVAIL_FEA
 
 
 def is_scontrol(source: Source) -> bool:
-    head = source.head()  # gres.conf starts in the same way, but has no State
+    head = source.head()  # gres.conf also starts with NodeName, but has no State
     return any(line.lstrip().startswith("NodeName=") for line in head[:4]) and any("State=" in line for line in head)
 
 
@@ -42,8 +43,9 @@ def is_sinfo(source: Source) -> bool:
 
 
 def scontrol_text(source: Source) -> Iterator[FoundNode]:
-    """Yield the nodes listed by ``scontrol show nodes``, as blocks or as one line each. A node begins
-    at ``NodeName=``; blank lines do not separate nodes, because they also occur within a block.
+    """Yield the nodes listed by ``scontrol show nodes``, as blocks or as one line each. Each node
+    begins at ``NodeName=``. Blank lines do not separate nodes, because they may also occur within a
+    block.
 
     Raises:
         TraceError: A node lacks its name or a number.
@@ -82,8 +84,8 @@ def scontrol_json(source: Source) -> Iterator[FoundNode]:
 
 
 def sinfo_nodes(source: Source) -> Iterator[FoundNode]:
-    """Yield the nodes listed by ``sinfo -N -e -h -o "%N|%P|%t|%c|%m|%G|%f"``, one row per
-    partition; a header is skipped.
+    """Yield the nodes listed by ``sinfo -N -e -h -o "%N|%P|%t|%c|%m|%G|%f"``, one row per node and
+    partition. A header is skipped.
 
     Raises:
         TraceError: A row does not have this form.
@@ -101,13 +103,13 @@ def sinfo_nodes(source: Source) -> Iterator[FoundNode]:
 
 
 def _pairs(line: str) -> dict[str, str]:
-    """Parse ``Key=Value`` pairs. Free text comes last and continues to the end of the line; the
-    operating system's name continues up to ``RealMemory``.
+    """Parse ``Key=Value`` pairs. Free text comes last and continues to the end of the line. The
+    name of the operating system continues up to ``RealMemory``.
     """
     stated = _FREE_TEXT.split(f" {line.strip()}", maxsplit=1)[0]
     before, system, after = stated.partition(" OS=")
     if system:
-        # this is only present if the whole node is written on one line
+        # In one-line output, fields follow the free text of OS. Keep them from RealMemory on.
         after = "".join(after.partition(" RealMemory=")[1:])
     return dict(_PAIR.findall(before) + _PAIR.findall(after))
 

@@ -1,12 +1,12 @@
-"""Slurm's power saving: which nodes are powered down when they are idle, and how long powering down
-and booting take.
+"""Slurm's power saving: which idle nodes are powered down, and how long powering down and booting
+take.
 
-The rules are those of slurm.conf(5) and of https://slurm.schedmd.com/power_save.html. A partition's
-SuspendTime, SuspendTimeout and ResumeTimeout replace the global values for its nodes; if a node is
-in several partitions, the largest value counts. SuspendExcNodes and SuspendExcParts may keep a
-number of their nodes up, as in ``a[1-9]:4``, and SuspendExcStates keeps up all nodes that are cloud
-nodes or dynamic nodes. No configuration file states how long a boot takes, but slurmctld's log
-shows it. Without a log, the boot time is ResumeTimeout, the longest time that a boot may take.
+The rules are those of slurm.conf(5) and of https://slurm.schedmd.com/power_save.html. A partition
+may override SuspendTime, SuspendTimeout and ResumeTimeout for its nodes. For a node in several
+partitions, the largest value counts. SuspendExcNodes and SuspendExcParts may keep a number of the
+listed nodes up, as in ``a[1-9]:4``. SuspendExcStates may keep up all cloud nodes or all dynamic
+nodes. No configuration file states how long a boot takes, but slurmctld's log shows it. Without
+this log, the boot time is assumed to be ResumeTimeout, the longest time that a boot may take.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def power_rules(
     boot_s: float | None,
     drop: Callable[[str], None],
 ) -> dict[str, OnDemand]:
-    """Return the rules for nodes that power saving may power down, or power up if their state is
-    CLOUD.
+    """Return the rules for the nodes that power saving may power down, and for nodes that start
+    powered down because their state is CLOUD.
 
-    ``conf`` has the keys of slurm.conf in lower case, ``partitions`` the keys of each partition,
-    and ``states`` the state of each node. ``boot_s`` is the usual boot time in slurmctld's log.
-    ``drop`` receives settings that are not modelled.
+    ``conf`` contains the keys of slurm.conf in lower case, ``partitions`` the keys of each
+    partition, and ``states`` the state of each node. ``boot_s`` is the typical boot time according
+    to slurmctld's log. ``drop`` is called for settings that are not modelled.
 
     Raises:
         TraceError: A value cannot be read.
@@ -91,20 +91,20 @@ _LASTING = frozenset({"CLOUD", "DYNAMIC_FUTURE", "DYNAMIC_NORM"})
 
 
 def _words(state: str) -> set[str]:
-    """Return the words of a node's state without the marks of power saving."""
+    """Return the words that describe a node's state, without the marks for power saving."""
     return {_MARKS.sub("", word).upper() for word in state.split("+")}
 
 
 def _rate(conf: Mapping[str, str], key: str, nodes: int) -> int:
-    """Return how many nodes may change per minute, or 0 if all nodes may."""
+    """Return how many nodes may change per minute, or 0 if there is no limit."""
     text = conf.get(key, "").partition(" ")[0]
     rate = int(text) if text.isdecimal() else _RATES[key]
     return rate if rate < nodes else 0
 
 
 def _largest_s(conf: Mapping[str, str], rows: list[tuple[str, Mapping[str, str]]], key: str) -> float:
-    """Return the largest value among a node's partitions; if none states one, return the global
-    value."""
+    """Return the largest value that the partitions of a node state. If none states a value, return
+    the global one."""
     own = [_seconds(row, key, f"partition {name}") for name, row in rows]
     known = [value for value in own if value is not None]
     stated = max(known) if known else _seconds(conf, key, "slurm.conf")
@@ -127,8 +127,8 @@ def _seconds(row: Mapping[str, str], key: str, owner: str) -> float | None:
 
 
 def _excluded(text: str, members: Callable[[str], tuple[str, ...]]) -> Iterator[str]:
-    """Yield the nodes in a list that stay up: for each part all its nodes, or the first ones up to
-    its number.
+    """Yield the nodes that a list keeps up. Each part of the list keeps up all its nodes or, if a
+    number follows, that many of them from the front.
     """
     for part, number in _PART.findall("" if is_unset(text) else text):
         nodes = members(part.strip())

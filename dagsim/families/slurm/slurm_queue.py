@@ -1,8 +1,8 @@
 """Slurm's queue at one moment, as rows of ``sacct``.
 
 ``squeue --json``, ``scontrol show job`` (JSON or text) and ``squeue -o`` or ``--Format`` (text)
-list the same jobs. Jobs in text listings become objects with the field names of JSON, so that all
-formats are handled in the same way.
+list the same jobs. Jobs in text listings are converted to objects with the field names of JSON, so
+all formats are then handled in the same way.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _NOT_QUEUED = {
 
 
 def is_squeue(source: Source) -> bool:
-    """Return True if the source lists Slurm's queue."""
+    """Return True if the source is a listing of Slurm's queue."""
     return bool(_form_of(source)) and not lacking_columns(source)
 
 
 def _form_of(source: Source) -> str:
     """Return the format of a queue listing: ``json``, ``scontrol`` or ``squeue``. The result is
-    empty if the source is no such listing.
+    empty if the source is not a listing of a queue.
     """
     head = "\n".join(source.head(1 << 16))
     if head.lstrip().startswith("{"):
@@ -72,8 +72,8 @@ _QUEUE_NEEDS = (("SUBMIT_TIME",), ("TIME_LIMIT",), ("NODES",), ("CPUS", "TRES_AL
 
 
 def lacking_columns(source: Source) -> str:
-    """Return the required columns that are missing from the text of ``squeue``. The result is empty
-    if none is missing, or if the source is something else.
+    """Return the required columns that a text listing of ``squeue`` lacks. The result is empty if
+    it lacks none, or if the source is something else.
     """
     if _form_of(source) != "squeue":
         return ""
@@ -83,7 +83,7 @@ def lacking_columns(source: Source) -> str:
 
 def queue_jobs(source: Source, zone: ZoneInfo | None = None) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the jobs in a listing as objects of ``squeue --json``, each with its line number.
-    Dates in text are in ``zone`` (default UTC).
+    Dates in text are interpreted in the time zone ``zone`` (default UTC).
 
     Raises:
         TraceError: The text is not JSON, or a line of ``squeue`` does not have the columns of
@@ -102,7 +102,8 @@ _KEY = re.compile(r"(?<!\S)([A-Z][\w/:&*-]*)=")
 
 
 def _scontrol_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the jobs in the text of ``scontrol show job``, as blocks or one line each."""
+    """Yield the jobs in the text of ``scontrol show job``, which prints each job as a block or on
+    one line."""
     began, fields = 0, dict[str, str]()
     for number, line in source.lines():
         if line.lstrip().startswith("JobId="):
@@ -112,7 +113,8 @@ def _scontrol_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int,
         parts = _KEY.split(line)
         for key, value in zip(parts[1::2], parts[2::2], strict=True):
             text = "" if value.strip() in _NOTHING else value.strip()
-            # the field occurs once per set of nodes, with the same number in all of them
+            # The field occurs once for each set of nodes, and states how many GPUs the job holds on
+            # each node of the set.
             if key in ("GRES", "GRES_IDX") and text:
                 text = _INDICES.sub(lambda found: f"{found[1]}:{len(readable_hosts(f'x[{found[2]}]')) or 1}", text)
                 nodes = fields.get("Nodes", "")
@@ -121,7 +123,7 @@ def _scontrol_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int,
             elif key == "Nodes":
                 fields[key] = text
             elif key == "Reason":
-                fields.setdefault(key, text.replace("_", " "))  # scontrol prints blanks as underscores
+                fields.setdefault(key, text.replace("_", " "))  # scontrol prints underscores instead of spaces
             else:
                 fields.setdefault(key, text)
     if fields:
@@ -156,7 +158,7 @@ def _squeue_names(line: str) -> list[str]:
 
 
 def _squeue_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the jobs in the text of ``squeue``, whose columns are separated by a delimiter or have
+    """Yield the jobs in the text of ``squeue``. Its columns are separated by a delimiter, or have
     fixed widths.
     """
     names: list[str] = []
@@ -194,15 +196,15 @@ def _fields(line: str, header: str, names: list[str], mark: str) -> list[str] | 
     starts = [match.start() for match in re.finditer(r"\S+", header)]
     widths = {after - before for before, after in pairwise(starts)}
     if len(widths) == 1 or not (parts := _merged(re.findall(r"\(.*\)$|\S+", line.strip()), names, " ") or []):
-        # Columns printed by squeue --Format have fixed widths and may be empty.
+        # Columns of squeue --Format have fixed widths, and a column may be empty.
         ends = [*starts[1:], len(line)]
         parts = [line[begin:end].strip() for begin, end in zip(starts, ends, strict=True)]
     return parts
 
 
 def _merged(parts: list[str], names: list[str], mark: str) -> list[str] | None:
-    """Join the parts of the one column with free text; return None if the number of fields is then
-    still wrong.
+    """Join the parts of the one column with free text. Return None if the number of fields is still
+    wrong.
     """
     more = len(parts) - len(names)
     if more < 0:
@@ -275,7 +277,7 @@ def _as_json(fields: Mapping[str, str], zone: ZoneInfo | None) -> dict[str, Any]
         "tres_alloc_str": fields.get("AllocTRES") or fields.get("TRES", ""),
         "gres_detail": [fields["GRES"]] if fields.get("GRES") else [],
         **{f"tres_per_{unit}": fields.get(f"TresPer{unit.title()}", "") for unit in _UNITS},
-        # Slurm before 18.08 has a list of gres per node
+        # before Slurm 18.08, the field Gres lists the gres per node
         **({"tres_per_node": fields["Gres"]} if fields.get("Gres") else {}),
         "memory": f"{per_node}n" if per_node else "",
         "features": fields.get("Features", ""),
@@ -295,7 +297,8 @@ def _whole(text: str) -> int | None:
 
 
 def _moment(text: str, zone: ZoneInfo | None) -> int | None:
-    """Convert a date in text to whole seconds, as in JSON, or None if it is not set or not a date."""
+    """Convert a date in text to whole seconds, as in JSON. Return None if the date is not set or
+    cannot be read."""
     try:
         moment = moment_s(text, "", zone)
     except Dirty:
@@ -313,9 +316,9 @@ def _span(text: str) -> float | None:
 def squeue_instant_s(source: Source, zone: ZoneInfo | None = None) -> float | None:
     """Return the time at which the queue was printed, or ``None`` if the file has no job.
 
-    This is the controller's ``last_update`` if the file has it, or else the start of a running job
-    plus its run time, or else (JSON before v0.0.40) a second after the last submission, start or
-    evaluation of a job.
+    This is the controller's ``last_update`` if the file states it. Otherwise, it is the start of a
+    running job plus its run time. In JSON before v0.0.40, it is a second after the last submission,
+    start or evaluation of a job.
     """
     if _form_of(source) == "json":
         with source.files[0].open_binary() as stream:
@@ -342,9 +345,8 @@ def queue_tables(source: Source, report: ReadReport, options: TraceOptions) -> I
 
 
 def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> Iterator[Row]:
-    """Yield an accounting row for each job as it would be once all jobs had run until their time
-    limits. Waiting jobs have no nodes, and are treated as if they had started when they became
-    eligible.
+    """Yield one accounting row per job, as if each job had run until its time limit. Waiting jobs
+    have no nodes. They are treated as if they had started when they became eligible.
     """
     now_s = squeue_instant_s(source, zone) or 0.0
     unlisted: set[str] = set()
@@ -384,7 +386,8 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
                 dependent.append((ids, conditions, rows))
             else:
                 yield from rows
-    # Suspended jobs started before all waiting jobs, and will resume before them.
+    # Suspended jobs resume before any waiting job starts, so give them an earlier time than all
+    # other jobs.
     for number, fields in suspended:
         started = unescaped_text(min(first_s, now_s) - 1)
         times = dict.fromkeys(map(COLUMNS.index, ("Submit", "Eligible", "Start")), started)
@@ -394,7 +397,8 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
         needed = re.findall(r"(?<=:)\d+(?:_\d+)?", conditions)
         missing = [id for id in needed if id.partition("_")[0] not in listed]
         if unlisted.intersection(needed) or (missing and not ("?" in conditions and len(missing) < len(needed))):
-            # these jobs depend on a held job, or on a job that is missing from the file
+            # These jobs depend on a held job or on a job that is missing from the file, so they
+            # cannot start.
             unlisted.update(ids)
             report.skip(_NOT_QUEUED["Dependency"], len(ids))
         else:
@@ -421,9 +425,9 @@ def waiting_jobs(source: Source, zone: ZoneInfo | None = None) -> Iterator[Waiti
 
 
 def _gpus_of(job: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the resources that a job requests and those that it holds. If these lists do not include
-    GPUs, as at sites whose AccountingStorageTRES lacks gres/gpu (the default), take the GPUs from
-    ``gres_detail`` and ``tres_per_*``.
+    """Return the resources that a job requests, and the resources that it holds. At sites whose
+    AccountingStorageTRES lacks gres/gpu (the default), these lists do not contain GPUs. The GPUs
+    are then taken from ``gres_detail`` and ``tres_per_*``.
     """
     asked, held = text_in(job.get("tres_req_str")), text_in(job.get("tres_alloc_str"))
     nodes, tasks = (json_number(job.get(name)) for name in ("node_count", "tasks"))
@@ -439,9 +443,9 @@ def _gpus_of(job: Mapping[str, Any]) -> tuple[str, str]:
         details = [text for text in list_in(job.get("gres_detail")) if isinstance(text, str)]
         detailed = gres_tres({"job": ",".join(details)}, 1)
     except Dirty:
-        return f"{asked},gres/gpu=?", f"{held},gres/gpu=?"  # makes the reader drop this row
+        return f"{asked},gres/gpu=?", f"{held},gres/gpu=?"  # an invalid number, which makes the reader drop this row
     known = _TRACKED.search(asked) is not None
-    if "gres/gpu:" not in asked:  # GPU types restrict where the job may run
+    if "gres/gpu:" not in asked:  # add the GPU types of the other fields, because types restrict where the job may run
         parts = listed.split(",") if listed else []
         asked = ",".join(filter(None, [asked, *[part for part in parts if not known or part.startswith("gres/gpu:")]]))
     if held and _TRACKED.search(held) is None:
@@ -467,17 +471,17 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
     asked, held = _gpus_of(job)
     submit, eligible, start = (json_number(job.get(f"{name}_time")) or None for name in ("submit", "eligible", "start"))
     if eligible is None and _squeue_state(job) == ("PENDING", "BeginTime"):
-        eligible = start  # slurmctld lists the begin time as the start of a job that it has not planned yet
+        eligible = start  # for a job without a planned start, slurmctld lists the begin time as the start
     limit = json_number(job.get("time_limit"))
     lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else UNLIMITED_S
     lasts_s += _suspended_s(job)
-    if (ran := _suspended_after_s(job)) is not None:  # a suspended job resumes with the rest of its limit
+    if (ran := _suspended_after_s(job)) is not None:  # a suspended job has the rest of its limit left
         lasts_s = max(lasts_s - ran, _OVERDUE_S)
         limit = lasts_s / 60 if isinstance(limit, int | float) else limit
     if not runs:
         moments = [moment for moment in (submit, eligible) if isinstance(moment, int | float)]
         start = max(moments, default=None)
-    # Text output may lack a column of start times.
+    # Text output may lack a column of start times, so compute the start from the run time.
     elif start is None and isinstance(job.get("run_time"), int | float):
         start = int(now_s - job["run_time"])
     if runs and isinstance(start, int | float):
@@ -496,7 +500,7 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
         "TimelimitRaw": unescaped_text(limit if isinstance(limit, int | float) else None),
         "NNodes": unescaped_text(json_number(job.get("node_count"))),
         "NCPUS": unescaped_text(json_number(job.get("cpus"))),
-        # an exclusive job holds its nodes in full
+        # an exclusive job requests all that it holds, because it gets whole nodes
         "ReqTRES": (held if (runs or ran is not None) and _exclusive(job) == ["--exclusive"] else "") or asked,
         "AllocTRES": (held if runs or ran is not None else "") or asked,
         "ReqMem": text_in(job.get("memory")),
@@ -510,7 +514,7 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
 
 
 def _conditions(job: Mapping[str, Any]) -> str:
-    """Return the conditions for which a job in ``squeue --json`` is still waiting, in sbatch's
+    """Return the conditions that a job in ``squeue --json`` is still waiting for, in sbatch's
     syntax."""
     return re.sub(r"_\*|\([a-z]*\)", "", text_in(job.get("dependency")))
 
@@ -533,13 +537,14 @@ def _queue_line(job: Mapping[str, Any]) -> str:
 
 
 def _exclusive(job: Mapping[str, Any]) -> list[str]:
-    """Return the option with which a job shares no node, or shares nodes only with its user's jobs."""
+    """Return the option by which a job shares no node, or shares nodes only with other jobs of its
+    user."""
     shares = text_in(job.get("exclusive")) or text_in(job.get("shared"))
     return {"none": ["--exclusive"], "true": ["--exclusive"], "user": ["--exclusive=user"]}.get(shares.lower(), [])
 
 
 def _suspended_after_s(job: Mapping[str, Any]) -> float | None:
-    """Return how many seconds a suspended job has run, or None for any other job."""
+    """Return for how many seconds a suspended job has run, or None for any other job."""
     if _squeue_state(job)[0] != "SUSPENDED":
         return None
     ran_s = json_number(job.get("pre_sus_time"))
@@ -558,13 +563,13 @@ def _suspended_s(job: Mapping[str, Any]) -> float:
 
 
 _STATES = {
-    # a completing job is about to free its nodes
+    # A completing job is about to free its nodes, so treat it as completed.
     "COMPLETING": "COMPLETED", "STAGE_OUT": "COMPLETED",
-    # another cluster in the federation runs such a job
+    # Another cluster in the federation runs these jobs.
     "REVOKED": "REVOKED", "REQUEUE_FED": "REVOKED",
     "REQUEUE_HOLD": "HELD", "SPECIAL_EXIT": "HELD", "RESV_DEL_HOLD": "HELD", "LAUNCH_FAILED": "HELD",
     "SUSPENDED": "SUSPENDED",
-    # A job holds its nodes while they boot, while it changes size, and while it is being signalled
+    # These jobs hold nodes: the nodes are booting, or the job is changing size, is being signalled,
     # or has been stopped (SIGSTOP).
     "CONFIGURING": "RUNNING", "POWER_UP_NODE": "RUNNING", "RESIZING": "RUNNING", "SIGNALING": "RUNNING",
     "STOPPED": "RUNNING", "RUNNING": "RUNNING",
@@ -575,7 +580,7 @@ list counts."""
 
 
 def _squeue_state(job: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a job's state and reason; the state is ``RUNNING`` if the job holds its nodes."""
+    """Return a job's state and reason. The state is ``RUNNING`` if the job holds its nodes."""
     current = job.get("job_state")
     words = [word for word in (current if isinstance(current, list) else [current]) if isinstance(word, str)]
     reason = text_in(job.get("state_reason"))
@@ -588,9 +593,9 @@ def _squeue_state(job: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _unstated_reason(job: Mapping[str, Any]) -> str:
-    """Derive the reason of a waiting job from its other fields where the listing states none:
-    slurmctld lists the unmet conditions, and gives held jobs the priority 0. Return an empty text
-    if no reason follows.
+    """Derive the reason why a job waits from its other fields, if the listing states no reason:
+    slurmctld lists the conditions that are not met, and gives held jobs the priority 0. Return an
+    empty text if the fields give no reason.
     """
     conditions = text_in(job.get("dependency"))
     if conditions:

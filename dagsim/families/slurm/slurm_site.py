@@ -4,7 +4,7 @@ Each file is recognised by its content: ``slurm.conf`` with its includes, ``gres
 ``topology.conf``, listings of ``scontrol show`` (config, partition, node, reservation, license) and
 of ``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``), and slurmctld's log. A
 listing of ``scontrol`` shows the settings that the controller uses, so it takes precedence over
-``slurm.conf``. Settings are those of slurm.conf(5) and sacctmgr(1), version 24.11.
+``slurm.conf``. Settings are interpreted according to slurm.conf(5) and sacctmgr(1), version 24.11.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _ENTRY = re.compile(r"^\s*(NodeName|PartitionName|NodeSet|DownNodes|FrontendName
 
 
 class TopologySwitch(NamedTuple):
-    """A switch or block in topology.conf, with the nodes or switches below it."""
+    """A switch or a block in topology.conf, and the nodes or switches below it."""
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class TopologySwitch(NamedTuple):
 
 @dataclass(slots=True)
 class SlurmSite(ImportedSite):
-    """The contents of a site's files. ``conf`` holds the keys of slurm.conf in lower case."""
+    """The contents of a site's files. ``conf`` contains the keys of slurm.conf in lower case."""
 
     policy = "slurm-multifactor"
     conf: dict[str, str] = field(default_factory=dict)
@@ -150,15 +150,16 @@ class SlurmSite(ImportedSite):
         return "memory" in kinds.lower()
 
     def enforces(self) -> bool:
-        """Return True if slurmctld enforces the limits of associations and QOS according to
-        AccountingStorageEnforce, or if that key is not set.
+        """Return True if slurmctld enforces the limits of associations and QOS.
+        AccountingStorageEnforce decides this. If it is not set, assume that the limits are
+        enforced.
         """
         stated = self.conf.get("accountingstorageenforce", "")
         return not stated or bool(set(stated.lower().split(",")) & {"limits", "safe", "all"})
 
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
         """Return the accounts, partitions, QOS, reservations, licences and scheduler parameters.
-        ``named`` maps the site's names for GPU types to the names to use.
+        ``named`` maps the names that the site uses for GPU types to those that dagsim uses.
 
         Raises:
             TraceError: A value cannot be read.
@@ -192,9 +193,9 @@ class SlurmSite(ImportedSite):
         )
 
     def restarts(self, queues: QueueTree) -> bool:
-        """Return True if preemption requeues jobs (PreemptMode), so that they start again from the
-        beginning. If preemption can also suspend jobs, which would then continue, report that this
-        is not modelled.
+        """Return True if a preempted job is requeued (PreemptMode), so that it starts again from
+        the beginning. If jobs may also be suspended, and would then continue, report that this is
+        not modelled.
         """
         modes = {owner.preempt for owner in queues.partitions}
         if queues.scheduler.get("preempt", "off") == "qos":
@@ -205,13 +206,14 @@ class SlurmSite(ImportedSite):
 
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
         """Return the switches in topology.conf as a shared network between the cluster's nodes
-        ``names``, or None if the switches do not form one tree above all nodes.
+        ``names``. Return None if the switches are not a single tree that contains all nodes.
         """
         if not self.switches:
             return None
         parts: dict[str, list[str]] = {}
         for name in names:
-            # A node with several GPU types is modelled as several nodes.
+            # A node with several GPU types becomes several nodes in the model, called
+            # ``name:type``.
             parts.setdefault(name.partition(":")[0], []).append(name)
         strangers = sorted({node for switch in self.switches.values() for node in switch.nodes if node not in parts})
         if strangers:
@@ -241,9 +243,9 @@ class SlurmSite(ImportedSite):
         return network
 
     def _join_blocks(self, switches: list[TopologySwitch]) -> list[str]:
-        """Put neighbouring blocks below a common switch, in groups of the sizes that BlockSizes lists
-        after the first. Return the names of the levels: ``block``, ``block2`` for pairs of blocks,
-        and so on.
+        """Put neighbouring blocks below a common switch. BlockSizes lists the sizes of these groups
+        after its first number. Return the names of the levels: ``block``, ``block2`` for pairs of
+        blocks, and so on.
         """
         if not self.blocks:
             return []
@@ -264,7 +266,7 @@ class SlurmSite(ImportedSite):
         return levels
 
     def _outages(self, names: Collection[str]) -> tuple[NodeOutage, ...]:
-        """Return the outages of the cluster's nodes; nodes with equal times are grouped."""
+        """Return the outages of the cluster's nodes. Nodes with the same times are grouped."""
         alike: dict[tuple[float, float | None, str], list[str]] = {}
         for node, start_s, end_s, kind in self.outages:
             if node in names:
@@ -301,8 +303,8 @@ class SlurmSite(ImportedSite):
         )
 
     def _gpus_of(self, name: str, stated: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-        """Return the GPUs of a node: their number as in slurm.conf (``stated``), with the types that
-        gres.conf adds.
+        """Return the GPUs of a node. Their number is ``stated`` in slurm.conf, and gres.conf adds
+        their types.
         """
         lines = self.gres.get(name) or (self.gres.get("", []) if stated else [])
         if not lines:
@@ -364,7 +366,7 @@ class SlurmSite(ImportedSite):
 
 def read_slurm_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> SlurmSite:
     """Read the files of a site, ignoring files of other kinds. ``zone`` is the time zone of dates
-    without an offset (default UTC).
+    that have no offset (default UTC).
 
     Raises:
         TraceError: A file cannot be read.
@@ -400,9 +402,9 @@ _LINES = re.IGNORECASE | re.MULTILINE
 
 
 def _copied(file: Path, kind: str, kinds: Sequence[tuple[Path, str]]) -> str:
-    """Return the name of the file that Slurm reads instead of this one, or an empty text if Slurm
-    reads this one. Slurm reads ``slurm.conf`` and similar files by name, and a copy usually has the
-    file's name with an ending (``slurm.conf.bak``).
+    """Return the name of the file that Slurm reads instead of this one, if this one is only a copy.
+    Otherwise, return an empty text. Slurm reads ``slurm.conf`` and similar files by name, and the
+    name of a copy usually has a further ending (``slurm.conf.bak``).
     """
     names = {other.name: other_kind for other, other_kind in kinds}
     if kind in _CONFIGURATION and file.name != kind and kind in names:
@@ -414,7 +416,7 @@ def _copied(file: Path, kind: str, kinds: Sequence[tuple[Path, str]]) -> str:
 
 
 def _is_copy(name: str, of: str) -> bool:
-    """Return True if a file's name is the name of another file plus an ending."""
+    """Return True if a file's name is that of another file plus an ending."""
     return name.startswith(of) and _BACKUP.fullmatch(name[len(of) :]) is not None
 
 
@@ -423,8 +425,8 @@ _WRITTEN = "Configuration data as of"
 
 
 def _kind_of(file: Path) -> str:
-    """Return the kind of a file, determined from its first lines, or an empty text if the file is
-    not part of Slurm's configuration.
+    """Determine the kind of a file from its first lines. The result is empty if the file is not
+    part of Slurm's configuration.
     """
     source = Source(file)
     try:
@@ -465,7 +467,7 @@ def _kind_of(file: Path) -> str:
     if re.search(r"^\s*(?:NodeName=\S+\s+)?Name\s*=\s*\w+", text, re.MULTILINE) and "PartitionName" not in text:
         return "gres.conf"
     if "CPUAlloc=" in text:
-        return ""  # the states of the nodes are missing, so the file has been cut off
+        return ""  # a node description without State= is incomplete, so the file was cut off
     if re.search(r"^\s*(SlurmctldHost|ControlMachine|ClusterName|PartitionName|NodeName)\s*=", text, re.MULTILINE):
         return "slurm.conf"
     return ""
@@ -481,8 +483,8 @@ def _is_log(file: Path) -> bool:
 
 
 def _lines(file: Path, seen: tuple[Path, ...] = ()) -> Iterator[str]:
-    """Yield the lines of slurm.conf and of the files that it includes, with continued lines joined and
-    without comments.
+    """Yield the lines of slurm.conf and of the files that it includes. Continued lines are joined,
+    and comments are removed.
     """
     if file in seen or len(seen) > 16:
         raise TraceError(f"{file}: slurm.conf includes itself")
@@ -649,7 +651,7 @@ def _read_reservations(site: SlurmSite, file: Path) -> None:
     for block in _blocks(file, "ReservationName"):
         name = block["reservationname"]
         first = site.reservations.setdefault(name, block)
-        # a recurring reservation is listed once per repetition, and the first one counts
+        # The file lists each repetition of a recurring reservation. Keep the earliest.
         if (_start_s(site, block) or inf) < (_start_s(site, first) or inf):
             site.reservations[name] = block
 
@@ -677,8 +679,8 @@ def _read_licences(site: SlurmSite, file: Path) -> None:
 
 
 def _blocks(file: Path, first: str) -> Iterator[dict[str, str]]:
-    """Yield the blocks of ``scontrol show``, each from its first key to the next block, with keys
-    in lower case."""
+    """Yield the blocks that ``scontrol show`` prints. Each block lasts from its first key to the
+    next block, and its keys are in lower case."""
     block: dict[str, str] = {}
     for _, line in Source(file).lines():
         if line.lstrip().startswith(f"{first}="):
@@ -731,7 +733,7 @@ def _read_qos(site: SlurmSite, file: Path) -> None:
 
 
 _DUMPED = re.compile(r"^(Cluster|Parent|Account|User) - '([^']*)'(.*)$")
-# a value may itself contain ``=`` or ``:``, as in gres/gpu:a100=1
+# Values may contain ``=`` and ``:``, such as gres/gpu:a100=1.
 _OPTION = re.compile(r":([A-Z]\w+)=('[^']*'|.*?)(?=:(?:[A-Z][a-z]|QOS)\w*=|$)")
 
 
@@ -756,7 +758,7 @@ def _read_dump(site: SlurmSite, file: Path) -> None:
 
 
 def _read_sshare(site: SlurmSite, file: Path) -> None:
-    """Read shares; the indentation of accounts gives the tree."""
+    """Read shares. The indentation of the accounts gives the tree."""
     lines = [line for _, line in Source(file).lines() if line.strip()]
     above: list[tuple[int, str]] = [(-1, "root")]
     fresh = not site.accounts
@@ -776,8 +778,8 @@ def _read_sshare(site: SlurmSite, file: Path) -> None:
 
 
 def _read_assoc(site: SlurmSite, file: Path) -> None:
-    """Read associations. The trees in a dump and in sshare take precedence, because this listing
-    has parents only if they were requested in the command.
+    """Read associations. The trees in a dump and in the output of sshare take precedence, because
+    this listing contains parents only if the command requested them.
     """
     rows = _of_cluster(site, _table(file), file)
     stated = bool(rows) and "parentname" in rows[0]
@@ -819,8 +821,8 @@ _DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "DRNG", "FAILING", "MAINT", 
 
 
 def _read_events(site: SlurmSite, file: Path) -> None:
-    """Read events of nodes. An event without a node concerns the whole cluster, and an event whose
-    end is unknown is assumed to continue.
+    """Read events of nodes. An event without a node concerns the whole cluster. An event without an
+    end is assumed to continue.
     """
     rows = _table(file)
     ours = {id(row) for row in _of_cluster(site, rows, file)}

@@ -32,7 +32,8 @@ _MOST = 2**32
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Turn the error about an unreadable value into a TraceError that starts with ``what``."""
+    """Turn an error about an unreadable value into a TraceError whose message starts with
+    ``what``."""
     try:
         yield
     except Dirty as error:
@@ -73,8 +74,8 @@ def shares_of(row: Mapping[str, str]) -> float:
 
 
 def _minutes_s(text: str | None) -> float | None:
-    """Convert a time limit to seconds, from minutes or ``[DD-]HH:MM:SS``, or return None if there
-    is no limit.
+    """Convert a time limit, given in minutes or as ``[DD-]HH:MM:SS``, to seconds. Return None if
+    there is no limit.
     """
     if text is None or is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE"):
         return None
@@ -204,7 +205,7 @@ _OF_QOS = frozenset({"priority", "preempt", "preemptmode", "usagefactor", "grptr
 
 
 def drop_unused(site: SlurmSite, owner: str, row: Mapping[str, str], used: Collection[str]) -> None:
-    """Report the settings of an association or QOS that have values but no effect in dagsim."""
+    """Report settings of an association or QOS that are set but have no effect in dagsim."""
     for key, value in row.items():
         if value not in ("", "-1", "0", "00:00:00", "1.000000") and key not in used and key not in _IDLE:
             site.drop(f"{owner}: {key}={value}")
@@ -266,8 +267,8 @@ def _is_unlimited(text: str) -> bool:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Return the names of accounts or QOS; ``ALL``, ``NONE`` and an unset value mean that there is no
-    rule.
+    """Return the names of accounts or QOS. The values ``ALL`` and ``NONE`` and an unset value mean
+    that there is no rule.
     """
     return (
         () if is_unset(text) or text.upper() in ("ALL", "NONE") else tuple([name.strip() for name in text.split(",")])
@@ -288,7 +289,7 @@ _MODES: dict[str, _Mode] = {"requeue": "requeue", "cancel": "cancel", "suspend":
 
 
 def _mode(site: SlurmSite, owner: str, stated: str) -> _Mode:
-    """Return how jobs are preempted; for ``GANG,SUSPEND``, the second word decides."""
+    """Return how jobs are preempted. For ``GANG,SUSPEND``, this is the second word."""
     mode: _Mode = "off"
     for word in stated.lower().split(","):
         if word in _MODES:
@@ -438,7 +439,7 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
     settings["calc_period_s"] = (
         60.0 * finite_number(period, "prioritycalcperiod") if period.isdecimal() else _long_s(period)
     )
-    # slurmctld first calculates priorities when it starts
+    # slurmctld calculates priorities when it starts, so count the periods from then on
     boot_s = moment_s(boot, "boot_time", site.zone) if not is_unset(boot := conf.get("boot_time", "")) else None
     if (calculated_s := site.log.calculated_s or boot_s) is not None:
         settings["calc_phase_s"] = calculated_s
@@ -488,7 +489,8 @@ def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
     for name, (ours, default, unit) in seconds.items():
         settings[ours] = finite_number(str(stated.pop(name, default)), name) * unit
     if settings["sched_min_interval_s"] < 0.001:
-        settings["sched_min_interval_s"] = 0.0  # Slurm's default of 2 microseconds is negligible
+        # Treat negligible intervals, such as Slurm's default of 2 microseconds, as 0.
+        settings["sched_min_interval_s"] = 0.0
     for name, (ours, least) in counts.items():
         settings[ours] = count(str(stated.pop(name, least)), name, 0, _MOST)
     for name, value in stated.items():

@@ -42,8 +42,8 @@ class Submission(NamedTuple):
     """Its number of tasks, tasks per node (if stated) and sockets per node."""
 
     def gpu_tres(self, nodes: int) -> str:
-        """Return the GPUs in the submit line as a list like ``ReqTRES``, for a job with the given
-        number of nodes.
+        """Return the GPUs in the submit line of a job with ``nodes`` nodes, as a list in the form
+        of ``ReqTRES``.
 
         Raises:
             Dirty: A number is invalid.
@@ -81,10 +81,10 @@ def submission(
     nodes: int = 0,
     component: int = 0,
 ) -> Submission:
-    """Read the terms of a job. A constraint, reservation or licences stated by sacct take
-    precedence over those in the ``line``; ``partition`` is sacct's column, which may name several
-    partitions. ``nodes`` is the number of the job's nodes (0 if unknown), and ``component`` is the
-    number of the component in a heterogeneous job.
+    """Read the terms of a job. If sacct states a constraint, a reservation or licences, they take
+    precedence over those in the ``line``. ``partition`` is sacct's column, which may name several
+    partitions. ``nodes`` is the number of the job's nodes (0 if it is unknown). ``component`` is
+    the number of this component in a heterogeneous job.
     """
     named = partition if "," in partition else ""
     counted = tuple([pair for pair in licences if pair[1]])
@@ -191,8 +191,9 @@ def _gpus(options: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _shape(options: dict[str, str]) -> tuple[bool | None, int | None, tuple[int | None, int | None]]:
-    """Return whether each instance takes its own node, and the number of tasks and the range of
-    their nodes if not. All are ``None`` if the options do not determine them.
+    """Return whether each instance takes a node of its own. If not, also return the number of
+    tasks, and the range of the number of their nodes. All results are ``None`` if the options do
+    not determine them.
     """
     free = None, None
     if not options.keys() - {"job-name"}:
@@ -201,7 +202,8 @@ def _shape(options: dict[str, str]) -> tuple[bool | None, int | None, tuple[int 
     tasks = options.get("ntasks", "1")
     if not tasks.isdecimal() or not 1 < int(tasks) < 1 << 20:
         return True, None, free
-    # Slurm packs the tasks onto the first of these nodes, and leaves one for each further node.
+    # Slurm packs as many tasks as possible onto the first nodes, but leaves one task for each
+    # further node.
     several = re.fullmatch(r"([1-9]\d{0,5})(?:-([1-9]\d{0,5}))?", options.get("nodes", ""))
     if several and _is_packed(options) and 1 < int(several[1]) < int(tasks):
         return False, int(tasks), (int(several[1]), int(several[2] or several[1]))
@@ -209,7 +211,7 @@ def _shape(options: dict[str, str]) -> tuple[bool | None, int | None, tuple[int 
 
 
 def _is_packed(options: dict[str, str]) -> bool:
-    """Return True if nothing but the number of nodes says how many tasks a node takes."""
+    """Return True if only the number of nodes determines how many tasks run on a node."""
     stated = {"ntasks-per-node", "mem", "exclusive", "overcommit", "spread-job", "gres"}.intersection(options)
     return (
         not stated and "*" not in options.get("constraint", "") and not any(name.startswith("gpus") for name in options)
@@ -222,10 +224,10 @@ _CONDITION = re.compile(
 
 
 def _after(text: str) -> tuple[tuple[str, ...], bool, str]:
-    """Parse a dependency (sbatch(1), ``--dependency``). Return three values: its conditions as
+    """Parse a dependency (sbatch(1), ``--dependency``). Return three values: the conditions as
     entries of ``Request.after``, whether the job waits for jobs with the same name (``singleton``),
-    and a condition that is not modelled, which causes all conditions to be ignored. A condition of
-    ``aftercorr`` marks the tasks of an array with ``_*``.
+    and a condition that is not modelled. Such a condition causes all conditions to be ignored. In a
+    condition ``aftercorr``, ``_*`` stands for the task of the array that has the same number.
     """
     conditions: list[str] = []
     alone = False
@@ -250,8 +252,9 @@ _RELATIVE = re.compile(r"now(?:\+(\d{1,9})(second|minute|hour|day|week)?s?)?")
 
 
 def begin_after_s(begin: str, submit_s: float, moment_s: Callable[[str], float | None]) -> float | None:
-    """Return the seconds from the submission to a begin time (sbatch(1), ``--begin``), at least 0,
-    or None if the time cannot be read. ``moment_s`` reads a date with a time."""
+    """Return how many seconds after the submission a job may begin (sbatch(1), ``--begin``). The
+    result is at least 0, or None if the time cannot be read. ``moment_s`` reads a date with a
+    time."""
     if match := _RELATIVE.fullmatch(begin.strip()):
         return float(int(match[1] or 0) * _UNITS_S[match[2] or ""])
     if not re.match(r"\d{4}-\d\d-\d\d", begin):
@@ -289,7 +292,7 @@ def _stated(text: str) -> str:
 
 
 def options_of(line: str) -> dict[str, str]:
-    """Return the options of a Slurm command, up to the script, by long name."""
+    """Return the options of a Slurm command by their long names. The script ends the options."""
     try:
         words = shlex.split(line)
     except ValueError:
@@ -308,7 +311,7 @@ def options_of(line: str) -> dict[str, str]:
             name = _LONG.get(name, name)
         else:
             options.setdefault("job-name", word.rpartition("/")[2])
-            break  # the script follows, so the options end here
+            break  # this word is the script, so no options follow
         if not equals and name not in _BARE and at < len(words):
             value, at = words[at], at + 1
         if name == "wrap":
@@ -321,8 +324,8 @@ def options_of(line: str) -> dict[str, str]:
 
 
 def _closing_options(words: list[str], after: int) -> int:
-    """Return the index at which the options after the command of ``--wrap`` begin. Slurm writes the
-    line without quotes, so the command is taken to end where only options of sbatch follow.
+    """Return the index at which the options continue after the command of ``--wrap``. Slurm writes
+    the line without quotes, so the command is assumed to end where only options of sbatch follow.
     """
     complete = [False] * len(words) + [True, False]
     for at in range(len(words) - 1, after - 1, -1):

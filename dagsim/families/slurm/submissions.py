@@ -1,4 +1,4 @@
-"""Submissions in Slurm's accounting: what each submission requested, and what became of it."""
+"""Submissions in Slurm's accounting: what each of them requested, and what happened to it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Row(NamedTuple):
 
 
 class _Requests(Sacct):
-    """Reads rows of accounting as if their jobs were still waiting."""
+    """Reads rows of accounting as if their jobs had not started yet."""
 
     name = "requests of sacct"
 
@@ -63,10 +63,10 @@ class _Requests(Sacct):
 def read_submissions(source: Source, options: TraceOptions) -> Submissions:
     """Read the submissions in Slurm's accounting (a file, or a folder of files).
 
-    A job that was requeued is one submission per attempt, so its earlier waits and runs count, too.
-    Requests are read as if the jobs were still waiting, so that the resources, nodes, partitions
-    and priorities that the jobs received later do not influence them. Limits are those in the
-    accounting.
+    If a job was requeued, each attempt is a separate submission, so its earlier waits and runs
+    count, too. Each request is read as if the job were still waiting, so it is not influenced by
+    the resources, nodes, partition and priority that the job received later. Time limits are those
+    that the accounting states.
 
     Raises:
         TraceError: There is no accounting, or nothing in it can be used.
@@ -100,9 +100,9 @@ def read_submissions(source: Source, options: TraceOptions) -> Submissions:
 
 
 def _by_own_id(rows: Iterable[_Row]) -> dict[str, _Row]:
-    """Return the rows by unique ids. The last row of a job keeps the job's id, and each earlier row
-    is given a number that no job has. If several rows describe one submission, the last one is
-    used.
+    """Give each row a unique id, and return the rows by id. The last row of a job keeps the job's
+    id. Each earlier row gets a number that no other job has. If several rows describe the same
+    submission, the last of them is used.
     """
     by_id: dict[str, dict[float, _Row]] = {}
     for row in rows:
@@ -122,9 +122,9 @@ def _by_own_id(rows: Iterable[_Row]) -> dict[str, _Row]:
 
 
 def _attempts(rows: Sequence[_Row]) -> list[_Row]:
-    """Return the rows with one id in order of submission, and mark those that were requeued. A
-    requeued job is eligible at the time that Slurm states, a few minutes later. An id that is used
-    again much later, or by another user, belongs to another job.
+    """Sort the rows with one id by submission, and mark those that were requeued. A requeued job
+    becomes eligible at the time that Slurm states, which is a few minutes after it was requeued. An
+    id that is used again much later, or by another user, belongs to another job.
     """
     marked = [rows[0]]
     for row in rows[1:]:
@@ -160,7 +160,7 @@ def _rows(source: Source, options: TraceOptions) -> Iterator[_Row]:
 
 
 def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None, number: int) -> Iterator[_Row]:
-    """Yield the jobs of a row: one job, or the tasks of an array that never ran.
+    """Yield the jobs that a row describes: a single job, or the tasks of an array that never ran.
 
     Raises:
         Dirty: A time or a list of resources cannot be read.
@@ -179,8 +179,8 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None, number: int) -
     begin_s = submit_s + (later_s or 0.0)
     parents = tuple(re.findall(r"(?<=:)\d+", line.get("dependency", "")))
     eligible_s = begin_s
-    # The recorded time is used only for jobs whose submission states a dependency or is unknown;
-    # for other jobs, it may be due to a dependency that was added later.
+    # Use the recorded time only if the submission states a dependency or is unknown. For other
+    # jobs, that time may result from a dependency that was added after the submission.
     if parents or line.get("dependency") == "singleton" or not line:
         known_s = times["Eligible"]
         eligible_s = nan if known_s is None else max(submit_s, known_s)
@@ -203,7 +203,7 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None, number: int) -
 
 
 def _asked(id: str, fields: dict[str, str], line: dict[str, str], submit_s: float) -> list[str]:
-    """Return the row of a job as if it were still waiting and would run to its limit."""
+    """Return a job's row as if the job were still waiting, and would run until its limit."""
     moment = repr(submit_s)
     tres = fields["ReqTRES"] or fields["AllocTRES"]
     counts = dict(re.findall(r"(?:^|,)(node|cpu)=(\d+)", tres))

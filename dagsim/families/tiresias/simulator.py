@@ -1,5 +1,6 @@
-"""Tiresias' own simulator (Gu et al., NSDI 2019) as a policy, with its queues based on the service
-received, and its other schedules. Decisions are made at events instead of in rounds.
+"""Tiresias' own simulator (Gu et al., NSDI 2019) as a policy. It has the queues based on the
+service that tasks have received, and the simulator's other schedules. Decisions are made at events
+instead of in rounds.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ class TiresiasEvents:
 
     ``schedule`` is the name of one of the simulator's own schedules:
 
-    - ``dlas-gpu``: three queues. A task moves to the tail of the next queue when its GPU-seconds
-      reach ``limits``. Tasks run in the order of the queues; those that do not fit are skipped or
-      stopped. Within a queue, running tasks come before waiting ones. With ``dlas``, service is
-      measured in seconds. With a factor after the name (``dlas-gpu-8``), a task returns to the first
-      queue once it has waited for that many times the service that it has received.
+    - ``dlas-gpu``: three queues. When a task's GPU-seconds reach one of ``limits``, the task moves
+      to the end of the next queue. Tasks run in the order of the queues; those that do not fit are
+      skipped or stopped. Within a queue, running tasks come before waiting ones. With ``dlas``,
+      service is measured in seconds. With a factor after the name (``dlas-gpu-8``), a task returns
+      to the first queue once it has waited for that many times the service that it has received.
     - ``dlas-gpu-gittins``: like ``dlas-gpu``, but the queues are sorted by Gittins indices
       (``tiresias_indices``), highest first.
     - ``shortest``, ``shortest-gpu``: the task with the fewest remaining seconds, or GPU-seconds,
@@ -99,8 +100,8 @@ class TiresiasEvents:
         require(list(limits) == sorted(set(limits)) and limits, "tiresias-events: limits must rise", limits)
         if (schedule == "dlas-gpu-gittins") != bool(samples):
             raise ConfigError(
-                "tiresias-events: only dlas-gpu-gittins takes samples (the GPU-seconds of earlier "
-                f"tasks), and it needs them; got {schedule} with {len(samples)}"
+                "tiresias-events: samples (the GPU-seconds of earlier tasks) must be given for dlas-gpu-gittins, "
+                f"and only for it, got {schedule} with {len(samples)}"
             )
         self.schedule = schedule.removesuffix("-gittins")
         self.samples = tuple(sorted(samples))
@@ -134,11 +135,12 @@ class TiresiasEvents:
                 yield Wait(self._jump_s)
             return
         if event_s > now:
-            # the end is slightly early, so arrivals at that time belong to the same event
+            # This event comes slightly early. Wait, so that jobs that arrive at ``event_s`` belong
+            # to it.
             yield Wait(event_s)
             return
         if any(0 < run.estimated_end_s(now) - now <= _SAME_S for run in runs):
-            return  # the end is slightly late, but belongs to this event
+            return  # a run that ends slightly later belongs to this event
         self._serve(arrived, ended, event_s)
         chosen = self._chosen(whole_sum(machine.gpus for machine in view.machines.list if machine.up), running)
         for run in runs:
@@ -168,8 +170,8 @@ class TiresiasEvents:
             self._count(task, event_s)
 
     def _chosen(self, free: float, running: Iterable[int]) -> dict[int, None]:
-        """Return the tasks that will run from now on, as the keys ``TaskState.order``, on ``free``
-        GPUs in total. Without preemption, running tasks stay.
+        """Return the tasks that will run from now on, on ``free`` GPUs in total, as their keys
+        ``TaskState.order``. If the schedule does not preempt, running tasks stay.
         """
         chosen: dict[int, None] = {}
         if self.schedule in ("fifo", "fjf"):
@@ -244,7 +246,9 @@ class TiresiasEvents:
         return tasks
 
     def _next_jump_s(self, event_s: float) -> float:
-        """Return the next time at which, by the original's rule, a task changes its queue."""
+        """Return the next time at which a task changes its queue, according to the rule of the
+        original simulator.
+        """
         if self.schedule not in ("dlas", "dlas-gpu"):
             return inf
         jump_s = inf

@@ -1,4 +1,6 @@
-"""A folder with snapshots of a queue: forecasts from the newest one, made in a separate process."""
+"""A folder with snapshots of a queue. Forecasts are made from the newest snapshot, in a separate
+process.
+"""
 
 from __future__ import annotations
 
@@ -68,10 +70,11 @@ class Forecasted(NamedTuple):
 
 class Snapshots:
     """The newest snapshot below ``root`` and its page. A first page, from five futures and without
-    calibration, is available early; the page from all futures replaces it.
+    calibration, is available early. It is later replaced by the page from all futures.
 
     A watched queue gets a forecast for each snapshot, in the order in which the snapshots were
-    written and without pauses, so a folder of recorded snapshots is processed as fast as possible.
+    written. There are no pauses, so a folder of recorded snapshots is processed as fast as
+    possible.
     """
 
     def __init__(
@@ -116,8 +119,8 @@ class Snapshots:
         return self._settings.policy or "of the site"
 
     def look(self) -> None:
-        """Fetch a finished forecast, and request the next one: for a new snapshot, or from all
-        futures."""
+        """Fetch a finished forecast, and request the next one. It is for a new snapshot, or for the
+        same snapshot with all futures."""
         watched = self.journal is not None
         with self._guard:
             if self._pending is not None:
@@ -184,13 +187,13 @@ class Snapshots:
 
     @property
     def _name(self) -> list[Any]:
-        """Name of the requested snapshot, preceded by its time in nanoseconds."""
+        """The name of the requested snapshot, with its time in nanoseconds as a prefix."""
         return [] if self._asked is None else list(self._asked[0])
 
     def _next(self) -> tuple[Path, Stamp] | None:
-        """Return the snapshot to forecast and a value that changes with it. It is the snapshot written
-        last or, for a watched queue, the first one written after the snapshot of the last forecast.
-        Links are not followed.
+        """Return the snapshot to forecast, and a value that changes with it. For a watched queue,
+        this is the first snapshot written after that of the last forecast. Otherwise, it is the
+        snapshot written last. Links are not followed.
         """
         listed = []
         with suppress(OSError), os.scandir(self._root) as entries:

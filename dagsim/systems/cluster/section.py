@@ -64,11 +64,12 @@ class NodeGroup(Section):
     count: int = Field(default=1, ge=1)
     """Number of nodes in this group."""
     hosts: str | None = None
-    """Names of the nodes in Slurm's notation, ``h[001-032]``, instead of ``<name>-0``; ``count``
-    must agree or be left out.
+    """Names of the nodes in Slurm's notation, such as ``h[001-032]``. They replace the names
+    ``<name>-0`` and so on. If ``count`` is also given, it must agree with the number of names.
     """
     gpu: str | None = None
-    """GPU type, from ``dagsim list gpus`` or ``gpu_types``; leave it out for CPU machines."""
+    """GPU type, from ``dagsim list gpus`` or ``gpu_types``. Leave it out for machines without GPUs.
+    """
     gpus: int = Field(default=0, ge=0)
     """GPUs per node."""
     cpus: float = Field(default=0.0, ge=0, allow_inf_nan=False)
@@ -76,26 +77,29 @@ class NodeGroup(Section):
     memory_gb: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Memory per node in GB."""
     features: tuple[str, ...] = ()
-    """Features that jobs may request by a constraint."""
+    """Features that jobs may require in a constraint."""
     weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     """Weight in Slurm: nodes with a smaller weight are used first."""
     partitions: tuple[str, ...] = ()
-    """Partitions in ``queues`` to which the group's nodes belong. If any group names partitions,
-    the ``nodes`` of all partitions follow from the groups.
+    """Partitions in ``queues`` to which the group's nodes belong. If any group has this key, the
+    ``nodes`` of all partitions are taken from the groups.
     """
     from_s: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Time at which the group's nodes arrive, in seconds after the beginning."""
+    """Time at which the group's nodes are added to the cluster, in seconds after the beginning of
+    the simulation.
+    """
     mig_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    """Seconds to create a GPU partition (MIG). If set, fractions of GPUs are partitions according
-    to NVIDIA's table."""
+    """Seconds that it takes to create a GPU partition (MIG). If this is set, tasks that request a
+    fraction of a GPU get a partition from NVIDIA's table.
+    """
     on_demand: OnDemand | None = None
     """When the group's nodes are powered up and down (docs/costs.md). Default: they are always
     up.
     """
     manifest: Mapping[str, Any] = {}
-    """Additional information that a scheduler reads about each node, in the scheduler's own form:
-    for Kubernetes ``metadata.labels``, ``spec.taints``, ``spec.unschedulable``, ``status.images``
-    and additional ``status.allocatable``.
+    """Additional information about each node, in the form that the scheduler uses. For Kubernetes,
+    these are ``metadata.labels``, ``spec.taints``, ``spec.unschedulable``, ``status.images`` and
+    additional ``status.allocatable``.
     """
 
     @field_validator("mig_s")
@@ -148,13 +152,13 @@ _MOST = {"count": 100_000, "gpus": 1_024, "cpus": 1_000_000, "memory_gb": 10_000
 
 
 class ClusterSection(Section):
-    """The cluster, which consists of groups of identical nodes or of the machines in a trace."""
+    """The cluster. Its machines are either groups of identical nodes or the machines in a trace."""
 
     name: str = "cluster"
     """Name of the cluster in tables."""
     from_trace: bool = False
-    """Use the machines that the trace lists, including when they come and leave. In this case,
-    leave ``groups`` empty.
+    """Use the machines that the trace lists, including the times at which they are added and
+    removed. Leave ``groups`` empty if you set this.
     """
     groups: tuple[NodeGroup, ...] = (
         NodeGroup(name="a100-40", gpu="A100-40", gpus=8, cpus=96, memory_gb=1024),
@@ -163,8 +167,9 @@ class ClusterSection(Section):
     )
     """The groups of nodes."""
     accept: Mapping[str, Mapping[str, Annotated[float, Field(gt=0, allow_inf_nan=False)] | None]] = {}
-    """GPU types that jobs from a trace may use in addition to those that they name, with their
-    relative speeds: ``{A100-40: {H200: 1.8}}``. ``null`` leaves the speed to the runtime model.
+    """Additional GPU types that jobs from a trace may use, with their relative speeds. For example,
+    ``{A100-40: {H200: 1.8}}`` lets jobs that name an A100-40 run on an H200, 1.8 times as fast.
+    With ``null``, the runtime model determines the speed.
     """
 
     @model_validator(mode="before")
@@ -202,21 +207,25 @@ class ClusterKeys(Section):
     cluster: ClusterSection = ClusterSection()
     """The machines, as groups of identical nodes."""
     gpu_types: tuple[GpuType, ...] = ()
-    """GPU types for use in ``cluster``, in addition to those of ``dagsim list gpus``."""
+    """Your own GPU types for ``cluster``, in addition to the ones that ``dagsim list gpus`` shows.
+    """
     workload: Workload = PRESETS[DEFAULT_WORKLOAD].workload
-    """The jobs: ``synthetic`` (all of it, or changes to a ``preset``), a ``trace``, or the name of
-    either.
+    """The jobs: a ``synthetic`` workload (described in full, or as changes to a ``preset``), a
+    ``trace``, or the name of a workload.
     """
     runtime: Runtime = Field(default_factory=lambda fields: _runtime_of(fields["workload"]))
-    """How work is converted to run time on each GPU type. Default: measured throughputs; for a trace, the
-    recorded seconds.
+    """How the work of a task is converted to its run time on each GPU type. By default, synthetic
+    workloads use measured throughputs, and traces use the recorded seconds.
     """
     network: Annotated[Any, Registered(NETWORKS, "uniform")] | None = None
-    """How the output of a task reaches the nodes of the next tasks. Default: instantly."""
+    """How the output of a task is sent to the nodes on which the next tasks run. By default, it
+    arrives instantly.
+    """
     setup: Annotated[Any, Registered(SETUPS, "moving_delay")] | None = None
-    """Time that a run occupies its GPUs before it computes. Default: none."""
+    """Start-up time, during which a run occupies its GPUs but does not compute yet. Default: none.
+    """
     sharing: Annotated[Any, Registered(SHARINGS, "pairs")] | None = None
-    """The rates of two tasks on the same GPUs, for policies that let tasks share GPUs. Default:
+    """How fast two tasks run when they share GPUs, for policies that let tasks share GPUs. Default:
     tasks do not share GPUs.
     """
     communication: Annotated[Any, Registered(COMMUNICATIONS, "models")] | None = None
@@ -225,25 +234,26 @@ class ClusterKeys(Section):
     elastic: Annotated[Any, Later("elastic")] | None = None
     """Ranges of GPUs and goodput models for training tasks (docs/elastic.md). Default: all tasks are rigid."""
     request: Request | None = None
-    """Terms for all jobs that state none themselves; ``{level: rack}`` keeps gangs within racks
-    (docs/networks.md). Default: none.
+    """Terms for all jobs that have no terms of their own. For example, ``{level: rack}`` keeps
+    gangs within racks (docs/networks.md). Default: none.
     """
     preemption: Preemption = Preemption()
     """How much of its work a preempted run keeps, and the cost of resuming it."""
     admission: bool = False
-    """If true, each job waits until the policy admits or rejects it. Policies without admission
-    control admit all jobs."""
+    """If true, each arriving job waits until the policy admits or rejects it. Policies without
+    admission control admit all jobs.
+    """
     failures: tuple[FailureModel, ...] = ()
-    """Failure and maintenance models, which take nodes down and bring them back."""
+    """Models of failures and maintenance, which take nodes out of service and bring them back."""
     estimates: Estimates = Estimates()
-    """The information about durations that policies receive."""
+    """What policies know about the durations of tasks."""
     queues: QueueTree | None = None
     """Accounts, partitions and limits, for schedulers that use them (docs/reference/schedulers.md). Default:
     none.
     """
     engine: Engine = "auto"
-    """The engine: ``simpy``, ``compiled`` (byte-identical results, much faster;
-    docs/reference/engines.md), or ``auto``, which picks one for each run.
+    """The engine: ``simpy``, ``compiled`` (the same results byte for byte, but much faster; see
+    docs/reference/engines.md), or ``auto``, which chooses one of them for each run.
     """
 
     @field_validator("queues", mode="after")
@@ -253,8 +263,8 @@ class ClusterKeys(Section):
         return queues if queues is None or section is None else queues_on(queues, section)
 
     def check_nodes(self) -> None:
-        """Check that the network, the terms of jobs, elastic tasks and failures match the nodes, if
-        the nodes are already known.
+        """If the nodes are already known, check that the network, the terms of jobs, elastic tasks
+        and failures match them.
 
         Raises:
             ModelError: One of these does not match the nodes.
@@ -290,7 +300,7 @@ class ClusterKeys(Section):
 
     @property
     def trace_file(self) -> TraceFile | None:
-        """The workload if it is a trace, else None."""
+        """The workload if it is a trace, otherwise None."""
         workload: Any = self.workload
         return workload if workload.kind == "trace" else None
 
@@ -305,8 +315,8 @@ class ClusterKeys(Section):
         return self.trace_file
 
     def late_nodes(self) -> tuple[tuple[int, float, float], ...]:
-        """Return a window ``(node, 0, arrival in seconds)`` for each node that is not present from
-        the beginning.
+        """Return a window ``(node, 0, arrival in seconds)`` of absence for each node that is not
+        present from the beginning.
         """
         arrivals_s = [group.from_s for group in self.cluster.groups for _ in range(group.count)]
         return tuple([(node, 0.0, from_s) for node, from_s in enumerate(arrivals_s) if from_s])
@@ -329,7 +339,9 @@ class ClusterKeys(Section):
                 up[replace(group.on_demand, up=False)] += len(group.nodes)
 
         def powered(rule: OnDemand | None) -> OnDemand | None:
-            """Let another node be up at the beginning if fewer than the minimum are up so far."""
+            """Let a further node of the group be up at the beginning if fewer than the minimum are
+            up so far.
+            """
             if rule is None or rule.up or up[rule] >= rule.min_nodes:
                 return rule
             up[rule] += 1
@@ -360,8 +372,8 @@ class ClusterKeys(Section):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSystem(GpuCluster):
-    """The GPU cluster. Its keys (``cluster``, ``workload`` ...) are at the top level of a
-    configuration.
+    """The GPU cluster. This system has no keys of its own here, because its keys (``cluster``,
+    ``workload`` and others) are at the top level of the configuration.
     """
 
     has_top_keys: ClassVar[bool] = True
@@ -410,7 +422,8 @@ class DescribedCluster(GpuCluster):
         if (trace := self.keys.trace_file) is not None:
             name = Path(trace.path).name
             return name if trace.window is None else f"{name}, windows of {count_of(trace.window, 'job')}"
-        # fits are defined as sessions, which are slow to read
+        # The other presets are fits of sessions, which are slow to read and cannot resemble a
+        # synthetic workload.
         presets = PRESETS if isinstance(workload, Synthetic) else named
         like = {name: preset.workload for name, preset in presets.items()}
         changes = {name: _changes(other, workload) for name, other in like.items() if type(other) is type(workload)}
@@ -435,19 +448,19 @@ class DescribedCluster(GpuCluster):
         return None if trace is None else trace.source.path
 
     def read_from(self, path: str) -> Mapping[str, Any]:
-        """Return keys of a configuration in which the trace is read from another path."""
+        """Return the keys of a configuration that change the path from which the trace is read."""
         file = self.keys.trace()
         return {"workload": replace(file, path=path + file.path.removeprefix(str(file.source.path)))}
 
     @property
     def measured(self) -> tuple[int, int | None] | None:
-        """The range of jobs, in order of arrival, that metrics count, or None for all."""
+        """The range of jobs that metrics count, in order of arrival, or None if all jobs count."""
         measured: tuple[int, int | None] | None = self.keys.workload.measure
         return measured
 
     def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
-        """Return a hint for the user if a long simulation could have run in the compiled engine, or
-        else an empty text.
+        """Return a hint for the user if a long simulation could have run in the compiled engine.
+        Otherwise, return an empty text.
         """
         hint = services.faster_engine.offered()
         return "" if hint is None else hint(self.scenario, policy, engine, wall_s)
@@ -472,8 +485,8 @@ def _short(value: float | str) -> str:
 
 
 def _spelled(nodes: tuple[str, ...], section: ClusterSection) -> tuple[str, ...]:
-    """Return the names of all nodes, with ranges expanded. If the nodes of a group have their own
-    names, these replace the name of the group.
+    """Return the names of all nodes, with ranges expanded. Nodes with their own names are listed
+    under these, and not under the name of their group.
     """
     named = {group.name: group.nodes for group in section.groups if group.hosts is not None}
     names = [name for text in nodes for name in _hosts(text)]
@@ -481,7 +494,7 @@ def _spelled(nodes: tuple[str, ...], section: ClusterSection) -> tuple[str, ...]
 
 
 def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
-    """Return the queues, with the nodes of a cluster entered for their partitions, reservations and
+    """Return the queues with the names of the cluster's nodes in their partitions, reservations and
     outages.
 
     Raises:
@@ -495,7 +508,8 @@ def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
     if any(group.partitions for group in section.groups):
         return replace(queues, partitions=tuple([_of_groups(part, section) for part in queues.partitions]))
     names = {name for group in section.groups for name in (group.name, *group.nodes)}
-    # here, a node with several GPU types is modelled as one node per type
+    # A machine with several GPU types is modelled as one node per type (``name:type``), so its
+    # plain name is valid, too.
     names |= {name.partition(":")[0] for name in names}
     for part in queues.partitions:
         for name in [host for text in part.nodes for host in _hosts(text)]:

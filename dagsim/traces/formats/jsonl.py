@@ -14,8 +14,8 @@ from dagsim.workload import records
 
 
 class JsonLines(Reader):
-    """A reader that returns jobs exactly as they were written. It streams them, because the file is in
-    order of arrival.
+    """A reader that returns jobs exactly as they were written. The jobs in the file are in order of
+    arrival, so the reader needs to hold only one of them in memory.
 
     The file was written by a program, so an invalid line means that the file is damaged. Such a
     line raises an error instead of being dropped.

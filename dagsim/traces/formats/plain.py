@@ -53,7 +53,7 @@ from dagsim.model.job import without_counts
 from dagsim.model.job_fields import JOB_FIELDS
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
-from dagsim.traces.fields import Dirty, are_counts
+from dagsim.traces.fields import Dirty, InvalidValue, are_counts
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import (
@@ -138,8 +138,8 @@ _YES_OR_NO = {"": True, "yes": True, "true": True, "1": True, "no": False, "fals
 
 
 class Plain(Reader):
-    """A reader that creates one job for each row or, if there is a column ``task``, one task for
-    each row and one job for each ``id``.
+    """A reader that creates one job from each row. If there is a column ``task``, each row is a
+    task instead, and the rows with the same ``id`` form a job.
     """
 
     name = "plain"
@@ -221,7 +221,7 @@ def _missing(columns: NamedColumns) -> list[str]:
 
 
 class _Rows:
-    """An interpreter for the rows of a table, under the given options."""
+    """The rules for interpreting the rows of a table, which depend on the options."""
 
     def __init__(self, options: TraceOptions, constants: Mapping[str, float]) -> None:
         self._options, self._constants = options, constants
@@ -229,8 +229,9 @@ class _Rows:
         self._named = options.named_gpus()
 
     def in_order(self, table: Table, report: ReadReport) -> Table:
-        """Return the table. Where clocks were set back, local dates in the repeated hour are
-        interpreted so that they fit the order of the dates and the durations.
+        """Return the table with unambiguous dates. When clocks are set back, an hour occurs twice.
+        Local dates in that hour are interpreted so that they fit the durations and the order of the
+        dates.
         """
         if self._zone is None or not any(_AT[name] in table.words_of for name in _DATES):
             return table
@@ -310,8 +311,8 @@ class _Rows:
         return replace(jobs, name=task.place, names=objects(task.words))
 
     def facts(self, checks: Checks, arrival_s: np.ndarray, ran_s: np.ndarray | None = None) -> dict[str, Any]:
-        """Return the job columns that do not describe tasks, with one row per job. If each job has
-        a single task, ``ran_s`` contains the durations.
+        """Return the columns that describe jobs rather than tasks, with one row per job. ``ran_s``
+        contains the durations if each job has a single task.
         """
         start_s, eligible_s = (self._moment(checks, name) for name in ("start_s", "eligible_s"))
         end_s = self._moments(checks.table, "end_s") if checks.table.has(_AT["end_s"]) else None
@@ -405,11 +406,13 @@ class _Rows:
                         seconds[row] = duration_s(texts[row], name) or 0.0
                     except Dirty:
                         wrong[row] = True
-            checks.drop(wrong & where, f"with an invalid duration in {name}")
+            checks.drop(wrong & where, InvalidValue(f"with an invalid duration in {name}"))
         return checks.finite(seconds, column, name, where=where)
 
     def _moments(self, table: Table, name: str) -> np.ndarray:
-        """Return (n,) float64: seconds, or dates as seconds since 1970, or NaN for other text."""
+        """Return times as (n,) float64. Seconds are kept, dates become seconds since 1970, and any
+        other text becomes NaN.
+        """
         column = _AT[name]
         seconds = table.numbers(column)
         odd = np.flatnonzero(np.isnan(seconds) & ~table.blank(column))
@@ -424,8 +427,8 @@ class _Rows:
         return in_seconds(seconds)[0]
 
     def _unset(self, table: Table, name: str) -> np.ndarray:
-        """Return (n,) bool: True for values that mean "not set", which are the largest 32-bit and
-        64-bit numbers and, in a row with dates, 0.
+        """Return a mask of the values that mean "not set", (n,) bool. These are the largest 32-bit
+        and 64-bit numbers and, in a row with dates, 0.
         """
         seconds = self._moments(table, name)
         marked: np.ndarray = np.isin(seconds, UNSET_MOMENTS[1:])
@@ -458,8 +461,8 @@ class _Rows:
 
 
 def _constrained(text: str) -> tuple[Request, bool]:
-    """Return the request for nodes that an expression over their features describes, and True if
-    the whole expression could be read."""
+    """Convert an expression over node features to a request. Also return True if the whole
+    expression could be read."""
     text = "" if is_unset(text) else text.strip()
     try:
         expression = without_counts(text, 0) if text else ""
@@ -576,8 +579,8 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
 def _parents(
     table: Table, tasks: JobArrays, groups: Grouped, whole: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
-    """Return ``waits`` and ``parent`` for the ``whole`` jobs, and for each other job the reason why
-    it is not a DAG.
+    """Return the edges of the jobs in the mask ``whole``, as ``waits`` and ``parent``. For each of
+    the other jobs, return the reason why its graph is not a DAG.
     """
     texts, waits, parent, wrong = table.texts(_AT["parents"]), np.zeros(len(table), np.int64), [], {}
     for job in np.flatnonzero(whole).tolist():

@@ -1,14 +1,13 @@
-"""Beliefs about run times, based on estimates, on the service so far, and on tasks that have
-ended."""
+"""Beliefs about run times. They are based on estimates, on the service that tasks have had, and on
+tasks that have ended."""
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Hashable
 from math import exp, inf, log
 
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.systems.cluster.api import ClusterView, ExpectedFree, Run, TaskState
+from dagsim.systems.cluster.api import ClusterView, DemandClass, ExpectedFree, Run, TaskState
 from dagsim.systems.cluster.policies.orders import width
 
 _FIRST_S = 600.0
@@ -20,15 +19,15 @@ _HIDDEN_S = 1.0
 
 
 class Belief(ExpectedFree):
-    """The remaining time of tasks and runs as a scheduler would expect it, and the expected ends of
-    runs.
+    """The remaining times of tasks and runs, and the ends of runs, as a scheduler would expect
+    them.
 
-    If durations are hidden, the expected time of a task on its fastest type is a geometric mean
-    over the tasks that have ended, in which tasks with the same tenant, model and width have a
-    greater weight. On other types, it is inversely proportional to the GPU's peak rate. A task that
-    has already been served for longer is expected to take as long again. If durations are not
-    hidden, the estimates are used, and a run that is overdue is expected to take as long again as
-    it is already overdue.
+    If durations are hidden, a task's expected time on its fastest type is a geometric mean over
+    tasks that have ended. Tasks with the same tenant, model and width have greater weights. On
+    other types, the expected time is inversely proportional to the peak rate of the GPU. A task
+    that has already run for longer is expected to take the same time again. If durations are not
+    hidden, the estimates are used. An overdue run is expected to take as much more time as it is
+    already overdue.
 
     An observation costs O(running log running).
     """
@@ -38,6 +37,8 @@ class Belief(ExpectedFree):
         rates = [1.0 if gpu is None else gpu.fp32_tflops for gpu in view.gpu_types]
         self._nominal = [max(rates) / rate for rate in rates]
         """Seconds on each type over those on the type with the highest peak rate."""
+        self._rates: dict[DemandClass, list[float]] = {}
+        """Results of ``_slower`` where durations are hidden."""
         self._runs: dict[int, Run] = {}
         self._had: dict[int, float] = {}
         """Seconds of service of each unfinished task on its fastest type, by order."""
@@ -45,29 +46,35 @@ class Belief(ExpectedFree):
         """Number and sum of the logarithms of the seconds of ended tasks, of each kind and of all (None)."""
         self._ended: list[tuple[Run, float]] = []
         """Runs that have ended since the last observation, with their seconds on the fastest type."""
+        self._left: dict[int, float] = {}
+        """Expected remaining seconds of the runs at the last observation."""
+        self._typical: dict[Hashable, float] = {}
+        """Results of ``typical_s`` since a task last ended, by kind."""
 
     def started(self, run: Run, now: float) -> None:
         """Add a run."""
         self._runs[run.id] = run
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run. Whether the run's task is done is determined at the next observation."""
+        """Remove a run. The next observation determines whether the run's task is done."""
         if self._runs.pop(run.id, None) is not None:
             self._ended.append((run, self._served_by(run, now)))
 
     def rated(self, run: Run, now: float) -> None:
-        """Ignore a change of rate, because all ends are computed for each observation."""
+        """Do nothing, because each observation recomputes all ends."""
 
     def push(self, task: TaskState) -> None:
-        """Add the service time of a stopped run to the service time of its task, which is ready
-        again."""
+        """Add the service time of a stopped run to that of its task, which is ready again."""
         stopped = [served_s for run, served_s in self._ended if run.task.order == task.order]
         if task.piece and stopped:
             self._had[task.order] = self._had.get(task.order, 0.0) + max(stopped)
             self._ended = [entry for entry in self._ended if entry[0].task.order != task.order]
 
     def refresh(self) -> None:
-        """Learn from the tasks that have ended, and compute the expected ends of all runs."""
+        """Update the means with the tasks that have ended, and compute the expected ends of all
+        runs."""
+        if self._ended:
+            self._typical.clear()
         for run, served_s in self._ended:
             task = run.task
             total_s = self._had.get(task.order, 0.0) + served_s
@@ -78,12 +85,16 @@ class Belief(ExpectedFree):
                 self._past[kind] = count + 1, logs + log(max(total_s, 1e-3))
         self._ended.clear()
         now = self._view.now
+        self._left = {run.id: self._left_now_s(run) for run in self._runs.values()}
         self._ends = [[] for _ in self._nominal]
         for run in self._runs.values():
-            insort(self._ends[run.type], (now + self.left_s(run), run.id, run.gpus))
+            self._ends[run.type].append((now + self._left[run.id], run.id, run.gpus))
+        for ends in self._ends:
+            ends.sort()
 
     def seconds(self, task: TaskState) -> tuple[float, ...]:
-        """Return the expected remaining seconds of an instance on each type, ``inf`` where it cannot run."""
+        """Return how many more seconds an instance is expected to run on each type (``inf`` where
+        it cannot run)."""
         if not is_hidden(task):
             return task.seconds
         base_s = max(self.typical_s(task), self._had.get(task.order, 0.0))
@@ -91,15 +102,19 @@ class Belief(ExpectedFree):
         return tuple([inf if s == inf else base_s * slower[type_] for type_, s in enumerate(task.seconds)])
 
     def left_s(self, run: Run) -> float:
-        """Return the expected remaining seconds of a run."""
+        """Return how many more seconds a run was expected to take at the last observation."""
+        left_s = self._left.get(run.id)
+        return self._left_now_s(run) if left_s is None else left_s
+
+    def _left_now_s(self, run: Run) -> float:
         now = self._view.now
         if not is_hidden(run.task):
             return max(run.work_left_s(now), run.done(now) - run.estimate_s)
         return max(self.typical_s(run.task), self.served_s(run)) * self._slower(run.task)[run.type]
 
     def served_s(self, of: Run | TaskState) -> float:
-        """Return the service time that a task, or a run's task, has had, converted into seconds on
-        its fastest type."""
+        """Return how much service time a task, or the task of a run, has had, in seconds on its
+        fastest type."""
         if isinstance(of, TaskState):
             return self._had.get(of.order, 0.0)
         return self._had.get(of.task.order, 0.0) + self._served_by(of, self._view.now)
@@ -111,11 +126,14 @@ class Belief(ExpectedFree):
         return job.service_gpu_s + ordered_sum(current)
 
     def typical_s(self, task: TaskState) -> float:
-        """Return the expected seconds of a task of this kind on its fastest type."""
+        """Return how many seconds a task of this kind is expected to take on its fastest type."""
+        kind = _kind(task)
+        if (known_s := self._typical.get(kind)) is not None:
+            return known_s
         count, logs = self._past.get(None, (0, 0.0))
         mean = (log(_FIRST_S) + logs) / (1 + count)
-        of_kind, logs = self._past.get(_kind(task), (0, 0.0))
-        return exp((_SHRINKAGE * mean + logs) / (_SHRINKAGE + of_kind))
+        of_kind, logs = self._past.get(kind, (0, 0.0))
+        return self._typical.setdefault(kind, exp((_SHRINKAGE * mean + logs) / (_SHRINKAGE + of_kind)))
 
     def alike(self, task: TaskState) -> int:
         """Return the number of tasks of the same kind that have ended."""
@@ -125,11 +143,14 @@ class Belief(ExpectedFree):
         return run.done(now) / self._slower(run.task)[run.type]
 
     def _slower(self, task: TaskState) -> list[float]:
-        """Return how many times as long a task takes on each type as on its fastest type; if its
-        duration is hidden, the peak rates of the GPUs determine the ratios."""
+        """Return how many times as long a task takes on each type as on its fastest type. If the
+        task's duration is hidden, the ratios follow from the peak rates of the GPUs."""
         if is_hidden(task):
-            fastest = min([self._nominal[type_] for type_ in task.demand.types])
-            return [slower / fastest for slower in self._nominal]
+            known = self._rates.get(task.demand)
+            if known is None:
+                fastest = min([self._nominal[type_] for type_ in task.demand.types])
+                known = self._rates[task.demand] = [slower / fastest for slower in self._nominal]
+            return known
         best_s = task.best_s or 1e-9
         return [max(s, 1e-9) / best_s for s in task.seconds]
 

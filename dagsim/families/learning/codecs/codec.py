@@ -16,7 +16,7 @@ Floats32 = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 
 class Observation(NamedTuple):
-    """The current choices and the state in which they are made."""
+    """The current choices, and the state in which they have to be made."""
 
     tokens: Floats32
     """(n, F) float32: one row per choice. If waiting is allowed, it is the last row."""
@@ -32,7 +32,8 @@ class Observation(NamedTuple):
 
 
 class ClusterCodec(Protocol):
-    """Translates between views and arrays for a single simulation, and may keep state about it."""
+    """Translates views to arrays, and choices to decisions, for a single simulation. It may keep
+    state about this simulation."""
 
     token_features: tuple[str, ...]
     """Names of the F columns of ``Observation.tokens``."""
@@ -42,15 +43,15 @@ class ClusterCodec(Protocol):
     """Names of the D columns of ``Observation.gpus``."""
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices; return ``None`` if waiting is the only option."""
+        """Encode the choices. Return ``None`` if waiting is the only one."""
 
     def decode(self, view: ClusterView, choice: int) -> Iterable[Decision]:
         """Return the decisions that row ``choice`` of the last observation represents. An empty
-        list of decisions means waiting for a change."""
+        list means to wait until something changes."""
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
-        """Return the row of the last observation that represents the decisions of a heuristic, or
-        ``None`` if there is no such row."""
+        """Return the row of the last observation that stands for a heuristic's decisions, or
+        ``None`` if there is none."""
 
 
 LookAhead = Literal["off", "per_gpu", "sorted", "cdf"]
@@ -60,7 +61,7 @@ Action = Literal["preempt", "migrate", "admit"]
 
 @dataclass(frozen=True, slots=True)
 class CandidatesConfig:
-    """Settings that determine which tasks can be chosen and which features they have.
+    """Settings for which tasks the agent can choose and which features describe them.
 
     ``select`` is one of:
 
@@ -79,9 +80,11 @@ class CandidatesConfig:
     """
 
     look_ahead: LookAhead = "sorted"
-    """How the agent sees the expected ends of runs: not at all (``off``), as the time until 1, 2, 4
-    and 8 GPUs are idle (``sorted``), for the four runs that started first (``per_gpu``), or as the
-    fraction of GPUs that are idle within 1 to 60 minutes (``cdf``)."""
+    """Which features tell the agent when running tasks are expected to end: none (``off``), the
+    times until 1, 2, 4 and 8 GPUs are idle (``sorted``), the expected ends of the four runs that
+    started first (``per_gpu``), or the fractions of GPUs that will be idle within 1 to 60 minutes
+    (``cdf``).
+    """
     select: Select = "heads"
     """Which tasks the agent may choose: the first tasks in each group of similar tasks (``heads``),
     the oldest ``window`` tasks (``oldest``), or half of the oldest and half of the shortest
@@ -125,22 +128,27 @@ class CandidatesConfig:
 
 @dataclass(frozen=True, slots=True)
 class RelativeConfig:
-    """Settings for choices with unit-free features, which suit agents that have to decide on
-    clusters and workloads other than those used in training. Multiplying all times by a constant
-    does not change any decision."""
+    """Settings for choices with features that have no units. They suit agents that are used on
+    other clusters and workloads than those on which they were trained. Decisions stay the same if
+    all times are multiplied by a constant.
+    """
 
     reference: str = "eft-wait[theta=0.7,order=work]"
-    """A heuristic that makes one decision at a time (``dagsim list policies``). Its choice is
-    always among the agent's choices, and is marked."""
+    """A heuristic that makes one decision at a time (``dagsim list policies``). The heuristic's
+    choice is always among the agent's choices, and a feature marks it.
+    """
     placement: str = "best-fit"
     """The placement of tasks within a type: one of ``dagsim list placements``."""
     actions: tuple[Action, ...] = ()
-    """Actions in addition to starting and waiting: ``preempt``, ``migrate`` and ``admit``
-    (``admit`` only in scenarios with admission). The reward should include their cost:
-    ``lost_gpu_seconds`` and ``rejections``."""
+    """Actions that the agent has in addition to starting a task and waiting: ``preempt``,
+    ``migrate`` and, in scenarios with admission, ``admit``. If you add actions, include their cost
+    in the reward (``lost_gpu_seconds`` and ``rejections``).
+    """
     beliefs: bool = False
-    """Where durations are hidden, estimate run times from the service so far and from ended tasks
-    with the same tenant, model and width, and add columns with both (``codecs.belief``)."""
+    """Where durations are hidden, estimate run times in two ways: from how long each task has
+    already run, and from ended tasks with the same tenant, model and width. Both estimates become
+    features (``codecs.belief``).
+    """
     kind: Literal["relative"] = "relative"
 
     version: ClassVar[int] = 1

@@ -46,7 +46,9 @@ class RowNetSettings:
 
 @dataclass(frozen=True, slots=True)
 class ScorerConfig(RowNetSettings):
-    """Scores each row using its own features, the mean of all rows, and the context."""
+    """A network that scores each row from the row's features, the mean of all rows, and the
+    context.
+    """
 
     kind: Literal["scorer"] = "scorer"
 
@@ -59,7 +61,7 @@ class ScorerConfig(RowNetSettings):
 
 @dataclass(frozen=True, slots=True)
 class AttentionConfig(RowNetSettings):
-    """Like ``scorer``, but rows also attend to the GPU types."""
+    """Like ``scorer``, but each row also uses attention over the GPU types."""
 
     kind: Literal["attention"] = "attention"
 
@@ -72,7 +74,9 @@ class AttentionConfig(RowNetSettings):
 
 @dataclass(frozen=True, slots=True)
 class GraphConfig(RowNetSettings):
-    """Passes messages between the rows and the GPU types on which they would run."""
+    """A graph network that passes messages between each row and the GPU types on which the row's
+    task could run.
+    """
 
     kind: Literal["graph"] = "graph"
 
@@ -85,10 +89,10 @@ class GraphConfig(RowNetSettings):
 
 @dataclass(frozen=True, slots=True)
 class MlpConfig(RowNetSettings):
-    """A single flat network over the first ``slots`` rows."""
+    """One multilayer perceptron that reads the first ``slots`` rows together."""
 
     slots: int = 64
-    """Number of rows that the network sees. Later rows cannot be chosen."""
+    """Number of rows that the network reads. Rows after these cannot be chosen."""
     kind: Literal["mlp"] = "mlp"
 
     def __post_init__(self) -> None:
@@ -103,7 +107,7 @@ class MlpConfig(RowNetSettings):
 
 @dataclass(frozen=True, slots=True)
 class LinearConfig(RowNetSettings):
-    """One weight per feature. ``hidden`` sets the width of the critic if there is one."""
+    """One weight per feature. If there is a critic, ``hidden`` sets the width of its layers."""
 
     kind: Literal["linear"] = "linear"
 

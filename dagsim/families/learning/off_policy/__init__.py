@@ -1,7 +1,7 @@
-"""Learning from a replay buffer with D3QN, Rainbow and SAC. This module contains the settings, and
-the modules next to it contain the learners.
+"""Learning from a replay buffer with D3QN, Rainbow and SAC. This module contains the settings. The
+learners are in the modules next to it.
 
-The settings refer to their learners by name, so that reading a configuration does not require
+The settings contain only the names of their learners, so reading a configuration does not require
 torch.
 """
 
@@ -21,9 +21,9 @@ class _OffPolicy(Algorithm):
     """Settings shared by all algorithms with a replay buffer."""
 
     episodes: int = 8
-    """Episodes per iteration, each on its own job sequence."""
+    """Number of episodes per iteration. Each episode has its own sequence of jobs."""
     lr: float = 5e-4
-    """Adam's learning rate, which falls to a tenth over training."""
+    """Initial learning rate of Adam. It falls to a tenth of this value over training."""
     updates: int = 60
     """Minibatches per iteration."""
     minibatch: int = 512
@@ -31,13 +31,17 @@ class _OffPolicy(Algorithm):
     replay: int = 200_000
     """Capacity of the replay buffer, in transitions."""
     n_step: int = 8
-    """Number of steps whose rewards are summed before the value is bootstrapped."""
+    """Number of steps whose rewards are summed before the estimated value of the next state is
+    added (n-step returns).
+    """
     target_rate: float = 0.02
-    """Fraction of the distance to the online network by which each update moves the target
-    network."""
+    """How far each update moves the target network towards the online network, as a fraction of the
+    distance between them.
+    """
     discount_jcts: tuple[float, float] = (0.5, 0.5)
-    """Time constant of the discount, in mean completion times of the reference, at the start and at
-    the end of training."""
+    """Time constant of the discount at the start and at the end of training, as multiples of the
+    reference policy's mean completion time.
+    """
 
     def _check(self) -> None:
         self._positive("episodes", "lr", "updates", "minibatch")
@@ -48,18 +52,22 @@ class _OffPolicy(Algorithm):
 
 @dataclass(frozen=True, slots=True)
 class D3qnConfig(_OffPolicy):
-    """Deep Q-learning: double (van Hasselt et al. 2016) and duelling (Wang et al. 2016), with
-    prioritised n-step replay (Schaul et al. 2016). Rewards are discounted according to the elapsed
-    time, as in a semi-Markov process."""
+    """Deep Q-learning with double estimation (van Hasselt et al. 2016), a duelling network (Wang et
+    al. 2016) and prioritised n-step replay (Schaul et al. 2016). Rewards are discounted by elapsed
+    time instead of by step, as in a semi-Markov process.
+    """
 
     kind: Literal["d3qn"] = "d3qn"
     exploration: tuple[float, float] = (0.5, 0.02)
-    """Fraction of random choices: at the start of training, and from the middle of training
-    onwards."""
+    """Fraction of choices that are random: first at the start of training, then from the middle of
+    training onwards.
+    """
     priority: float = 0.6
-    """Exponent of the priorities by which transitions are sampled. With 0, sampling is uniform."""
+    """Exponent of the priorities with which transitions are sampled. With 0, all transitions are
+    equally likely.
+    """
     importance: float = 0.4
-    """Exponent of the importance weights that correct for this sampling."""
+    """Exponent of the importance weights that compensate for prioritised sampling."""
 
     learner: ClassVar[str] = "dagsim.families.learning.off_policy.d3qn:D3qn"
 
@@ -70,9 +78,9 @@ class D3qnConfig(_OffPolicy):
 
 @dataclass(frozen=True, slots=True)
 class SacConfig(_OffPolicy):
-    """Discrete soft actor-critic (Christodoulou 2019) with masks: expectations are taken over legal
-    choices only, and a state's target entropy is ``target_entropy`` x log(number of its legal
-    choices).
+    """Discrete soft actor-critic (Christodoulou 2019) with masks. Expectations are taken over legal
+    choices only. The target entropy of a state is ``target_entropy`` x log(number of legal choices
+    in this state).
     """
 
     kind: Literal["sac"] = "sac"
@@ -90,8 +98,8 @@ class SacConfig(_OffPolicy):
 
 @dataclass(frozen=True, slots=True)
 class RainbowConfig(_OffPolicy):
-    """Rainbow (Hessel et al. 2018): ``d3qn`` with distributions of returns, and with noisy layers
-    instead of random choices for exploration. It uses a separate network, whose width is
+    """Rainbow (Hessel et al. 2018): ``d3qn`` that learns distributions of returns and explores with
+    noisy layers instead of random choices. It uses a separate network, whose width is
     ``net.hidden``.
     """
 
@@ -99,12 +107,15 @@ class RainbowConfig(_OffPolicy):
     atoms: int = 51
     """Number of values in the support of a distribution of returns."""
     support: tuple[float, float] = (-6.0, 1.0)
-    """The lowest and the highest value of the support, in units of the root mean square of the
-    first returns."""
+    """Lowest and highest value of the support, as multiples of the root mean square of the first
+    returns.
+    """
     priority: float = 0.6
-    """Exponent of the priorities by which transitions are sampled. With 0, sampling is uniform."""
+    """Exponent of the priorities with which transitions are sampled. With 0, all transitions are
+    equally likely.
+    """
     importance: float = 0.4
-    """Exponent of the importance weights that correct for this sampling."""
+    """Exponent of the importance weights that compensate for prioritised sampling."""
 
     learner: ClassVar[str] = "dagsim.families.learning.off_policy.rainbow:Rainbow"
 

@@ -1,7 +1,7 @@
-"""Policy gradients on whole episodes with PPO and REINFORCE. This module contains the settings, and
-the modules next to it contain the learners.
+"""Policy gradients on whole episodes: PPO and REINFORCE. This module contains the settings. The
+learners are in the modules next to it.
 
-The settings refer to their learners by name, so that reading a configuration does not require
+The settings contain only the names of their learners, so reading a configuration does not require
 torch.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["PpoConfig", "ReinforceConfig"]
 
 @dataclass(frozen=True, slots=True)
 class PpoConfig(Algorithm):
-    """Proximal policy optimisation (Schulman et al. 2017), on whole episodes.
+    """Proximal policy optimisation (Schulman et al. 2017), which learns from whole episodes.
 
     ``advantage`` is one of:
 
@@ -40,27 +40,32 @@ class PpoConfig(Algorithm):
     replicas: int = 8
     """Episodes on each job sequence."""
     lr: float = 2e-3
-    """Adam's learning rate, which falls to 0 over training."""
+    """Initial learning rate of Adam. It falls to 0 over training."""
     min_lr: float = 0.0
-    """Added to the learning rate, so that it never reaches 0."""
+    """Constant that is added to the learning rate, so that the rate never reaches 0."""
     clip: float = 0.2
-    """Largest relative change of a probability that is still rewarded."""
+    """Clipping range: the largest relative change of an action's probability that the objective
+    still rewards.
+    """
     target_kl: float = 0.03
-    """The update of an iteration stops when the policy has moved by 1.5 times this KL divergence."""
+    """Target KL divergence. An iteration's update stops when the policy has moved by 1.5 times this
+    value.
+    """
     epochs: int = 3
-    """Number of passes over the choices of an iteration."""
+    """Number of passes over the choices that an iteration has collected."""
     minibatch: int = 1024
-    """Number of choices per gradient step."""
+    """Batch size: the number of choices per gradient step."""
     entropy: float = 0.003
-    """Weight of the entropy bonus, which falls to 0 over training."""
+    """Initial weight of the entropy bonus. It falls to 0 over training."""
     max_grad: float = 0.5
     """Maximum norm of the gradient."""
     gae_lambda: float = 0.95
-    """Parameter lambda of generalised advantage estimation, for ``critic``."""
+    """Parameter lambda of generalised advantage estimation, which the advantage ``critic`` uses."""
     discount_jcts: tuple[float, float] = (10.0, 40.0)
-    """Time constant of the discount, in mean completion times of the reference, at the start and at
-    the end of training. It is finite because the effect of a decision fades, so later rewards are
-    mostly noise."""
+    """Time constant of the discount at the start and at the end of training, as multiples of the
+    reference policy's mean completion time. Rewards are discounted because the effect of a decision
+    fades, so rewards long after the decision are mostly noise.
+    """
 
     learner: ClassVar[str] = "dagsim.families.learning.on_policy.learners:Ppo"
 
@@ -75,7 +80,9 @@ class PpoConfig(Algorithm):
 
 @dataclass(frozen=True, slots=True)
 class ReinforceConfig(Algorithm):
-    """The policy gradient with input-dependent baselines (Williams 1992; Mao et al., SIGCOMM 2019)."""
+    """The REINFORCE policy gradient (Williams 1992) with input-dependent baselines (Mao et al.,
+    SIGCOMM 2019).
+    """
 
     kind: Literal["reinforce"] = "reinforce"
     advantage: str = "replicas"
@@ -85,18 +92,21 @@ class ReinforceConfig(Algorithm):
     replicas: int = 8
     """Episodes on each job sequence."""
     minibatch: int | None = None
-    """Choices per gradient step. Default: one step on all choices."""
+    """Batch size: the number of choices per gradient step. By default, there is one step with all
+    choices.
+    """
     lr: float = 2e-3
-    """Adam's learning rate, which falls to 0 over training."""
+    """Initial learning rate of Adam. It falls to 0 over training."""
     min_lr: float = 0.0
-    """Added to the learning rate, so that it never reaches 0."""
+    """Constant that is added to the learning rate, so that the rate never reaches 0."""
     entropy: float = 0.01
-    """Weight of the entropy bonus, which falls to 0 over training."""
+    """Initial weight of the entropy bonus. It falls to 0 over training."""
     max_grad: float = 0.5
     """Maximum norm of the gradient."""
     discount_jcts: tuple[float, float] = (2.0, 20.0)
-    """Time constant of the discount, in mean completion times of the reference, at the start and at
-    the end of training."""
+    """Time constant of the discount at the start and at the end of training, as multiples of the
+    reference policy's mean completion time.
+    """
 
     learner: ClassVar[str] = "dagsim.families.learning.on_policy.learners:Reinforce"
 

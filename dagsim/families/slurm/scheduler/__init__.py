@@ -1,1 +1,2 @@
-"""slurmctld as a policy: the rules, the priorities and the loops that start jobs."""
+"""The scheduling of slurmctld as a policy: its rules, its priorities, and the loops that start
+jobs."""

@@ -20,7 +20,7 @@ _COARSE = 0.1
 
 
 class BackfillTimes:
-    """The times at which backfill cycles run. Plain data."""
+    """The schedule of backfill cycles. Plain data."""
 
     def __init__(self, settings: SlurmSettings, coarse_after_s: float) -> None:
         self._interval_s, self._phase_s = settings.bf_interval_s, settings.bf_phase_s
@@ -33,14 +33,14 @@ class BackfillTimes:
         """Time of a cycle in which no job waits."""
 
     def advance(self, now: float) -> None:
-        """Count a cycle without waiting jobs that was due before ``now``."""
+        """Count a cycle that was due before ``now``, but had no waiting jobs to examine."""
         if self._idle_s < now - LATE_S:
             self._cycle_s, self.rested = self._idle_s, True
         self._idle_s = inf
 
     def tick_s(self, now: float) -> float:
-        """Return the time of the next cycle after a change: immediately, but at least
-        ``bf_interval_s`` after the last cycle (``backfill_agent`` and ``_more_work`` in
+        """Return the time of the first cycle after a change. It is the current time, but at least
+        ``bf_interval_s`` after the previous cycle (``backfill_agent`` and ``_more_work`` in
         backfill.c). While jobs wait for reservations, every cycle counts as a change.
         """
         cycle_s, interval_s = self._cycle_s, self._interval_s
@@ -58,12 +58,12 @@ class BackfillTimes:
         self._cycle_s, self.rested = now, False
 
     def idle(self, now: float) -> None:
-        """Record that no job waits."""
+        """Record that no job waits at present."""
         self._idle_s = self.tick_s(now)
 
 
 class _TestCounts:
-    """The numbers of jobs tested in a cycle by user, association and partition (bf_max_job_user,
+    """Counts of the jobs tested in a cycle, by user, association and partition (bf_max_job_user,
     bf_max_job_assoc, bf_max_job_part).
     """
 
@@ -73,8 +73,8 @@ class _TestCounts:
         self._tested: dict[tuple[str, str], int] = {}
 
     def is_over(self, job: PendingJob) -> bool:
-        """Count a tested job. Return True if its user, association or partition has used up its share
-        of tests.
+        """Count a tested job. Return True if no further job of its user, association or partition
+        may be tested in this cycle.
         """
         user, account = user_of(job.task.job), account_of(job.task.job)
         names = {"user": user, "assoc": f"{account}/{user}", "part": job.part.name}
@@ -152,7 +152,8 @@ class BackfillCycle:
             if (self._tested.most and self._tested.is_over(job)) or not licensed(machines, job.task):
                 self._at += 1
                 continue
-            if job.task in self._together.get(together(job.task), ()):  # the job has nodes in another partition
+            # The job already has nodes in another of its partitions.
+            if job.task in self._together.get(together(job.task), ()):
                 self._at += 1
                 continue
             placement = yield from self._placement(job, room)
@@ -163,7 +164,8 @@ class BackfillCycle:
         yield from self._start_together()
 
     def _placement(self, job: PendingJob, room: float) -> Generator[Decision, None, Placement | None]:
-        """Return a placement for a start now, for which runs may be preempted, or None if there is none."""
+        """Return a placement for a start now, or None if there is none. Runs may be preempted to
+        make the placement possible."""
         task, parts, delayed = job.task, self._parts, False
         if job.counts:
             gone = parts.preemption.stoppable(self._view, job) if self._preempting else frozenset()
@@ -181,9 +183,11 @@ class BackfillCycle:
         return placement
 
     def _start(self, job: PendingJob, placement: Placement) -> Iterator[Decision]:
-        """Start a job, unless its partition or its limits refuse it, or it has to start with others."""
+        """Start a job, except if its partition or its limits refuse it, or if it has to start
+        together with other jobs."""
         task, parts = job.task, self._parts
-        # select_nodes tests the account only after backfill has chosen nodes, which stay reserved
+        # Slurm's select_nodes tests the account only after backfill has chosen nodes, so the nodes
+        # of a refused job remain reserved.
         if job.refused:
             self._keep(job, placement)
             self._at += 1
@@ -207,14 +211,16 @@ class BackfillCycle:
         self._renew()
 
     def _plan_for(self, job: PendingJob) -> bool:
-        """Reserve nodes for a job that cannot start now if a later job could start. Return False if no
-        later job could start, so that the cycle may end.
+        """Reserve nodes for a job that cannot start now if a later job could start. Return False if
+        no later job could start, because the cycle may then end.
         """
         preemption, outlook = self._parts.preemption, self._outlook
         self._at += 1
         if job.attracted:  # Slurm plans no later start in a magnetic reservation
             return True
-        if self._preempting:  # a job further back may preempt runs, but not on reserved nodes
+        # Jobs further back may preempt runs only on nodes without a reservation, so this job must
+        # reserve its nodes.
+        if self._preempting:
             key = self._parts.rules.quality(job.task.job).name, job.part.name
             if key not in self._stoppable:
                 self._stoppable[key] = preemption.stoppable(self._view, job)
@@ -229,7 +235,7 @@ class BackfillCycle:
         return True
 
     def _keep(self, job: PendingJob, placement: Placement) -> None:
-        """Reserve the nodes of a placement for a job that could start now but does not."""
+        """Reserve the nodes of ``placement`` for a job that could start now but may not."""
         nodes = sum([1 << share.node for share in placement])
         self._plan.reserve(self._now, self._now + self._limit_s(job), nodes)
 
@@ -238,21 +244,23 @@ class BackfillCycle:
         return self._parts.rules.longest_s(job.task, job.task.demand.types)
 
     def _fits(self, demand: DemandClass) -> bool:
-        """Return True if a start may fit on the free resources; reservations are ignored."""
+        """Return True if a start may fit on the free resources, even if reservations would prevent
+        it."""
         if demand not in self._fitting:
             self._fitting[demand] = may_fit(self._view.machines, demand)
         return self._fitting[demand]
 
     def _renew(self) -> None:
-        """Drop cached results that a start or a stopped run may have changed."""
+        """Drop cached results that may no longer be valid because a run has started or was
+        stopped."""
         self._plan.started()
         self._fitting.clear()
         self._roomy.clear()
         self._examined = None
 
     def _could(self, job: PendingJob) -> bool:
-        """Return True if a job could start now in spite of the reservations made so far. Only
-        reservations made since the last test of the same job are examined.
+        """Return True if a job could start now despite the reservations made so far. If the job
+        was tested before, only later reservations are examined.
         """
         task, rules = job.task, self._parts.rules
         if job is not self._examined or task.demand.gang:
@@ -287,7 +295,7 @@ class BackfillCycle:
         return placing.first(task, lambda types: self._roomy_nodes(job, types), placed)
 
     def _roomy_nodes(self, job: PendingJob, types: tuple[int, ...]) -> int:
-        """Return the usable nodes with these types on which an instance fits; the result is cached
+        """Return the usable nodes with these types on which an instance fits. The result is cached
         until a run starts.
         """
         placing, machines, demand = self._parts.placing, self._view.machines, job.task.demand
@@ -304,9 +312,10 @@ class BackfillCycle:
         return nodes
 
     def _reserve_up_to_hope(self) -> int:
-        """Reserve nodes for the jobs from the current index on, up to the first job that could start,
-        and stop when that job can no longer start or no tests are left. The jobs before it are known
-        not to start now, so this is a shorter form of testing them. Return how many were tested.
+        """Reserve nodes for the jobs ahead of the first job that could start. Stop when no tests
+        are left, or when the reservations keep that job from starting, too. None of the jobs ahead
+        can start now, so this is equivalent to testing them in turn, but faster. Return for how
+        many jobs nodes were reserved.
         """
         listed, outlook, passed = self._pending.listed, self._outlook, 0
         hopeful = outlook.hopeful_at
@@ -321,10 +330,11 @@ class BackfillCycle:
         return passed
 
     def _make_room(self, job: PendingJob, gone: frozenset[int] = frozenset()) -> int:
-        """Reserve nodes for a job that cannot start now. While fewer tasks of an array run than its
-        limit allows, Slurm also reserves nodes for each of the tasks behind it in turn, as if the
-        array had no limit (``_attempt_backfill`` tests ``pend_run_tasks``, which does not count
-        reservations). Return the number of these further tests.
+        """Reserve nodes for a job that cannot start now. If an array may run more tasks, Slurm also
+        reserves nodes for each of its next tasks, as if the array had no limit.
+        (``_attempt_backfill`` compares ``pend_run_tasks`` with the limit, but reservations do not
+        increase that number.) Return the number of these next tasks, each of which counts as a
+        test.
         """
         parts, machines = self._parts, self._view.machines
 
@@ -345,8 +355,8 @@ class BackfillCycle:
         return tests
 
     def _start_together(self) -> Iterator[Decision]:
-        """Start the heterogeneous jobs whose components could all start (``_het_job_start_test`` in
-        backfill.c).
+        """Start each heterogeneous job whose components could all start now
+        (``_het_job_start_test`` in backfill.c).
         """
         for name, components in self._together.items():
             requests = [job.job.request for job in self._view.jobs.values()]
@@ -354,7 +364,7 @@ class BackfillCycle:
                 continue
             for job, placement in components.values():
                 nodes = sum([1 << share.node for share in placement])
-                # two components had chosen the same node
+                # this placement fails if an earlier component has taken one of its nodes
                 if self._parts.placing.on(self._view.machines, job, nodes, inf) is None:
                     break
                 self._parts.running.starting = job.task, job.part

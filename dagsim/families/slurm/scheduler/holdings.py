@@ -1,4 +1,5 @@
-"""The resources that the owners of Slurm's limits hold, and how much more each owner may take."""
+"""The resources that the owners of Slurm's limits hold at present, and the amounts that each of
+them may still take."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ Holder: TypeAlias = tuple[str, ...]
 
 
 class Amounts(NamedTuple):
-    """The resources that one start holds; ``jobs`` is 1. ``nodes`` is 0 if their number is not known
-    before the start. ``limit_s`` is the time limit if any budget counts it.
+    """The resources that one start takes. ``jobs`` is 1. ``nodes`` is 0 if their number is unknown
+    before the start. ``limit_s`` is the job's time limit, which is needed only if a budget counts
+    it.
     """
 
     gpus: float
@@ -34,8 +36,8 @@ class Amounts(NamedTuple):
 
 
 def of_nodes(amounts: Amounts, nodes: Sequence[Node]) -> Amounts:
-    """Return the amounts for a job that does not share its nodes: all CPUs and GPUs on the nodes, and
-    memory in proportion to the CPUs (DefMemPerCPU, ``--mem-per-cpu``).
+    """Return the amounts for a job that does not share its nodes. The job takes all CPUs and GPUs
+    of the nodes, and memory in proportion to the CPUs (DefMemPerCPU, ``--mem-per-cpu``).
     """
     cpus = ordered_sum(node.cpus for node in nodes)
     memory_gb = amounts.memory_gb * cpus / amounts.cpus if amounts.cpus else amounts.memory_gb
@@ -51,8 +53,8 @@ _EMPTY = (0.0, 0.0, 0.0, 0.0)
 
 
 class PastUse(NamedTuple):
-    """Usage before the simulation by a user's jobs in one account, QOS and partition: seconds by
-    resource, in full and decayed.
+    """The usage of a user's jobs in one account, QOS and partition before the simulation began. It
+    is stated in seconds by resource, both in full and decayed.
     """
 
     account: str
@@ -64,7 +66,7 @@ class PastUse(NamedTuple):
 
 
 class UsageBefore(NamedTuple):
-    """The usage at 0 s of the jobs that ended before a simulation began."""
+    """The usage of all jobs that had ended when the simulation began, as of 0 s."""
 
     billed: Mapping[str, float] = {}
     """Billed seconds by ``account/user``."""
@@ -73,8 +75,8 @@ class UsageBefore(NamedTuple):
 
 
 class Budget:
-    """A holder's budget in resource-seconds: what it has ``used``, which decays, and what its runs may
-    still use until their time limits. Plain data.
+    """A budget of resource-seconds. ``used`` is what the holder has used so far, which decays. In
+    addition, the holder's runs may use more until their time limits. Plain data.
     """
 
     def __init__(self, most_s: Mapping[str, float], *, decays: bool) -> None:
@@ -90,8 +92,8 @@ class Budget:
             self.used[name] += (past.decayed if self.decays else past.full).get(name, 0.0)
 
     def committed_s(self, name: str) -> float:
-        """Return what has been used of a resource plus what runs may still use until their time
-        limits.
+        """Return what counts against the budget of a resource: the amount used so far, and what
+        runs may still use until their time limits.
         """
         return self.used[name] + self._of_runs(name)
 
@@ -101,8 +103,9 @@ class Budget:
         return ordered_sum([getattr(held, name) * max(0.0, ends_s - at_s) for held, at_s, ends_s in runs])
 
     def room(self, start: Amounts, *, safe: bool) -> float:
-        """Return how many starts with these amounts the budget allows. If ``safe``, each start is
-        counted with its full time limit; otherwise starts are allowed until the budget is used up.
+        """Return how many more starts with these amounts the budget allows. With ``safe``, each
+        start counts with its full time limit. Otherwise, jobs may start until the budget is used
+        up.
         """
         room = inf
         for name, most_s in self.most_s.items():
@@ -118,8 +121,8 @@ class Budget:
         return room
 
     def after_s(self, start: Amounts, decay: float) -> float:
-        """Return the time in seconds until older usage has decayed enough for one start with these
-        amounts if no run ends, or infinite if that never happens.
+        """Return how many seconds older usage has to decay until the budget allows one start with
+        these amounts, if no run ends in the meantime. The result is infinite if this never happens.
         """
         longest_s = 0.0
         for name, most_s in self.most_s.items():
@@ -133,7 +136,8 @@ class Budget:
         return longest_s
 
     def never(self, start: Amounts) -> bool:
-        """Return True if a start with these amounts will never fit because usage does not decay."""
+        """Return True if the budget can never allow a start with these amounts, because usage does
+        not decay."""
         used = [most_s - self.used[name] for name, most_s in self.most_s.items()]
         asked = [getattr(start, name) * start.limit_s for name in self.most_s]
         return not self.decays and any(amount > left for amount, left in zip(asked, used, strict=True))
@@ -148,7 +152,7 @@ class Budget:
         self._use(held, now - at_s)
 
     def charge(self, now: float, kept: float) -> None:
-        """Count the usage of all runs up to now, and reduce older usage to the fraction ``kept``."""
+        """Charge all runs up to now, and multiply older usage by the fraction ``kept``."""
         for name in self.used if self.decays else ():
             self.used[name] *= kept
         for run, (held, at_s, ends_s) in self._runs.items():
@@ -161,9 +165,10 @@ class Budget:
 
 
 class Holdings:
-    """The resources that each holder has in use, and the holder's limits. Plain data; O(holders of
-    a job) per query, start and end. With ``safe``, a run may not exceed a budget even if it lasts
-    until its time limit (AccountingStorageEnforce).
+    """The resources that each holder uses, and the limits of each holder. All attributes are plain
+    data. A query, a start or an end takes O(holders of the job). With ``safe``, a job starts only
+    if it would stay within the budgets even if it ran until its time limit
+    (AccountingStorageEnforce).
     """
 
     def __init__(self, *, safe: bool = True) -> None:
@@ -185,7 +190,7 @@ class Holdings:
         """Results of ``room`` by the identity of the holders, cached until a run starts or ends."""
 
     def limit(self, holder: Holder, caps: Caps, *, decays: bool = True) -> None:
-        """Set the limits of a holder; a holder without limits is not stored."""
+        """Set the limits of a holder. A holder without limits is not stored."""
         self._rooms.clear()
         if caps:
             most = (caps.gpus, caps.cpus, caps.memory_gb, caps.jobs)
@@ -200,7 +205,7 @@ class Holdings:
                 self.budgets[holder] = Budget(most_s, decays=decays)
 
     def room(self, holders: Sequence[Holder], start: Amounts) -> tuple[float, Holder | None]:
-        """Return how many starts with these amounts all holders still allow, and the holder that
+        """Return how many starts with these amounts all holders together allow, and the holder that
         allows the fewest.
         """
         key = id(holders), start
@@ -219,22 +224,24 @@ class Holdings:
             budget = self.budgets.get(holder)
             if budget is not None and (starts := budget.room(start, safe=self._safe)) < room:
                 room, tightest = starts, holder
-        # a reference to the holders ensures that no other object gets the same id
+        # ``key`` contains the id of ``holders``. A reference to ``holders`` keeps Python from
+        # reusing the id.
         self._rooms[key] = holders, (room, tightest)
         return room, tightest
 
     def never(self, holder: Holder, start: Amounts) -> bool:
-        """Return True if a start with these amounts can never happen because a holder's budget is
-        used up for good.
+        """Return True if no start with these amounts can ever happen because the holder has used up
+        a budget that does not decay.
         """
         return holder in self.budgets and self._safe and self.budgets[holder].never(start)
 
     def full_of_nodes(
         self, holders: Iterable[Holder], nodes: Collection[int], named: Collection[int] | None = None
     ) -> Holder | None:
-        """Return a holder that would use more different nodes than allowed after a start on these
-        nodes, or None if there is none. Before nodes are allocated, Slurm only knows that the job will
-        share the nodes that it has ``named`` (``_get_unique_job_node_cnt`` in acct_policy.c).
+        """Return a holder whose runs and this start would together use more different nodes than
+        its limit allows, or None if there is none. Until Slurm has allocated nodes, it counts all
+        nodes of the start as new ones, except those that the job has ``named``
+        (``_get_unique_job_node_cnt`` in acct_policy.c).
         """
         for holder in holders:
             most = self.most_nodes.get(holder)
@@ -246,9 +253,9 @@ class Holdings:
         return None
 
     def used_up(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float]]:
-        """Yield the limits that do not allow another start with these amounts: holder, resource and
-        limit. A limit on nodes counts every node of the start as a new one, as Slurm does until it
-        has chosen the nodes.
+        """Yield each limit that does not allow another start with these amounts, as a holder, a
+        resource and the limit's value. Limits on nodes count every node of the start as a new one,
+        because Slurm does so until it has chosen the nodes.
         """
         for holder in holders:
             held = self._held.get(holder, _EMPTY)
@@ -263,8 +270,8 @@ class Holdings:
                     yield holder, f"{name} minutes", most_s / 60
 
     def held(self, holder: Holder, what: str) -> float:
-        """Return how much of a resource a holder has in use. For a limit on resource-minutes,
-        return the minutes that the holder has used plus those that its runs may still use.
+        """Return how much of a resource a holder has in use. For a limit on resource-minutes, this
+        is the number of minutes that the holder has used, plus those that its runs may still use.
         """
         resource, _, minutes = what.partition(" ")
         if minutes:
@@ -278,12 +285,13 @@ class Holdings:
         return tuple([run for run, (holders, *_) in self._runs.items() if holder in holders])
 
     def ever(self, holders: Iterable[Holder], start: Amounts) -> bool:
-        """Return True if a start with these amounts is within all limits when nothing else is held."""
+        """Return True if the limits allow a start with these amounts at least while the holders use
+        nothing else."""
         return not any(self.exceeded(holders, start))
 
     def exceeded(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float, float]]:
-        """Yield the limits that a start with these amounts exceeds by itself: holder, resource,
-        limit and amount.
+        """Yield each limit that a single start with these amounts exceeds, as a holder, a resource,
+        the limit's value and the amount.
         """
         for holder in holders:
             for name, limit, amount in zip(_HELD, self.most.get(holder, ()), start, strict=False):
@@ -299,7 +307,7 @@ class Holdings:
     def take(
         self, run: int, holders: Sequence[Holder], amounts: Amounts, nodes: tuple[int, ...] = (), now: float = 0.0
     ) -> None:
-        """Add a run on ``nodes``; a run that has already been added is not counted again."""
+        """Add a run on ``nodes``, unless it has already been added."""
         limited = tuple([holder for holder in holders if holder in self.most])
         if not limited or run in self._runs:
             return
@@ -324,7 +332,7 @@ class Holdings:
             held = self._held[holder]
             for place, amount in enumerate(amounts[:4]):
                 held[place] -= amount
-            if held[3] < 0.5:  # when the last run has ended, clear the rounding errors
+            if held[3] < 0.5:  # no run is left, so drop the sums together with their rounding errors
                 del self._held[holder]
             if holder in self.most_nodes:
                 counts = self._nodes[holder]
@@ -337,8 +345,8 @@ class Holdings:
             self.freed[holder] = None
 
     def charge(self, now: float, decay: float) -> None:
-        """Count usage up to now in all budgets; older usage decays by the factor ``decay`` each
-        second.
+        """Charge all budgets with the usage up to now. Older usage decays by the factor ``decay``
+        per second.
         """
         kept, self._charged_s = decay ** max(0.0, now - self._charged_s), now
         for holder, budget in self.budgets.items():

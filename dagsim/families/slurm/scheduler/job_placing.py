@@ -1,4 +1,5 @@
-"""The nodes on which Slurm starts a pending job: those that the job may use now, and those that it takes."""
+"""The placement of a pending job by Slurm: which nodes the job may use now, and which of them it
+takes."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def usable_cpus(machine: NodeState, demand: DemandClass) -> int:
 
 
 class JobPlacing:
-    """Chooses nodes for pending jobs, by the rules of the site and the rule for choosing nodes."""
+    """Chooses nodes for pending jobs. It applies the site's rules and Slurm's rule for selecting
+    nodes."""
 
     def __init__(self, rules: SlurmRules, limits: StartLimits, users: NodeUsers, choice: NodeChoice) -> None:
         self.choice = choice
@@ -54,9 +56,9 @@ class JobPlacing:
         candidates: Callable[[tuple[int, ...]], int],
         placed: Callable[[int, tuple[int, ...]], Placement | None],
     ) -> Placement | None:
-        """Compare the groups of nodes that the task may combine, and return the placement whose first
-        node comes first. ``candidates`` returns the nodes with the given types, and ``placed`` a
-        placement on them.
+        """Try each group of nodes that the task may combine, and return the placement whose first
+        node comes first. ``candidates`` returns the nodes with the given GPU types, and ``placed``
+        returns a placement on such nodes.
         """
         best: Placement | None = None
         for group in self._rules.groups(task):
@@ -67,10 +69,10 @@ class JobPlacing:
         return best
 
     def on(self, machines: ClusterState, job: PendingJob, nodes: int, room: float) -> Placement | None:
-        """Return a placement on nodes that the job may use now."""
+        """Return a placement on ``nodes``, which are nodes that the job may use now."""
         task, part, states = job.task, job.part, machines.list
         demand, choice = task.demand, self.choice
-        # for most jobs, the first node that fits is enough, so not all nodes need to be examined
+        # Most jobs can use the first node on which they fit, so do not examine all nodes.
         if choice.in_order and not (demand.gang or part.spreads):
             for node in chain(*map(bits, machines.awake_first(nodes))):
                 if count := states[node].room(demand):
@@ -107,8 +109,8 @@ class JobPlacing:
         return nodes & ~self.barred(job.task)
 
     def barred(self, task: TaskState) -> int:
-        """Return the nodes that the task cannot use because of other users: nodes that those users
-        hold exclusively, or all nodes that they use if the task's user shares none.
+        """Return the nodes that other users keep from the task: nodes that they use exclusively,
+        or, if the task's user shares no nodes with other users, all nodes that they use.
         """
         by_user = self._rules.by_user(task.job)
         if not (by_user or self._users.any_owned):
@@ -119,9 +121,9 @@ class JobPlacing:
         """Return True if a job that does not fit on ``nodes`` blocks the jobs behind it in its
         partition.
 
-        The job does not block them if it could not run on these nodes even if they were empty,
-        because the rest of its partition is blocked or reserved (Slurm: ``ReqNodeNotAvail``,
-        job_scheduler.c).
+        The job does not block them if it would not fit even if ``nodes`` were empty, because the
+        remaining nodes of its partition are blocked or reserved (Slurm calls this
+        ``ReqNodeNotAvail``, job_scheduler.c).
         """
         task, site = job.task, view.machines.site
         terms = task.demand.terms

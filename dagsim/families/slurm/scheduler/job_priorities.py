@@ -21,8 +21,8 @@ _RESERVED = 1 << 20
 
 
 class JobPriorities:
-    """The usage at a site, the priorities that follow from it, and the entries of pending jobs in
-    order of priority. Plain data.
+    """The usage of accounts at a site, the priorities computed from it, and the entries of pending
+    jobs in order of priority. Plain data.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class JobPriorities:
 
     @property
     def are_stale(self) -> bool:
-        """True if there was a calculation since the pending jobs were sorted."""
+        """True if priorities were calculated after the pending jobs were last sorted."""
         return self.book.rounds != self._rounds and self.are_used
 
     @property
     def decay(self) -> float:
-        """The fraction of past usage that remains after a second."""
+        """The factor by which past usage decays per second."""
         return decay_per_second(self._formula.half_life_s)
 
     def sort(self, pending: PendingJobs) -> None:
@@ -79,9 +79,10 @@ class JobPriorities:
         self.book.calculate(now)
 
     def entries(self, task: TaskState) -> list[PendingJob]:
-        """Return one entry for the task per partition in which it may run, or could run if the
-        partition did not refuse its account, and as many for each magnetic reservation that attracts
-        it (``job_resv_append_magnetic``). If the task has no priority there yet, compute it.
+        """Return the task's entries in the list of pending jobs, one for each partition in which it
+        may run. Partitions that refuse the job's account count, too. There are as many entries for
+        each magnetic reservation that attracts the job (``job_resv_append_magnetic``). Compute the
+        priority in partitions in which the task has none yet.
         """
         jobs, rules, types = [], self._rules, task.demand.types
         gpu = rules.gpu_names[types[0]] if len(types) == 1 and task.demand.demand.gpus else ""
@@ -116,7 +117,8 @@ class JobPriorities:
         return task.ready_s + (self._settings.requeue_delay_s if delayed else 0.0)
 
     def asked(self, task: TaskState, part: NodePartition, instances: int) -> Asked:
-        """Return what some instances of a task request in a partition, as used for the task's priority."""
+        """Return what ``instances`` of a task request in a partition, in the form that the priority
+        formula needs."""
         job, (gpus, cpus, memory_gb, _) = task.job.job, task.demand.demand
         return Asked(
             self.book.user(account_of(task.job), user_of(task.job), self.now),
@@ -133,7 +135,8 @@ class JobPriorities:
         )
 
     def parts(self, task: TaskState, part: NodePartition) -> dict[str, float]:
-        """Return the parts of a task's priority in a partition, with the names that ``sprio`` uses."""
+        """Return the terms of a task's priority in a partition, under the names that ``sprio``
+        uses."""
         if not self.are_used:
             return {}
         asked = self.asked(task, part, task.demand.gang or 1)
@@ -154,8 +157,9 @@ class JobPriorities:
         return {name: worth for name, worth in parts.items() if worth}
 
     def _slot(self, task: TaskState, place: int, part: NodePartition, tier: int, cpus: float | None) -> int:
-        """Return the slot of a task's priority in a partition. If the task has none yet, compute
-        the priority; a job that takes whole nodes is counted with ``cpus``.
+        """Return the slot that holds a task's priority in a partition. If there is none yet,
+        compute the priority. For a job that takes whole nodes, ``cpus`` replaces the number of
+        requested CPUs.
         """
         key = (task.order, task.piece, place)
         slot = self.ranks.slot(key)
@@ -165,7 +169,7 @@ class JobPriorities:
             fixed = self.book.fixed(asked)
             slot = self.ranks.add(key, tier, fixed, self.book.since_s(asked), asked.user)
             at_s = max(min(self.now, self.eligible_s(task)), self.book.calculated_s)
-            # use the time at which the job's array was evaluated
+            # a task whose array was evaluated earlier gets its priority as of the last calculation
             at_s = at_s if task.job.queued_s is None else self.book.calculated_s
             self.ranks.note(slot, self.book.priority(fixed, asked, at_s), self.book.rounds)
         return slot

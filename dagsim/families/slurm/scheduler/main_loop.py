@@ -1,4 +1,4 @@
-"""Slurm's main loop, which runs at every event and starts jobs in order of priority."""
+"""Slurm's main loop, which starts jobs in order of priority whenever something has happened."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ class SchedulerParts:
 
 @dataclass(slots=True)
 class _Blocked:
-    """The partitions and nodes that jobs that did not fit block for the jobs behind them."""
+    """The partitions, nodes and reservations that later jobs may not use, because an earlier job
+    did not fit."""
 
     nodes: int = 0
     partitions: set[str] = field(default_factory=set)
     reservations: set[int] = field(default_factory=set)
 
     def blocks(self, job: PendingJob) -> bool:
-        """Return True if an earlier job blocks the job's reservation, or else its partition."""
+        """Return True if an earlier job has blocked the reservation in which this job runs, or
+        (without one) this job's partition."""
         return job.part.name in self.partitions if job.reservation < 0 else job.reservation in self.reservations
 
     def close(self, job: PendingJob, nodes: int) -> None:
@@ -82,7 +84,8 @@ class MainLoop:
             if later or blocked.blocks(job) or not licensed(view.machines, task):
                 at += 1
                 continue
-            # only backfill can start this task, which blocks its partition until then
+            # Only backfill starts jobs that have to start together. Until then, this job blocks its
+            # partition.
             if together(task):
                 blocked.close(job, rules.nodes[job.part.name])
                 at += 1
@@ -112,7 +115,7 @@ class MainLoop:
         self, view: ClusterView, job: PendingJob, room: float, blocked: _Blocked
     ) -> Generator[Decision, None, Placement | None]:
         """Return a placement of a job, for which runs may be preempted. If there is none, record
-        what the job blocks.
+        what this job blocks for the jobs behind it.
         """
         parts = self._parts
         nodes = parts.placing.open_to(job) & ~blocked.nodes

@@ -1,8 +1,8 @@
-"""Slurm as used in practice: multifactor priorities, the main loop, backfill, preemption and
-limits.
+"""Slurm as it is used in practice, with multifactor priorities, the main loop, backfill, preemption
+and limits.
 
-``SlurmMultifactor`` is slurmctld: it receives events and calls the parts in the order in which
-slurmctld does. Each part is a class of its own:
+``SlurmMultifactor`` corresponds to slurmctld itself: it receives events, and calls its parts in the
+order in which slurmctld calls them. Each part is a separate class:
 
     slurm_rules        partitions, QOS, time limits and counted limits (``holdings``) of each job
     running_jobs       the runs under way: who uses each node, and when time limits end
@@ -50,10 +50,10 @@ class SlurmMultifactor:
     share, size, partition, QOS and TRES.
 
     The main loop runs at every event. It starts jobs in order of priority, and stops in a partition
-    at the first job that does not fit. Backfill runs every ``bf_interval_s`` if anything has
-    changed. Backfill tests the first ``bf_max_job_test`` jobs: a job starts if it delays no job
-    ahead of it; otherwise backfill reserves specific whole nodes for it (SchedMD, sched_config,
-    2024). Priorities are computed when a job becomes ready, and for all jobs every
+    at the first job that does not fit. Backfill runs every ``bf_interval_s`` seconds if anything
+    has changed. Backfill tests the first ``bf_max_job_test`` jobs. A job starts if it does not
+    delay any job ahead of it. Otherwise, backfill reserves specific whole nodes for it (SchedMD,
+    sched_config, 2024). Priorities are computed when a job becomes ready, and for all jobs every
     ``calc_period_s``. Accounts, partitions, qualities of service and their limits are the
     ``queues`` of the configuration (docs/reference/schedulers.md). A ready task is a Slurm job: a
     gang is one job, and independent instances are an array. Time limits are those that users
@@ -67,34 +67,37 @@ class SlurmMultifactor:
     (PriorityWeightAssoc). ``tres_gpus``, ``tres_cpus`` and ``tres_memory`` weight the requested
     GPUs, CPUs and memory (PriorityWeightTRES).
 
-    ``max_age_s`` is the age from which on the age factor is 1 (PriorityMaxAge). ``half_life_s`` is
+    ``max_age_s`` is the age at which the age factor reaches 1 (PriorityMaxAge). ``half_life_s`` is
     the half-life of past usage, where 0 means no decay (PriorityDecayHalfLife). ``algorithm``
     computes fair share by Fair Tree (``tree``) or by the classic formula (``classic``). ``damping``
-    is the divisor in the classic formula (FairShareDampeningFactor). ``favor_small`` gives small
-    jobs the larger size factor (PriorityFavorSmall). ``relative_size`` divides a job's size by its
-    time limit (SMALL_RELATIVE_TO_TIME). ``max_tres`` bills the largest weighted resource instead of
-    the sum (MAX_TRES). ``accrue_always`` counts the age from the submission (ACCRUE_ALWAYS).
-    ``calc_phase_s`` is the time of one priority calculation, on the site's clock if there is one.
+    is the divisor in the classic formula (FairShareDampeningFactor). With ``favor_small``, smaller
+    jobs have a larger size factor (PriorityFavorSmall). With ``relative_size``, the size of a job
+    is divided by its time limit (SMALL_RELATIVE_TO_TIME). With ``max_tres``, only the largest
+    weighted resource is billed instead of the sum (MAX_TRES). With ``accrue_always``, the age of a
+    job is counted from its submission (ACCRUE_ALWAYS). ``calc_phase_s`` is the time of one priority
+    calculation, on the site's clock if there is one.
 
     ``queue_depth`` is the number of jobs that the main loop considers (default_queue_depth). Every
-    ``sched_interval_s``, the main loop considers all jobs (sched_interval).
+    ``sched_interval_s`` seconds, the main loop considers all jobs (sched_interval).
     ``sched_min_interval_s`` is the shortest time between two main loops (sched_min_interval).
     ``backfill`` turns backfill on or off. ``bf_phase_s`` is the time of the first backfill cycle.
     ``bf_window_s`` is how far ahead backfill plans (bf_window). ``bf_window_linear_s`` is the time
-    added to each further window of the search for a start, or 0 to double the window
-    (bf_window_linear). ``bf_max_job_user``, ``bf_max_job_assoc`` and ``bf_max_job_part`` limit the
-    tested jobs in a cycle by user, association and partition, where 0 means no limit.
-    ``bf_max_job_array_resv`` is the number of tasks of one array that may have reservations.
-    ``bf_resolution_s`` is the multiple to which backfill rounds times down (bf_resolution). With
-    ``bf_ties=fit`` a job may start if its limit ends exactly when a reservation begins.
+    by which each further window is longer when backfill searches a start time. With 0, the window
+    is doubled instead (bf_window_linear). ``bf_max_job_user``, ``bf_max_job_assoc`` and
+    ``bf_max_job_part`` limit how many jobs a cycle tests for each user, association and partition.
+    0 means no limit. ``bf_max_job_array_resv`` is the number of tasks of one array that may have
+    reservations. Backfill rounds times down to multiples of ``bf_resolution_s`` seconds
+    (bf_resolution). With ``bf_ties=fit``, a job may start if its time limit ends exactly when a
+    reservation begins.
 
-    With ``limits=safe`` a job starts only if its time limit fits into the budgets of its account
-    and QOS; with ``limits=used`` it starts unless they are used up. ``preempt`` sets whether a
-    partition's tier or a QOS may stop runs. A requeued job is eligible again after
-    ``requeue_delay_s``. With ``kill=limit`` a run ends at the user's own limit as well, and with
-    ``kill=never`` at no limit. A run ends ``over_time_s`` after it has reached its limit. With
-    ``gangs=distinct`` each instance in a gang gets a node of its own. With ``place=best`` a job
-    takes the fullest node on which it fits, instead of the first.
+    With ``limits=safe``, a job only starts if its whole time limit fits into the budgets of its
+    account and QOS. With ``limits=used``, it starts unless these budgets are used up. ``preempt``
+    determines which jobs may stop others: those in a higher partition tier, or those with a certain
+    QOS. A requeued job is eligible again after ``requeue_delay_s`` seconds. With ``kill=limit``, a
+    run is also ended at the user's own time limit. With ``kill=never``, a run is never ended at a
+    time limit. A run ends ``over_time_s`` seconds after it has reached its limit. With
+    ``gangs=distinct``, each instance of a gang is placed on a node of its own. With ``place=best``,
+    a job is placed on the fullest node on which it fits, instead of the first one.
 
     The policy uses estimates (for tasks without a requested time), and is preemptive if configured.
     It is costly by definition: a backfill cycle takes O(running + jobs tested x times x nodes), and
@@ -122,7 +125,7 @@ class SlurmMultifactor:
             ConfigError: A value is out of range.
         """
         self._set = SlurmSettings(**settings)
-        self._set.priorities()  # raises an error if a weight is out of range
+        self._set.priorities()  # called only for its check: it raises an error if a weight is out of range
         self._usage, self._coarse_after_s = usage or UsageBefore(), coarse_after_s
         self._given = settings
         """The parameters; if there are none, the site's parameters apply."""
@@ -140,22 +143,24 @@ class SlurmMultifactor:
         """The part that made the latest start: ``main`` (the main loop) or ``backfill``."""
 
     def beginning(self, usage: UsageBefore | None, coarse_after_s: float) -> SlurmMultifactor:
-        """Return the policy for a simulation before which ``usage`` occurred. From
-        ``coarse_after_s`` on, backfill runs less and less often, at intervals of at least 10% of
-        the time since then. This is acceptable for forecasts, because their errors are relative.
+        """Return the policy for a simulation that begins with past ``usage``. From
+        ``coarse_after_s`` on, backfill runs at ever longer intervals, each at least 10% of the time
+        since ``coarse_after_s``. This is acceptable for forecasts, because for them only relative
+        errors matter.
         """
         return type(self)(usage, coarse_after_s, **self._given)
 
     # Reporting.
 
     def wait_rules(self, view: ClusterView) -> SlurmWaits:
-        """Return the site's limits and partitions, which explain why jobs wait."""
+        """Return the site's limits and partitions, from which the reasons for waits are derived."""
         settings = self._of_site(view)
         return SlurmWaits(view, SlurmRules(view, kill="never", distinct=settings.distinct))
 
     def outlook(self, view: ClusterView) -> tuple[SlurmWaits, list[Standing]]:
-        """Return the limits with their current usage, and the waiting tasks in the order in which the
-        policy examines them, each with the parts of its priority. No decision is made.
+        """Return the limits with their current usage, and the waiting tasks in the order in which
+        the policy examines them. Each task comes with the terms of its priority. No decision is
+        made.
         """
         self._set_up(view)
         self._now = self._priorities.now = view.now
@@ -177,9 +182,9 @@ class SlurmMultifactor:
     # Events.
 
     def push(self, task: TaskState) -> None:
-        """Record the user of a task that became ready before the simulation began, because the user's
-        association exists from then on. Users of later tasks are recorded when their jobs are
-        listed, because a job that can never run adds no association.
+        """Record the user of a task that became ready before the simulation began. From then on,
+        the user's association exists. The users of later tasks are recorded when their jobs are
+        listed. A job that can never run is not listed, and so adds no association.
         """
         if self._recalls and task.ready_s < self._now:
             self._priorities.book.user(account_of(task.job), user_of(task.job), task.ready_s)
@@ -195,7 +200,8 @@ class SlurmMultifactor:
         sharing = self._sharing(run, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         asked = self._priorities.asked(task, part, run.instances)
-        # The job is charged for whole nodes, which also count in full against its limits.
+        # A job that does not share its nodes is charged for whole nodes, and limits count whole
+        # nodes, too.
         if sharing.alone and not part.exclusive:
             amounts = of_nodes(amounts, [machine.node for machine, *_ in run.held])
             asked = asked._replace(cpus=amounts.cpus, memory_gb=amounts.memory_gb, gpus=amounts.gpus)
@@ -226,7 +232,8 @@ class SlurmMultifactor:
         self._preemption.ended(run)
         job = run.job
         ends = job.tasks_left <= 1 and (not job.tasks or job.tasks[run.task.index].unfinished <= run.instances)
-        # a job that is told of later is known as it is at the beginning
+        # While events before the beginning are replayed, ``job`` already has its state at the
+        # beginning. If tasks are left in this state, the job has not ended.
         if ends and not (self._recalls and job.tasks_left and job.number >= 0):
             self._running.latest_s.pop(job.number, None)
             rules.forget(job.number)
@@ -243,7 +250,8 @@ class SlurmMultifactor:
         if starting is not None and starting[0] is run.task:
             return starting[1]
         parts = [part for part in self._rules.parts(run.job) if self._rules.has(part, run.nodes)]
-        # the run started before the log begins, and the log does not record in which partition
+        # The run started before the log begins. The log does not state its partition, so take the
+        # first that contains its nodes.
         if len(parts) > 1:
             self.forgets = " and ".join([*([_CYCLE] if self._set.backfill else []), _PARTITION])
         return parts[0] if parts else self._rules.partition(run.job)
@@ -263,7 +271,7 @@ class SlurmMultifactor:
             pending.recall(freed, holdings)
             for number in pending.hopeless(holdings):
                 yield Kill(number, RejectReason.CANCELLED)
-        # nothing else uses the priorities
+        # sort only if the order is needed, which is the case for preemption or if some job may fit
         if self._priorities.are_stale and (self._preemption.is_on or self._any_fits(view, pending)):
             self._priorities.sort(pending)
         if self._main.is_due(now):
@@ -313,13 +321,12 @@ class SlurmMultifactor:
             rules.learn(view, task.job)
             if rules.is_new(task.job) and not rules.admits(view, task.job):
                 if rules.is_refused(task.job.job):
-                    pending.list_task(copy(task))  # the kernel empties the task of a job that leaves
+                    # List a copy, because the kernel empties the tasks of jobs that leave.
+                    pending.list_task(copy(task))
                 yield Kill(task.job.number, RejectReason.CANCELLED)
 
     def _of_site(self, view: ClusterView) -> SlurmSettings:
-        """Return the site's parameters if the policy was created without parameters, or else the
-        policy's own.
-        """
+        """Return the policy's own parameters, or the site's if the policy was created without any."""
         has_own = not self._given and view.queues is not None and view.queues.scheduler
         return settings_of(view.queues) if has_own and view.queues is not None else self._set
 
@@ -337,7 +344,7 @@ class SlurmMultifactor:
         self._main = MainLoop(self._parts)
         self._times = BackfillTimes(settings, self._coarse_after_s)
         self._refused = RefusedJobs(rules)
-        # jobs that were already running at the beginning get their limits here
+        # load the limits of jobs that were running before the simulation began
         for job in view.jobs.values():
             rules.learn(view, job)
 
@@ -348,7 +355,7 @@ class SlurmMultifactor:
         )
 
     def _wake_s(self, view: ClusterView, pending: PendingJobs) -> float:
-        """Return the time at which the policy must act next even if nothing happens."""
+        """Return the next time at which the policy has to act even if nothing happens before."""
         now, settings, priorities, holdings = view.now, self._set, self._priorities, self._rules.holdings
         times_s = [pending.next_s(), self._main.sweep_s, self._running.next_deadline_s(), *self._preemption.ends_s()]
         if pending.listed and settings.sched_min_interval_s:
@@ -365,7 +372,7 @@ class SlurmMultifactor:
         return min([time_s for time_s in times_s if time_s > now], default=inf)
 
     def _any_fits(self, view: ClusterView, pending: PendingJobs) -> bool:
-        """Return True if any of the jobs may fit on the nodes, whatever the limits; the result is
+        """Return True if some pending job may fit on the nodes, apart from limits. The result is
         cached until a run starts or ends.
         """
         if self._some_fit is None:

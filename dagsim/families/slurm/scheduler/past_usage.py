@@ -21,8 +21,9 @@ def past_usage(log: Any, cluster: Cluster, queues: QueueTree) -> Usage:
 
 
 class Usage:
-    """Usage of accounts before the forecast, for policies with fair shares: the amounts that the site
-    billed, or else the amounts that its partitions and QOS would bill.
+    """The usage that policies with fair share need: what each account had used before the forecast.
+    It is what the site billed or, if the log does not state that, what its partitions and QOS would
+    bill.
     """
 
     def __init__(self, log: Any, cluster: Cluster, queues: QueueTree) -> None:
@@ -48,13 +49,13 @@ class Usage:
         self._log = log
 
     def before(self, state: Any, zero_s: float) -> UsageBefore:
-        """Return the usage of the jobs that had ended at the time of a state."""
+        """Return the usage of the jobs that had ended when a state was recorded."""
         return UsageBefore(self.at(state, zero_s), self.by_resource(state, zero_s))
 
     def at(self, state: Any, zero_s: float) -> dict[str, float]:
-        """Return the billed seconds by ``account/user`` of the jobs that had ended at the time of a
-        state. The decay is applied to convert each amount to the equivalent usage at ``zero_s``.
-        Running jobs are charged from their own starts.
+        """Return the billed seconds of the jobs that had ended when a state was recorded, by
+        ``account/user``. Each amount is decayed to the equivalent usage at ``zero_s``. Running jobs
+        are charged from their own starts.
         """
         ended, used_s, _ = self._ended(state, zero_s)
         total = np.bincount(self._of[ended], self._rate[ended] * used_s, len(self._names))
@@ -77,8 +78,8 @@ class Usage:
         return uses
 
     def _ended(self, state: Any, zero_s: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the indices of the jobs that had ended, and how many seconds each job ran, with
-        decay and in full.
+        """Return the indices of the jobs that had ended, and for how many seconds each of them ran,
+        both decayed and in full.
         """
         log, t = self._log, state.t
         ended = np.flatnonzero((log.start_s <= t) & (log.end_s <= t))

@@ -16,8 +16,8 @@ from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
 
 
 def may_fit(machines: ClusterState, demand: DemandClass) -> bool:
-    """Return True if a start may fit on the nodes. This is always True for a gang that may run on
-    several types, because a gang may combine them.
+    """Return True if a start may fit on the nodes. The result is always True for gangs that may run
+    on several types, because such a gang may combine types.
     """
     return bool(demand.gang and (len(demand.types) > 1 or not demand.demand.gpus)) or machines.fits(demand)
 
@@ -59,7 +59,7 @@ class PendingJob(NamedTuple):
     """True if this entry is for a magnetic reservation, which the job did not request."""
 
     def preempts(self, other: PendingJob) -> bool:
-        """Return True if the QOS of the job may preempt the other one's."""
+        """Return True if this job's QOS may preempt the QOS of the other job."""
         own, its = self.quality, other.quality
         return own is not None and its is not None and its.name in own.preempts
 
@@ -69,17 +69,17 @@ _BESIDE = 100
 
 
 class PendingJobs:
-    """An index of the ready tasks (``ClusterView.index``) in the order in which they are examined:
-    by tier and priority, highest first, then by submission. Before that, a job whose QOS may
-    preempt another one's goes before that job (``sort_job_queue2``).
+    """The ready tasks in the order in which they are examined, as an index (``ClusterView.index``):
+    by tier and priority, highest first, then by submission. A job moves ahead of the first job that
+    its QOS may preempt, whatever their priorities (``sort_job_queue2``).
 
-    ``listing`` returns the entries for a new task, one per partition; ``ranks`` holds the priority
-    of each slot; ``eligible_s`` returns the time from which a task may start. ``changed`` is True
-    if a task has been added since the last backfill, not counting tasks that may start only after
-    ``known_s``.
+    ``listing`` returns a new task's entries, one per partition. ``ranks`` stores the priority of
+    each slot. ``eligible_s`` returns the time from which a task may start. ``changed`` is True if a
+    task was added after the last backfill. Tasks that may start only after ``known_s`` do not
+    count.
 
-    Cost: a binary search and a shift of the list per task added or removed, and O(n log n) when all
-    priorities change.
+    Adding or removing a task takes a binary search and a shift of the list. When all priorities
+    change, sorting takes O(n log n).
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class PendingJobs:
         self._aside: dict[Holder, dict[Amounts, list[PendingJob]]] = {}
 
     def any_fits(self, machines: ClusterState) -> bool:
-        """Return True if any waiting task may fit on the nodes, whatever the limits. O(demand
+        """Return True if some waiting task may fit on the nodes, apart from limits. O(demand
         classes).
         """
         latest = self._fitting
@@ -127,7 +127,7 @@ class PendingJobs:
         heappush(self._later, (self._eligible_s(task), task.order, task.piece, task))
 
     def started(self, run: Run, now: float) -> None:
-        """Stop counting a task once its last instance has started."""
+        """Stop counting a task as waiting once its last instance has started."""
         task = run.task
         if not task.waiting and task in self._counted:
             self._counted.discard(task)
@@ -136,7 +136,7 @@ class PendingJobs:
                 del self._demands[task.demand]
 
     def admit(self, now: float) -> Iterator[TaskState]:
-        """List the tasks that have become eligible; yield each of them before listing it."""
+        """List the tasks that have become eligible. Yield each task before it is listed."""
         while self._later and self._later[0][0] <= now:
             eligible_s, *_, task = heappop(self._later)
             if task.waiting:
@@ -148,7 +148,7 @@ class PendingJobs:
         self._known_s = -inf
 
     def list_task(self, task: TaskState) -> None:
-        """List a task that is no longer among the ready ones."""
+        """List a task that has already left the ready tasks."""
         for job in self._listing(task):
             self._list(job)
 
@@ -159,12 +159,12 @@ class PendingJobs:
         return self._later[0][0] if self._later else inf
 
     def set_aside(self, at: int, holder: Holder, amounts: Amounts) -> None:
-        """Remove a listed job until ``holder`` frees resources that its limit counts."""
+        """Remove a job from the list until ``holder`` frees resources that its limit counts."""
         self._aside.setdefault(holder, {}).setdefault(amounts, []).append(self.listed.pop(at))
 
     def after_s(self, holdings: Holdings, decay: float) -> float:
-        """Return the time in seconds until usage has decayed enough for a job that waits for a
-        budget, or infinite if this will not happen for any job.
+        """Return how many seconds usage must decay until one of the jobs that wait for a budget may
+        start, or infinity if that never happens.
         """
         waits = [
             holdings.budgets[holder].after_s(amounts, decay)
@@ -175,7 +175,7 @@ class PendingJobs:
         return min(waits, default=inf)
 
     def hopeless(self, holdings: Holdings) -> list[int]:
-        """Return the numbers of the waiting jobs whose budget will never suffice for them."""
+        """Return the numbers of the waiting jobs that no budget will ever allow to start."""
         lost = [
             job.task.job.number
             for holder, by_amounts in self._aside.items()
@@ -187,15 +187,16 @@ class PendingJobs:
         return list(dict.fromkeys(lost))
 
     def drop_left(self, most: int) -> None:
-        """Remove jobs that no longer wait from the first ``most`` entries."""
+        """Remove jobs that no longer wait from the first ``most`` entries of the list."""
         first = self.listed[:most]
         waiting = [job for job in first if job.task.waiting]
         if len(waiting) < len(first):
             self.listed[: len(first)] = waiting
 
     def drop(self, at: int, *, several: bool) -> Iterator[tuple[PendingJob, int]]:
-        """Remove the job at index ``at``, which has started, and yield it with its index. If the job
-        may have entries in ``several`` partitions, yield all its entries, the last one first.
+        """Remove the job at index ``at``, which has started, and yield it with its index. If the
+        job has entries in ``several`` partitions, remove and yield all of them, starting with the
+        last one in the list.
         """
         task = self.listed[at].task
         places = [place for place, job in enumerate(self.listed) if job.task is task] if several else [at]
@@ -203,8 +204,8 @@ class PendingJobs:
             yield self.listed.pop(place), place
 
     def recall(self, freed: Iterable[Holder], holdings: Holdings) -> None:
-        """List again the jobs whose limits now allow starts. For each demand, list ``_BESIDE`` more
-        jobs than the limit allows, because the first ones may not find nodes.
+        """List the jobs again whose limits now allow starts. For each demand, list ``_BESIDE`` jobs
+        more than the limit allows, because some of them may not find nodes.
         """
         for holder in freed:
             by_amounts = self._aside.get(holder)
@@ -221,7 +222,7 @@ class PendingJobs:
                     del by_amounts[amounts]
 
     def rank_anew(self, book: PriorityBook, at_s: float) -> None:
-        """Sort all jobs by their priorities at ``at_s``."""
+        """Sort all jobs by their priorities as of ``at_s``."""
         waiting = [job for job in self.listed if job.task.waiting]
         waiting += [job for by in self._aside.values() for jobs in by.values() for job in jobs if job.task.waiting]
         self._aside.clear()
@@ -230,7 +231,7 @@ class PendingJobs:
         self.changed = True
 
     def _insert(self, job: PendingJob) -> None:
-        """List a job behind those that go before it."""
+        """Insert a job behind the jobs that precede it in the order."""
         if job.quality is None:
             insort(self.listed, job, key=self._key)
             return
@@ -258,20 +259,21 @@ class PendingJobs:
 
 
 def _first_preempted(jobs: Sequence[PendingJob], job: PendingJob) -> int:
-    """Return the index of the first job that the QOS of ``job`` may preempt; their number if there
-    is none.
+    """Return the index of the first job that the QOS of ``job`` may preempt, or the number of jobs
+    if there is none.
     """
     return next((place for place, other in enumerate(jobs) if job.preempts(other)), len(jobs))
 
 
 class BackfillOutlook:
-    """The jobs that may still start in a backfill cycle. Free resources only shrink within a cycle,
-    so a job that cannot start when it is checked cannot start later either. Each job is therefore
-    checked once, in order. When no remaining job could start, no more reservations are needed.
+    """The jobs that may still start in a backfill cycle. Free resources only shrink during a cycle,
+    so a job that cannot start now cannot start later in the cycle either. It is therefore enough to
+    check each job once, in order. As soon as no remaining job could start, no further reservations
+    are needed.
 
-    ``tests`` is the number of jobs in ``listed`` that are tested. A job that is not ``testable``
-    (because a limit is reached) is not counted. ``could`` returns True if a job may start now, and
-    ``fits`` if it fits on the free resources, whatever its limits.
+    ``tests`` is how many jobs in ``listed`` may be tested. Jobs that are not ``testable``, because
+    they have reached a limit, do not count as tests. ``could`` tells whether a job may start now,
+    and ``fits`` whether it fits on the free resources, apart from its limits.
     """
 
     def __init__(
@@ -301,12 +303,12 @@ class BackfillOutlook:
             self._end -= 1
 
     def started(self) -> None:
-        """Record that the current job was tested and started."""
+        """Record that the current job was tested, and has started."""
         self._end -= 1
 
     @property
     def hopeful_at(self) -> int:
-        """Index of the first job that could start, as last computed."""
+        """Index of the first job that could start, according to the last search."""
         return self._next
 
     @property
@@ -315,11 +317,12 @@ class BackfillOutlook:
         return not self._passed
 
     def knows_no(self, at: int) -> bool:
-        """Return True if the job at an index is known to be unable to start."""
+        """Return True if the job at this index certainly cannot start."""
         return at < self._next
 
     def any_fits(self, at: int, left: int) -> bool:
-        """Return True if one of the ``left`` jobs from index ``at`` on fits on the free resources."""
+        """Return True if the free resources suffice for at least one of the ``left`` jobs from
+        index ``at`` on."""
         place, last = max(self._fitting, at), min(at + left, len(self._listed))
         while place < last and not self._fits(self._listed[place].task.demand):
             place += 1

@@ -1,4 +1,5 @@
-"""Slurm's multifactor priority: the formula for one job, and the tree with shares and usage."""
+"""Slurm's multifactor priority: the formula for a single job, and the tree of accounts with their
+shares and usage."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ ROOT = "root"
 
 
 class Account(NamedTuple):
-    """A node in the account tree: an account, or (``is_user``) a user's association with an account."""
+    """A node of the account tree. It is an account or, with ``is_user``, the association of a user
+    with an account."""
 
     name: str
     parent: str | None
@@ -35,7 +37,8 @@ class Factors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The weight of each factor; ``tres`` has weights by resource (``cpu``, ``mem``, ``gres/gpu``)."""
+    """The weight of each factor. ``tres`` contains one weight per resource (``cpu``, ``mem``,
+    ``gres/gpu``)."""
 
     age: float = 0.0
     assoc: float = 0.0
@@ -52,8 +55,8 @@ class Weights:
 
 
 def total_priority(factors: Factors, weights: Weights, tres: Mapping[str, float], nice: float = 0.0) -> float:
-    """Return the sum of weight x factor over all factors, minus ``nice``, before Slurm truncates it.
-    ``tres`` is the requested share of the cluster's total, by resource.
+    """Return the sum of all factors, each multiplied by its weight, minus ``nice``. Slurm truncates
+    this value. ``tres`` contains the requested share of the whole cluster for each resource.
     """
     fixed = weights.assoc * factors.assoc + weights.job_size * factors.job_size
     fixed += weights.partition * factors.partition + weights.qos * factors.qos
@@ -76,8 +79,9 @@ def age(waited_s: float, max_age_s: float) -> float:
 def job_size(
     nodes: float, cpus: float, all_nodes: float, all_cpus: float, limit_minutes: float, *, small: bool, relative: bool
 ) -> float:
-    """Return a job's size factor. With ``small`` (PriorityFavorSmall) smaller jobs get a larger
-    factor; with ``relative`` the size is relative to the time limit (SMALL_RELATIVE_TO_TIME).
+    """Return a job's size factor. With ``small`` (PriorityFavorSmall), the factor is larger for
+    smaller jobs. With ``relative``, a job's size is divided by its time limit
+    (SMALL_RELATIVE_TO_TIME).
     """
     if relative:
         size = max(nodes * all_cpus / all_nodes, cpus) / limit_minutes / all_cpus
@@ -88,8 +92,9 @@ def job_size(
 
 
 def billing(amounts: Mapping[str, float], weights: Mapping[str, float], *, largest: bool = False) -> float:
-    """Return a job's usage per second: the sum of amount x weight, or the largest of these products
-    (MAX_TRES), not rounded. Without weights, return the number of CPUs.
+    """Return what a job is charged per second, not rounded: the sum of all amounts multiplied by
+    their weights, or only the largest of these products (MAX_TRES). Without weights, a job is
+    charged for its CPUs.
     """
     terms = [amounts.get(name, 0.0) * weight for name, weight in weights.items()]
     return (max if largest else sum)(terms) if terms else amounts.get("cpu", 0.0)
@@ -127,7 +132,7 @@ class ShareTree:
 
     @property
     def usage(self) -> dict[str, float]:
-        """The decayed usage of each account and user."""
+        """The usage of each account and user, with decay."""
         if self._passed_s:
             left, self._passed_s = self._decay**self._passed_s, 0.0
             for name in self._usage:
@@ -135,7 +140,8 @@ class ShareTree:
         return self._usage
 
     def as_charged(self) -> tuple[dict[str, float], float]:
-        """Return a copy of the usage as of the last charge, and the seconds that have passed since then."""
+        """Return a copy of the usage as of the last charge, together with the seconds that have
+        passed since then."""
         return dict(self._usage), self._passed_s
 
     def add(self, account: Account) -> None:
@@ -154,7 +160,8 @@ class ShareTree:
             self.users.append(account.name)
 
     def charge(self, user: str, rate: float, seconds: float) -> None:
-        """Add a job's usage in the last ``seconds`` to its user and to all accounts above the user."""
+        """Charge what a job used in the last ``seconds`` to its user and to all accounts above the
+        user."""
         if seconds < 1:
             return
         self.add_usage(user, rate * seconds * self._decay**seconds)
@@ -168,19 +175,19 @@ class ShareTree:
             name = self.accounts[name].parent
 
     def pass_time(self, seconds: float) -> None:
-        """Let all usage decay; the decay is applied just before the next charge. Factors are ratios of
-        usage, so they are unaffected, and the result does not depend on how the time is divided
-        into steps.
+        """Let all usage decay. The decay is not applied before the next charge. Factors are ratios
+        of usage, so the delay does not change them. It makes the result independent of the steps
+        into which time is divided.
         """
         self._passed_s += seconds
 
     def fair_tree(self) -> dict[str, float]:
-        """Return each user's factor by Fair Tree: the user's rank, counted from the last user (1) to
-        the first, divided by the number of users.
+        """Return each user's factor by Fair Tree: the user's rank divided by the number of users.
+        The last user has rank 1.
 
-        Siblings are sorted by shares / usage, largest first. Tied users share a rank, tied accounts
-        are merged, and if an account ties with a user, the first user in the account shares that
-        user's rank.
+        Siblings are sorted by shares / usage, largest first. Tied users share a rank, and the
+        children of tied accounts are ranked together. If an account ties with a user, the first
+        user below the account shares the rank of that user.
         """
         ranked: list[list[str]] = []
         self._rank(self._below.get(ROOT, ()), ranked, tied=False)
@@ -194,8 +201,8 @@ class ShareTree:
     def classic(self, damping: float = 1.0) -> dict[str, float]:
         """Return each user's factor by the classic formula, 2^(-(effective usage / shares) / damping).
 
-        All usage is current, as documented; slurmctld uses the usage of accounts from its last
-        calculation.
+        All usage is current, as the documentation states. (slurmctld itself uses the accounts'
+        usage as of its last calculation.)
         """
         whole = self._usage[ROOT]
         effective, shares = {ROOT: 1.0}, {ROOT: 1.0}
@@ -212,8 +219,8 @@ class ShareTree:
         }
 
     def _rank(self, siblings: Sequence[str], ranked: list[list[str]], *, tied: bool) -> None:
-        """Append the users below ``siblings`` in groups of equal rank. If ``tied``, merge the first of
-        these groups with the last group in ``ranked``.
+        """Append the users below ``siblings`` in groups of equal rank. With ``tied``, merge the
+        first of these groups into the last group of ``ranked``.
         """
         levels: dict[float, list[str]] = {}
         for name in siblings:
@@ -231,8 +238,8 @@ class ShareTree:
             tied = False
 
     def _level(self, name: str) -> float:
-        """Return an account's or a user's fraction of its siblings' shares, divided by its fraction of
-        their usage.
+        """Return an account's or user's share of what its siblings have, divided by its share of
+        what they have used.
         """
         parent = self.accounts[name].parent
         assert parent is not None

@@ -10,10 +10,10 @@ from dagsim.systems.cluster.api import ClusterView, JobState, TaskState
 
 
 class RefusedJobs:
-    """Jobs that never start in the log, and so are not among the simulated jobs, although the
-    scheduler examines them.
+    """Jobs that the scheduler examines although they never start. The log contains them, but the
+    simulation does not.
 
-    They are listed among the pending jobs from their arrival until they leave.
+    Each is listed among the pending jobs from its arrival until it leaves.
     """
 
     def __init__(self, rules: SlurmRules) -> None:
@@ -26,7 +26,7 @@ class RefusedJobs:
         """For each job that has arrived, the time at which it leaves, and its task."""
 
     def list_due(self, view: ClusterView, pending: PendingJobs) -> None:
-        """List the jobs that have arrived by now, and remove those that should have left."""
+        """List the jobs that have arrived by now, and remove those that have left by now."""
         if self._coming is None:
             self._coming = sorted(self._read(view), key=lambda entry: -entry[0].tasks[0].ready_s)
         while self._coming and self._coming[-1][0].tasks[0].ready_s <= view.now:

@@ -1,4 +1,5 @@
-"""The runs in progress, as Slurm's scheduler tracks them: who uses each node, and when time limits end."""
+"""The runs in progress, as the scheduler of Slurm sees them: which users are on each node, and when
+time limits end."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class RunFacts(NamedTuple):
 
 
 class NodeSharing(NamedTuple):
-    """The way in which a run shares its nodes."""
+    """The way in which a run shares its nodes with other runs."""
 
     user: str
     alone: bool
@@ -39,7 +40,8 @@ class NodeSharing(NamedTuple):
 
 
 class NodeUsers:
-    """The users of each node. Plain data; O(nodes of a run) per start and end."""
+    """The users of each node. All attributes are plain data. A start or an end takes O(nodes of the
+    run)."""
 
     def __init__(self) -> None:
         self.runs: dict[int, int] = {}
@@ -83,12 +85,12 @@ class NodeUsers:
 
     @property
     def any_owned(self) -> bool:
-        """True if any run shares its nodes only with others of its user."""
+        """True if some run shares its nodes only with other runs of the same user."""
         return bool(self._owned)
 
     def barred(self, user: str, *, by_user: bool) -> int:
-        """Return the nodes that a user cannot use because of other users, as a bit set: nodes that
-        those users hold exclusively, or with ``by_user`` all nodes that they use.
+        """Return the nodes that other users keep from a user, as a bit set. These are the nodes
+        that other users hold exclusively, or, with ``by_user``, all nodes that they use.
         """
         tables = self._users if by_user else self._owned
         others = {node for node, users in tables.items() if {*users} - {user}}
@@ -97,8 +99,8 @@ class NodeUsers:
 
 
 class RunningJobs:
-    """The runs in progress with their time limits, and what has changed since the last backfill
-    cycle. Plain data.
+    """The runs in progress with their time limits, and whether anything has changed since the last
+    backfill cycle. Plain data.
     """
 
     def __init__(self, nodes: int) -> None:
@@ -119,13 +121,13 @@ class RunningJobs:
     def started(
         self, run: Run, now: float, rules: tuple[NodePartition, Qos], limits: tuple[float, float], sharing: NodeSharing
     ) -> None:
-        """Add a run with the partition and the QOS whose rules it follows. ``limits`` are the time
-        limit that the scheduler expects, and the time after which the job is killed.
+        """Add a run with the partition and the QOS whose rules it follows. ``limits`` contains the
+        time limit that the scheduler expects, and the time after which the job is killed.
         """
         part, qos = rules
         limit_s, kill_s = limits
         begins_s = now
-        if run.boots:  # its time limit begins only once its nodes have booted
+        if run.boots:  # the time limit counts from the moment when the nodes have booted
             begins_s = now + run.setup_s
             self._booting[run.id] = limits
         self.table.started(run, begins_s + limit_s)
@@ -137,7 +139,7 @@ class RunningJobs:
         self.changed = True
 
     def rated(self, run: Run, now: float) -> None:
-        """Let the time limit of a run begin now that its nodes have booted, or move it by the time for
+        """Start the time limit of a run whose nodes have now booted, or extend it by the time for
         which the run was suspended.
         """
         kept = self.facts[run.id]
@@ -164,16 +166,16 @@ class RunningJobs:
         self.changed = True
 
     def end_by(self, run: Run, until_s: float) -> None:
-        """Expect the end of a run at a time other than its limit."""
+        """Record that a run is expected to end at a time other than its limit."""
         self.table.move(run, until_s)
         self.changed = True
 
     def next_deadline_s(self) -> float:
-        """Return the time at which a run next exceeds its limit."""
+        """Return the next time at which some run exceeds its limit."""
         return self._deadlines[0][0] if self._deadlines else inf
 
     def kill_late(self, view: ClusterView) -> Iterator[Decision]:
-        """End jobs that have exceeded their time limit."""
+        """Kill the jobs that have exceeded their time limits."""
         while self._deadlines and self._deadlines[0][0] <= view.now + LATE_S:
             due_s, run, paused_s = heappop(self._deadlines)
             kept = self.facts.get(run)
@@ -185,7 +187,7 @@ class RunningJobs:
                 later_s = held.suspended_s - paused_s + (0.0 if since_s is None else max(1.0, view.now - since_s))
                 heappush(self._deadlines, (due_s + later_s, run, held.suspended_s))
                 continue
-            # another task of the same job has just started
+            # Another task of the same job has just started, so check the limit again in a second.
             if self.latest_s.get(kept.job, -inf) >= view.now:
                 heappush(self._deadlines, (view.now + 1.0, run, held.suspended_s))
                 return

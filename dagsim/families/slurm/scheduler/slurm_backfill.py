@@ -1,4 +1,4 @@
-"""Slurm's backfill: the queue by tier and priority, and the plan for one cycle."""
+"""Slurm's backfill: the plan for one cycle, with the reservations of jobs that cannot start yet."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ Numbers: TypeAlias = Any
 
 
 class Reservation(NamedTuple):
-    """Whole nodes reserved for a job; ``nodes`` is a bit set."""
+    """Whole nodes that are reserved for a job. ``nodes`` is a bit set."""
 
     begin_s: float
     end_s: float
     nodes: int
 
     def meets(self, begin_s: float, end_s: float, closed: bool) -> bool:
-        """Return True if the reservation overlaps the interval from ``begin_s`` to ``end_s``; with
-        ``closed`` also if it begins exactly at ``end_s``.
+        """Return True if the reservation overlaps the interval from ``begin_s`` to ``end_s``. With
+        ``closed``, a reservation that begins exactly at ``end_s`` counts, too.
         """
         return self.end_s > begin_s and (self.begin_s < end_s or (closed and self.begin_s == end_s))
 
@@ -55,9 +55,10 @@ code. Once a process has loaded the code, every table uses it from the start."""
 
 
 class RunTable:
-    """The runs in progress on each node, sorted by the end of their time limits, as flat sequences for
-    ``slurm_times``. The sequences are lists at first, and arrays for compiled functions once more
-    than ``_LISTED`` nodes have been searched. Plain data; O(runs on a node) per start and end.
+    """The runs in progress on each node, sorted by the ends of their time limits, in the flat
+    sequences that ``slurm_times`` needs. The sequences are lists at first. They are replaced by
+    arrays, for compiled functions, once more than ``_LISTED`` nodes have been searched. All
+    attributes are plain data. A start or an end takes O(runs on the node).
     """
 
     def __init__(self, nodes: int) -> None:
@@ -106,11 +107,12 @@ class RunTable:
             self.runs[node] = len(ids)
 
     def freed(self, nodes: Iterable[int]) -> None:
-        """Record that the free resources of nodes have changed although no run has started or ended there."""
+        """Record that the free resources of some nodes have changed without a start or an end of a
+        run."""
         self._stale.update(dict.fromkeys(nodes))
 
     def move(self, run: Run, limit_ends_s: float) -> None:
-        """Change the time at which the limit of a run ends."""
+        """Move the end of a run's time limit."""
         self.ended(run)
         self.started(run, limit_ends_s)
 
@@ -127,8 +129,8 @@ class RunTable:
             self.runs[node] = last
 
     def without(self, runs: Iterable[Run], now: float) -> RunTable:
-        """Return a copy without some of the runs, so that their resources are free. Reservations are
-        not copied.
+        """Return a copy in which some of the runs have ended, so that their resources are free.
+        Reservations are not copied.
         """
         table = copy(self)
         table.ids = [list(ids) for ids in self.ids]
@@ -155,7 +157,7 @@ class RunTable:
     def begin(self) -> None:
         """Drop all reservations, and switch to compiled functions once there is enough work."""
         self.kept = [0] * len(self.ids)
-        # the second condition is true if both versions are already loaded
+        # compiled functions pay off after many searches, or if both versions are already loaded
         pays = self.searched > _LISTED or inner_loops.cache_info().currsize == 2
         if not self.compiled and pays and inner_loops(compiled=True) != inner_loops(compiled=False):
             self.compiled = True
@@ -170,7 +172,7 @@ class RunTable:
 
     def sort(self, now: float) -> None:
         """Sort the distinct end times of all runs. A run that has exceeded its limit may end at any
-        moment, so it counts as ending 1 s from now.
+        moment, so its end is assumed to be 1 s from now.
         """
         rows = np.arange(self.stride) < np.asarray(self.runs)[:, None]
         ends = np.maximum(np.asarray(self.ends).reshape(rows.shape), now + 1.0)
@@ -192,15 +194,15 @@ class RunTable:
         self.kept[node] = count + 1
 
     def widen_kept(self) -> None:
-        """Make space for twice as many reservations per node."""
+        """Double the space for reservations per node."""
         self.begins, self.untils, self.owners = [
             self._wider(values, self.kept_stride, 1) for values in (self.begins, self.untils, self.owners)
         ]
         self.kept_stride *= 2
 
     def members(self, groups: tuple[int, ...]) -> tuple[list[int], Numbers]:
-        """Return the nodes in some bit sets, one set after another, as a list and in the form that
-        the functions in ``slurm_times`` accept.
+        """Return the nodes of several bit sets, set by set, both as a list and in the form that the
+        functions in ``slurm_times`` accept.
         """
         members = self._members.get(groups)
         if members is None:
@@ -211,7 +213,7 @@ class RunTable:
         return members
 
     def flags(self, nodes: int) -> Numbers:
-        """Convert a bit set to one flag per node."""
+        """Convert a bit set to a sequence with one flag per node."""
         flags = self._flags.get(nodes)
         if flags is None:
             if len(self._flags) > _SETS:
@@ -232,7 +234,7 @@ class RunTable:
         self.stride *= 2
 
     def _wider(self, values: Numbers, stride: int, columns: int) -> Numbers:
-        """Return the values in rows that are twice as long."""
+        """Copy the values into rows that are twice as long."""
         old = np.array(values).reshape(len(self.ids), stride * columns)
         new = np.concatenate((old, np.zeros_like(old)), axis=1).ravel()
         return new if self.compiled else new.tolist()
@@ -244,7 +246,8 @@ _SETS = 4096
 
 @dataclass(slots=True)
 class _Search:
-    """The constant inputs of the search for a time at which one demand can start on some groups of nodes."""
+    """The inputs that remain constant during the search for the time at which a demand can start on
+    some groups of nodes."""
 
     nodes: int
     listed: list[int]
@@ -257,13 +260,13 @@ class _Search:
 
 
 class NodePlan:
-    """The reservations of specific nodes in one cycle, in addition to the running jobs and their time
-    limits.
+    """The reservations of specific nodes that one backfill cycle makes, in addition to the running
+    jobs with their time limits.
 
-    As in Slurm, a reservation takes whole nodes, even if its job needs only part of them. If a
-    job's limit ends exactly when a reservation of its nodes begins, ``ties`` decides whether the
-    job may start now: no (``"wait"``, as in slurmctld) or yes (``"fit"``). A later reservation may
-    always end where another begins.
+    As in Slurm, a reservation takes whole nodes, even if the job needs only a part of each node.
+    ``ties`` applies if a job's limit ends exactly when a reservation of its nodes begins. With
+    ``"wait"``, as in slurmctld, the job may not start now. With ``"fit"``, it may. In both cases, a
+    reservation may end exactly when another begins.
     """
 
     def __init__(
@@ -314,7 +317,7 @@ class NodePlan:
                         table.keep(node, closed.start_s, closed.end_s, closed.number)
 
     def started(self) -> None:
-        """Drop the cached free resources because a run has started."""
+        """Drop the cached free resources, because a run has started."""
         self._table.refresh(self._view.machines.list)
         self._table.sort(self._now)
         self._steps.clear()
@@ -323,9 +326,9 @@ class NodePlan:
             search.steps = None
 
     def kept(self, begin_s: float, end_s: float, *, closed: bool, of: int = -1) -> int:
-        """Return the nodes that are reserved at some time between ``begin_s`` and ``end_s``; with
-        ``closed`` also the nodes of reservations that begin exactly at ``end_s``. The search stops
-        once it has found all the nodes in ``of``.
+        """Return the nodes that are reserved at some time between ``begin_s`` and ``end_s``. With
+        ``closed``, reservations that begin exactly at ``end_s`` count, too. The search stops once
+        it has found all the nodes in ``of``.
         """
         kept_nodes = 0
         for reservation in self.reserved[bisect_right(self._ends, begin_s) :]:
@@ -336,7 +339,8 @@ class NodePlan:
         return kept_nodes
 
     def reserve(self, begin_s: float, end_s: float, nodes: int) -> None:
-        """Reserve nodes; times are rounded down to a multiple of the resolution on the site's clock."""
+        """Reserve nodes. Both times are rounded down to a multiple of the resolution, on the site's
+        clock."""
         step, origin_s = self._resolution_s, self._origin_s
         begin_s = max(floor((begin_s + origin_s) / step) * step - origin_s, self.now)
         kept = Reservation(begin_s, max(floor((end_s + origin_s) / step) * step - origin_s, begin_s + step), nodes)
@@ -349,8 +353,9 @@ class NodePlan:
         self._map(kept)
 
     def _map(self, kept: Reservation) -> None:
-        """Enter a reservation into the map: split the entries in which it begins and ends, and merge
-        two entries with the same nodes, as in ``_add_reservation``. At most one pair is merged.
+        """Enter a reservation into Slurm's map of periods. Split the periods in which the
+        reservation begins and ends, and merge two periods that have the same nodes, like
+        ``_add_reservation``. Like Slurm, merge at most one pair.
         """
         entries: list[tuple[float, float, int]] = []
         for begin_s, end_s, nodes in self._space:
@@ -372,9 +377,9 @@ class NodePlan:
         gone: frozenset[int] = frozenset(),
         barred: int = 0,
     ) -> bool:
-        """Reserve nodes for the earliest possible start of a job, if its limits allow it to hold them
-        (``may_hold``). The start may stop the runs ``gone``, and it may never use nodes in
-        ``barred`` (``filter_by_node_owner``). Return True if nodes were reserved.
+        """Reserve nodes for the earliest possible start of a job, if the job's limits allow it to
+        hold these nodes (``may_hold``). The job may stop the runs ``gone``, but may never use nodes
+        in ``barred`` (``filter_by_node_owner``). Return True if nodes were reserved.
         """
         best = self._start_of(job, gone, barred)
         if best is None or not may_hold(best[2]):
@@ -383,14 +388,15 @@ class NodePlan:
         return True
 
     def counts_delay(self, job: PendingJob, gone: frozenset[int] = frozenset(), barred: int = 0) -> bool:
-        """Return True if the node counts in a job's constraint keep it from starting now in this
-        cycle.
+        """Return True if the job's constraint, which states numbers of nodes, keeps it from
+        starting in this cycle.
         """
         best = self._start_of(job, gone, barred)
         return best is None or best[0] > self.now
 
     def _start_of(self, job: PendingJob, gone: frozenset[int], barred: int) -> tuple[float, float, int] | None:
-        """Return the earliest possible start of a job, the end of its time limit, and its nodes."""
+        """Return the earliest possible start of a job, the end of its time limit, and the nodes
+        that it would take."""
         best: tuple[float, float, int] | None = None
         for limit_s, listed in job.asked:
             groups = tuple([nodes & ~barred for nodes in listed]) if barred else listed
@@ -410,10 +416,10 @@ class NodePlan:
         limit_s: float,
         search: Callable[..., tuple[float, int] | None],
     ) -> tuple[float, int] | None:
-        """Return the start and the nodes of a job whose constraint counts nodes. Slurm searches for
-        nodes with one feature after another, each time for as many CPUs as the whole job needs, so
-        it may plan more nodes than the job takes (``_try_sched`` in backfill.c). The job starts
-        when the last of these searches finds nodes.
+        """Return the start and the nodes of a job whose constraint states numbers of nodes for
+        several features. Slurm searches for one feature after another, each time for as many CPUs
+        as the whole job needs. It may therefore plan more nodes than the job takes (``_try_sched``
+        in backfill.c). The start is when the last of these searches finds nodes.
         """
         from_s = self.now
         while True:
@@ -448,13 +454,15 @@ class NodePlan:
         from_s: float = -inf,
         wanted: int = 0,
     ) -> tuple[float, int] | None:
-        """Return the first time within the backfill window at which some group of nodes can run
-        ``demand`` for ``limit_s``, and the first suitable nodes of the first such group.
+        """Return the first time within the backfill window at which one of the groups of nodes can
+        run ``demand`` for ``limit_s``. Also return the nodes that the job takes, which belong to
+        the first suitable group.
 
-        A gang takes one group. ``span`` holds the nodes in the partition. ``alone`` requires nodes
-        without other users, and ``layout`` says how the instances must lie on nodes. The runs
-        ``gone`` count as ended (``_future_run_test`` in job_test.c). The start is at ``from_s`` or
-        later. ``wanted`` is the number of instances, by default all.
+        A gang uses nodes of a single group. ``span`` contains all nodes in the partition. ``alone``
+        requires nodes without other users. ``layout`` sets how the instances are distributed over
+        nodes. The runs ``gone`` count as ended (``_future_run_test`` in job_test.c). The job starts
+        at ``from_s`` or later. ``wanted`` is the number of instances to place (by default all of
+        them).
         """
         wanted = wanted or demand.gang or 1
         key = demand, alone, groups, span, gone, wanted
@@ -474,7 +482,7 @@ class NodePlan:
         edges: Numbers = [float(begin_s) for begin_s, *_ in self._space]
         edges = np.array(edges, np.float64) if table.compiled else edges
         kept = Reserved(table.begins, table.untils, table.owners, table.kept, table.kept_stride, edges)
-        # numba takes 0.5 us to recognise each named tuple, but no time for plain tuples
+        # pass plain tuples, because numba takes 0.5 us to recognise each named tuple
         parts = [tuple(part) for part in (search.where, search.steps, runs.limits, kept, self._clock)]
         after_s = -inf
         while True:
@@ -485,23 +493,25 @@ class NodePlan:
                 never = from_s <= search.least_s and not (layout.shares or layout.most)
                 search.never_s = limit_s if never else search.never_s
                 return None
-            if wanted == 1 and self._choice.in_order:  # ``members`` lists the groups in order
+            # ``members`` is sorted by group, so the first node found is the best.
+            if wanted == 1 and self._choice.in_order:
                 chosen = 1 << int(first)
             else:
                 room = {node: int(out[node]) for node in search.listed if out[node] > 0}
                 free = sum([1 << node for node in room])
                 of_group = next(free & nodes for nodes in groups if free & nodes)
                 chosen = self._choice.nodes(of_group, room, room, wanted, layout)
-                if not chosen:  # too few of the required nodes are free, so try again when more are free
+                if not chosen:  # too few of the required nodes are free, so free further runs
                     least_s, after_s = start_s, freed_s
                     continue
             if begin_s <= least_s or not self._taken(chosen, begin_s, begin_s + limit_s):
                 return begin_s, chosen
-            # these nodes are reserved for a later time, so Slurm tries again from that time on
+            # Some of these nodes are reserved within this period, so search again from its
+            # beginning, as Slurm does.
             least_s, after_s = begin_s, -inf
 
     def _without(self, gone: frozenset[int]) -> RunTable:
-        """Return the table of running jobs without the runs ``gone``."""
+        """Return the table of running jobs as if the runs ``gone`` had ended."""
         if not gone:
             return self._table
         if gone not in self._tables:
@@ -510,8 +520,8 @@ class NodePlan:
         return self._tables[gone]
 
     def _taken(self, nodes: int, begin_s: float, end_s: float) -> bool:
-        """Return True if any of the nodes is reserved for a job at some time between ``begin_s`` and
-        ``end_s``.
+        """Return True if some of the nodes are reserved for a job at some time between ``begin_s``
+        and ``end_s``.
         """
         table = self._table
         for node in bits(nodes):
@@ -522,8 +532,8 @@ class NodePlan:
         return False
 
     def _search(self, demand: DemandClass, groups: tuple[int, ...], span: int) -> _Search:
-        """Prepare a search for the times and nodes at which a demand may start on some groups of nodes
-        in a partition.
+        """Prepare a search for the times at which a demand may start, and the nodes on which it
+        may, in some groups of nodes of a partition.
         """
         least_s, until_s, own = self.now, self._until_s, -2
         site, terms = self._view.machines.site, demand.terms
@@ -554,7 +564,8 @@ class NodePlan:
         return nodes
 
     def _steps_of(self, demand: DemandClass, alone: bool, gone: frozenset[int]) -> FitSteps:
-        """Return the steps for a demand on all nodes with its types."""
+        """Return the times from which more instances of a demand fit, for all nodes with the
+        demand's types."""
         key = demand, alone, gone
         steps = self._steps.get(key)
         if steps is None:
@@ -584,8 +595,8 @@ class NodePlan:
     def _freed(
         self, table: RunTable, machine: NodeState, demand: DemandClass, alone: bool
     ) -> Iterator[tuple[float, int]]:
-        """Yield each time at which more instances fit on a node with partly used GPUs, and how many
-        fit from then on.
+        """Yield each time from which more instances fit on a node with partly used GPUs, together
+        with the number that fits from then on.
         """
         node = machine.index
         runs = [self._view.running[number] for number in table.ids[node]]
@@ -612,7 +623,7 @@ def inner_loops(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
 
 
 def load_compiled() -> None:
-    """Load the compiled functions in a process that is about to run many simulations; every
+    """Load the compiled functions in a process that is about to run many simulations. Each
     ``RunTable`` then uses them from the start.
     """
     for compiled in (False, True):

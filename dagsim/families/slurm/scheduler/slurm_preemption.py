@@ -1,4 +1,4 @@
-"""Slurm's preemption: which runs a pending job may stop, how they are stopped, and when."""
+"""Slurm's preemption: which runs a pending job may stop, how each run is stopped, and when."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dagsim.systems.cluster.policies.preemption import FreedNodes
 
 
 class SlurmPreemption:
-    """The runs that may be preempted, and those that have been selected for it. ``by`` is
-    PreemptType: ``off``, ``partition_prio`` or ``qos``. Plain data.
+    """The runs that may be preempted, and the runs that have been selected for preemption. ``by``
+    is Slurm's PreemptType: ``off``, ``partition_prio`` or ``qos``. Plain data.
     """
 
     def __init__(self, by: str, rules: SlurmRules, running: RunningJobs, placing: JobPlacing) -> None:
@@ -47,14 +47,13 @@ class SlurmPreemption:
         self._ending.pop(run.id, None)
 
     def ends_s(self) -> list[float]:
-        """Return the times at which the grace time of runs ends."""
+        """Return the times at which grace times of runs end."""
         return [until_s for until_s, _ in self._ending.values()]
 
     def make_way(self, view: ClusterView, job: PendingJob, nodes: int) -> Iterator[Decision]:
-        """Stop the runs that prevent the job from fitting on ``nodes``. The mode of the run's
-        partition or QOS sets how a run is stopped, and it is stopped once its grace time has ended.
-        While runs chosen earlier for this job are still ending, no others are chosen
-        (``preempt_in_progress``).
+        """Stop runs so that the job fits on ``nodes``. The mode of a run's partition or QOS decides
+        how the run is stopped. The run is stopped when its grace time ends. As long as runs chosen
+        earlier for this job have not ended, no further runs are chosen (``preempt_in_progress``).
         """
         task, running = job.task, self._running
         if self.leaving_for(task):
@@ -63,7 +62,7 @@ class SlurmPreemption:
         killed: set[int] = set()
         chosen = self._victims(view, job, nodes, sorted(modes, key=self._worth)) if modes else []
         for run in chosen:
-            if run not in running.facts:  # its job was killed together with another run
+            if run not in running.facts:  # the run has already ended, because its job was killed with another run
                 continue
             number, grace_s = running.facts[run].job, self._grace_s(run)
             if grace_s > 0:
@@ -81,12 +80,13 @@ class SlurmPreemption:
             self._leaving[task.order, task.piece] = tuple(chosen)
 
     def leaving_for(self, task: TaskState) -> frozenset[int]:
-        """Return the runs that are ending because they were preempted for the task."""
+        """Return the runs that were preempted for the task and have not ended yet."""
         leaving = self._leaving.get((task.order, task.piece), ())
         return frozenset([run for run in leaving if run in self._running.facts])
 
     def stoppable(self, view: ClusterView, job: PendingJob) -> frozenset[int]:
-        """Return the runs that the job may stop in its partition, except those that would be suspended."""
+        """Return the runs that the job may stop in its partition, except runs that would only be
+        suspended."""
         modes = {run: self._mode(view, run, job) for run in self._preemptable}
         return frozenset([run for run, mode in modes.items() if mode in ("requeue", "cancel")])
 
@@ -102,10 +102,10 @@ class SlurmPreemption:
                 yield Preempt(run)
 
     def _victims(self, view: ClusterView, job: PendingJob, nodes: int, candidates: list[int]) -> list[int]:
-        """Return the runs whose end would let the job start on ``nodes``, taken from ``candidates``
-        in order, or none if even all of them do not suffice. As in ``_run_now`` (job_test.c), the
-        last run that was needed is then moved to the front and the search is repeated, and only
-        runs on the chosen nodes are stopped.
+        """Choose runs from ``candidates``, in order, until the job would fit on ``nodes`` if they
+        ended. Return none if even all candidates are not enough. As in ``_run_now`` (job_test.c),
+        the last run of this choice is then moved to the front and the search is repeated. Of the
+        result, only runs on the chosen nodes are stopped.
         """
         facts = self._running.facts
         for again in (True, False):
@@ -129,7 +129,7 @@ class SlurmPreemption:
         return []
 
     def _chosen_without(self, view: ClusterView, job: PendingJob, nodes: int, freed: FreedNodes, gone: set[int]) -> int:
-        """Return the nodes on which the job would start if the runs ``gone`` had ended, or 0 if it
+        """Return the nodes on which the job would start if the runs ``gone`` ended, or 0 if it
         would still not fit.
         """
         task, demand, machines = job.task, job.task.demand, view.machines.list
@@ -152,12 +152,12 @@ class SlurmPreemption:
         return 0
 
     def _grace_s(self, run: int) -> float:
-        """Return for how long a run continues after it has been selected for preemption."""
+        """Return how long a run may continue after it has been selected for preemption."""
         kept, rules = self._running.facts[run], self._rules
         return rules.qos[kept.qos].grace_s if self._by_qos else rules.partitions[kept.partition].grace_s
 
     def _mode(self, view: ClusterView, run: int, job: PendingJob) -> str:
-        """Return how a run may be stopped for the job."""
+        """Return in which way the job may stop a run."""
         kept, rules, part = self._running.facts[run], self._rules, job.part
         if run in self._ending:
             return "off"
@@ -172,8 +172,8 @@ class SlurmPreemption:
         return mode if inside and latest_s < view.now else "off"
 
     def _worth(self, run: int) -> tuple[float, float, int]:
-        """Return a run's sort key for preemption: runs with the lowest priority of their QOS or tier
-        come first, then runs on the fewest nodes.
+        """Return the key by which runs are sorted for preemption. Runs with the lowest priority (of
+        their QOS or tier) come first, and among those the runs on the fewest nodes.
         """
         kept, rules = self._running.facts[run], self._rules
         rank = rules.qos[kept.qos].priority if self._by_qos else rules.partitions[kept.partition].tier

@@ -1,4 +1,5 @@
-"""Slurm's priorities over time, for one job and for all pending jobs at once."""
+"""Slurm's priorities as they change over time, for a single job and for all pending jobs
+together."""
 
 from __future__ import annotations
 
@@ -55,8 +56,8 @@ class PrioritySettings:
 
 
 def listed_users(queues: QueueTree) -> Mapping[str, Collection[str]]:
-    """Return the users of each account. All users of an account are needed only if priorities
-    depend on them, so the result is empty unless the site's order is ``multifactor``.
+    """Return the users that belong to each account. They are needed only for multifactor priorities,
+    so the result is empty unless the site's order is ``multifactor``.
     """
     if queues.scheduler.get("order") != "multifactor":
         return {}
@@ -77,7 +78,8 @@ class Capacity(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """One submission, as used for priorities; the amounts are totals over all of its nodes."""
+    """A submission as the priority formula needs it. The amounts are totals over all of its
+    nodes."""
 
     user: str
     partition: str
@@ -97,14 +99,15 @@ class Asked(NamedTuple):
 
 
 class PriorityBook:
-    """Usage by user and account, and the priorities that follow from it.
+    """The usage of users and accounts over time, and the priorities computed from it.
 
-    Fair share is computed every ``calc_period_s`` from ``origin_s`` on. Between two calculations,
-    it changes only when a job ends, because usage that has not been charged yet is then added. The
-    usage in a period is charged at the end of the period, after older usage has decayed. Users and
-    accounts that are missing in ``queues`` are added with their first job, with one share.
+    Fair share is computed at ``origin_s`` and then every ``calc_period_s``. Between two
+    calculations, usage changes only when a job ends, because what the job has used since the last
+    calculation is then added. At the end of each period, older usage decays, and then the usage of
+    the period is charged. If ``queues`` lacks a user or an account, it is added with the first job,
+    and gets one share.
 
-    Cost: O(1) per start and end, O(accounts + users with runs) per period.
+    A start or an end takes O(1), and a period takes O(accounts + users with runs).
     """
 
     def __init__(
@@ -147,8 +150,8 @@ class PriorityBook:
         self._most_association = max([*self.association.values(), 0.0]) or 1.0
 
     def user(self, account: str, user: str, now: float = -inf) -> str:
-        """Return the name of a user's association with an account; create the association if
-        necessary. A new association affects the priority factors from ``now`` onwards.
+        """Return the name of a user's association with an account. Create the association if it
+        does not exist. A new association changes the factors of priorities from ``now`` on.
         """
         account = account or "default"
         name = f"{account}/{user}"
@@ -169,17 +172,18 @@ class PriorityBook:
             self.shares.add_usage(self.user(account, user), amount)
 
     def rate(self, asked: Asked) -> float:
-        """Return a job's usage per second: its billing times the usage factor of its QOS."""
+        """Return what a job is charged per second: its billing, multiplied by the usage factor of
+        its QOS."""
         weights = self.partition(asked.partition).billing or ({"gpus": 1.0} if self.capacity.gpus else {"cpus": 1.0})
         factor = self.quality(asked.qos).usage_factor
         return billing(asked.amounts(), weights, largest=self.settings.max_tres) * factor
 
     def partition(self, name: str) -> NodePartition:
-        """Return the partition with that name, or else the first one."""
+        """Return the partition with this name, or the first partition if there is none."""
         return self.partitions.get(name) or next(iter(self.partitions.values()))
 
     def quality(self, name: str) -> Qos:
-        """Return the QOS with that name, or else the first one."""
+        """Return the QOS with this name, or the first QOS if there is none."""
         return self.qos.get(name) or next(iter(self.qos.values()))
 
     def begin(self, run: int, asked: Asked, now: float) -> None:
@@ -193,8 +197,8 @@ class PriorityBook:
         return run in self._runs
 
     def end(self, run: int, now: float) -> None:
-        """Record the end of a run. Its usage since the last calculation is added immediately,
-        without decay.
+        """Record the end of a run. What the run has used since the last calculation is added
+        immediately, without decay.
         """
         self._calculate_before(now)
         user, rate, started_s = self._runs.pop(run)
@@ -208,18 +212,18 @@ class PriorityBook:
                 self._rate[user] = whole - rate, runs - 1
 
     def calculate(self, now: float) -> bool:
-        """Carry out the calculations that are due by ``now``; return True if there were any."""
+        """Carry out all calculations that are due by ``now``. Return True if there were any."""
         before = self.rounds
         period_s = self.settings.calc_period_s
         if self._runs:
             self._calculate_before(nextafter(now, inf))
-        elif self.calculated_s + period_s <= now:  # while nothing runs, usage only decays
+        elif self.calculated_s + period_s <= now:  # nothing runs, so only let the usage decay
             self._decay(floor((now - self.calculated_s) / period_s))
         return self.rounds > before
 
     def fair_share(self, user: str, at_s: float = inf) -> float:
         """Return a user's fair-share factor at a time after the last calculation. Before the first
-        calculation it is 0, or 1 with the classic formula.
+        calculation, this is 0 (or 1 with the classic formula).
         """
         self._settle()
         if not self.rounds:
@@ -252,27 +256,27 @@ class PriorityBook:
         )
 
     def total(self, asked: Asked, factors: Factors) -> float:
-        """Return the priority before truncation."""
+        """Return the priority before Slurm truncates it."""
         whole = self.capacity.amounts()
         tres = {name: amount / whole[name] for name, amount in asked.amounts().items() if whole[name]}
         return total_priority(factors, self.settings.weights, tres, asked.nice)
 
     def fixed(self, asked: Asked) -> float:
-        """Return the part of a job's priority that never changes: everything but age and fair
-        share."""
+        """Return the part of a job's priority that never changes, which is everything except age
+        and fair share."""
         return self.total(asked, self.factors(asked, now=-inf)._replace(age=0.0, fair_share=0.0))
 
     def priority(self, fixed: float, asked: Asked, now: float) -> int:
-        """Return a job's priority at ``now``, from the known part that never changes."""
+        """Return a job's priority at ``now``. ``fixed`` is the part that never changes."""
         since_s, settings = self.since_s(asked), self.settings
         waited = 0.0 if since_s is None else age(now - since_s, settings.max_age_s)
         weights = settings.weights
         return truncated(fixed + weights.age * waited + weights.fair_share * self.fair_share(asked.user, now))
 
     def priorities(self, fixed: Floats, since_s: Floats, shares: Floats, now: float) -> Floats:
-        """Compute ``priority`` for many jobs, identical bit for bit, as whole numbers. The inputs
-        are the jobs' fixed parts, their fair shares and the times since which they age (infinite
-        for jobs that do not age).
+        """Compute ``priority`` for many jobs together, as whole numbers. The results are identical
+        to those for single jobs, bit for bit. The inputs are the fixed part of each job, its fair
+        share, and the time from which its age counts (infinite for jobs that do not age).
         """
         waited = np.minimum(1.0, np.maximum(0.0, now - since_s) / self.settings.max_age_s)
         weights = self.settings.weights
@@ -284,12 +288,12 @@ class PriorityBook:
         return asked.submit_s if self.settings.accrue_always else asked.eligible_s
 
     def _association(self, user: str) -> float:
-        """Return the priority of a user's association: its own, or else that of its account."""
+        """Return the priority of a user's association or, if it has none, that of the account."""
         return self.association.get(user, self.association.get(user.rpartition("/")[0], 0.0))
 
     def _calculate_before(self, now: float) -> None:
-        """Carry out the calculations before ``now``. A calculation at ``now`` itself has to wait,
-        because it counts runs that end at ``now`` as ended.
+        """Carry out the calculations that were due before ``now``. A calculation that is due at
+        ``now`` itself has to wait, because runs that end at ``now`` count as ended.
         """
         period_s, first = self.settings.calc_period_s, self.rounds
         while self.calculated_s + period_s < now:
@@ -300,9 +304,9 @@ class PriorityBook:
                 self._skip_before(now)
 
     def _skip_before(self, now: float) -> None:
-        """Skip the calculations before ``now`` if their times are whole numbers. One calculation
-        has left all usage unchanged, because as much was charged as decayed, so later ones change
-        nothing either.
+        """Skip the calculations before ``now``, if their times are whole numbers. This is possible
+        because the last calculation has left all usage unchanged: as much was charged as had
+        decayed, so further calculations change nothing either.
         """
         period_s = self.settings.calc_period_s
         if self.calculated_s.is_integer() and float(period_s).is_integer() and now < _EXACT:
@@ -332,7 +336,7 @@ class PriorityBook:
         self._later.clear()
 
     def _settle(self) -> None:
-        """Compute the factors as of the last calculation, before usage changes."""
+        """Compute the factors as of the last calculation, before the usage changes."""
         if self._stale:
             self._factors, self._stale = self._computed(), False
 
@@ -349,7 +353,7 @@ _EXACT = 2.0**52
 
 def _accounts(queues: QueueTree) -> list[Account]:
     """Return the accounts and users in the tree. As in Slurm, the user root is a sibling of the
-    topmost accounts and counts among them.
+    topmost accounts, and has a share like them.
     """
     accounts = [Account("root", None, 1.0), Account("root/root", "root", 1.0, True)]
     for node, above in queues.walk():
@@ -366,9 +370,11 @@ _FLOATS, _INTS = ("fixed", "since_s", "latest"), ("tier", "order", "piece", "pla
 
 
 class RankColumns:
-    """The inputs for the priority of each pending job, by *slot*. Plain data.
+    """The data from which each pending job's priority is computed. The jobs are identified by
+    *slots*. Plain data.
 
-    O(1) per job added or removed, O(n log n) with a small constant when all jobs are ranked again.
+    Adding or removing a job takes O(1). Ranking all jobs again takes O(n log n) with a small
+    constant.
     """
 
     def __init__(self) -> None:
@@ -382,8 +388,8 @@ class RankColumns:
         self._ints = {name: np.zeros(_SLOTS, np.int64) for name in _INTS}
 
     def slot(self, key: _Key) -> int:
-        """Return the slot for a task (by order and piece) in one of its partitions, or -1 if it has
-        none."""
+        """Return the slot of a task (given by order and piece) in one of its partitions, or -1 if
+        it has none."""
         return self._slots.get(key, -1)
 
     def add(self, key: _Key, tier: int, fixed: float, since_s: float | None, user: str) -> int:
@@ -412,19 +418,19 @@ class RankColumns:
             self._dropped.append(slot)
 
     def latest(self, slot: int) -> float:
-        """Return the priority as last computed."""
+        """Return the priority that was computed last."""
         priority: float = self._floats["latest"].item(slot)
         return priority
 
     def note(self, slot: int, priority: float, rounds: int) -> None:
-        """Store a priority that was computed individually, after ``rounds`` calculations."""
+        """Store a priority that was computed for this slot alone, after ``rounds`` calculations."""
         self._floats["latest"][slot], self._ints["round"][slot] = priority, rounds
 
     def rank(self, slots: list[int], book: PriorityBook, at_s: float) -> list[int]:
-        """Compute the priorities at ``at_s``, the time of the last calculation. Return indices into
-        ``slots`` by tier and priority, highest first, then by order and piece. Priorities that were
-        computed after ``at_s`` are kept, so it does not matter how long after the calculation this
-        is called.
+        """Compute the priorities as of ``at_s``, the time of the last calculation. Return the
+        indices of ``slots``, sorted by tier and priority (highest first), then by order and piece.
+        Keep priorities that were computed after ``at_s``, so that the result does not depend on
+        when this is called.
         """
         self._free += self._dropped
         self._dropped.clear()

@@ -1,4 +1,4 @@
-"""The rules at a Slurm site: the nodes, time limits and counted limits that apply to each job."""
+"""The rules at a Slurm site: which nodes, time limits and counted limits apply to each job."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NodesOfTypes(NamedTuple):
 
 
 class SlurmRules:
-    """The partitions, qualities of service and limits in ``view.queues``, looked up per job. Plain
+    """The partitions, QOS and limits in ``view.queues``, as they apply to each job. Plain
     data.
     """
 
@@ -95,8 +95,8 @@ class SlurmRules:
         return self.qos.get(job.job.qos) or next(iter(self.qos.values()))
 
     def amounts(self, task: TaskState) -> Amounts:
-        """Return the amounts that one start of the task holds: the amounts for a whole gang, or for
-        one instance.
+        """Return the amounts that one start of the task takes. A start is a whole gang, or a single
+        instance.
         """
         gpus, cpus, memory_gb, _ = task.demand.demand
         count = task.demand.gang or 1
@@ -116,12 +116,12 @@ class SlurmRules:
         return parts
 
     def has(self, part: NodePartition, nodes: Iterable[int]) -> bool:
-        """Return True if all of these nodes are in a partition."""
+        """Return True if a partition contains all of these nodes."""
         return all(self.nodes[part.name] >> node & 1 for node in nodes)
 
     def claim(self, task: TaskState, part: NodePartition, gpu: str) -> tuple[tuple[Holder, ...], Amounts]:
-        """Return the holders whose limits count a start of the task, and the start's amounts; the
-        result is cached per job.
+        """Return the holders whose limits count a start of the task, and the amounts that the start
+        takes. The result is cached per job.
         """
         claims = self._claims.setdefault(task.job.number, {})
         key = task.index, part.name, gpu
@@ -130,8 +130,8 @@ class SlurmRules:
         return claims[key]
 
     def least(self, task: TaskState, part: NodePartition) -> Amounts:
-        """Return the smallest amounts that one start of the task may hold. A job that shares no node
-        holds all resources on the smallest nodes that it may use.
+        """Return the least that one start of the task may take. A job that does not share nodes
+        takes all resources of the smallest nodes that it may use.
         """
         amounts = self.amounts(task)
         if part.exclusive or not self.alone(task.job, part):
@@ -166,7 +166,7 @@ class SlurmRules:
         return (request and request.least_nodes) or 1
 
     def layout(self, task: TaskState, part: NodePartition) -> NodeLayout:
-        """Return how the instances of a start in a partition must lie on nodes."""
+        """Return how a start in a partition distributes its instances over nodes."""
         request = task.job.job.request
         limits = part.job_limits.nodes, None if request is None else request.most_nodes
         most = min([int(limit) for limit in limits if limit is not None], default=None)
@@ -174,8 +174,8 @@ class SlurmRules:
         return NodeLayout(spread, self.shares(task), part.spreads, 1 if spread else self.fewest_nodes(task), most)
 
     def holders(self, job: JobState, part: NodePartition | None = None, gpu: str = "") -> tuple[Holder, ...]:
-        """Return all holders whose limits count a job in one of its partitions, on GPUs of the type
-        ``gpu``.
+        """Return all holders whose limits count a job that runs in one of its partitions, on GPUs
+        of the type ``gpu``.
         """
         where, qos = part or self.partition(job), self.quality(job).name
         account, user = account_of(job), user_of(job)
@@ -193,7 +193,7 @@ class SlurmRules:
         return limited
 
     def is_new(self, job: JobState) -> bool:
-        """Return True at the first call for the job."""
+        """Return True for a job that is passed for the first time."""
         is_new = job.number not in self._checked
         self._checked.add(job.number)
         return is_new
@@ -214,7 +214,8 @@ class SlurmRules:
         self._times[job.number] = times
 
     def limit_s(self, task: TaskState, type_: int) -> float:
-        """Return the task's time limit on a type, or its estimate if it has no limit."""
+        """Return the task's time limit on a GPU type. If the task has no limit, return its
+        estimate."""
         times = self._times.get(task.job.number)
         return times[task.index][type_][0] if times else task.seconds[type_]
 
@@ -229,13 +230,14 @@ class SlurmRules:
         return times[task.index][type_][1] if times else inf
 
     def forget(self, job: int) -> None:
-        """Drop everything stored about a job that has left."""
+        """Drop all stored data of a job that has left."""
         self._checked.discard(job)
         for kept in (self._times, self._parts, self._claims):
             kept.pop(job, None)
 
     def admits(self, view: ClusterView, job: JobState) -> bool:
-        """Return True if limits and partitions allow every task in the job to start at some time."""
+        """Return True if limits and partitions do not keep any of the job's tasks from ever
+        starting."""
         return all(
             any(
                 self.holdings.ever(self.holders(job, part, gpu), self.least(task, part))
@@ -247,8 +249,8 @@ class SlurmRules:
         )
 
     def barred(self, task: TaskState, part: NodePartition) -> Iterator[str]:
-        """Describe, with Slurm's names, the rules for single jobs that a task breaks in a partition;
-        the rules are those of the partition, the QOS and the account.
+        """Describe the rules that a task breaks in a partition, with Slurm's names. Only the rules
+        of the partition, the QOS and the account for single jobs are examined.
         """
         if not self._bars:
             return
@@ -282,7 +284,7 @@ class SlurmRules:
                     yield f"{owner}Max{RESOURCES[what]}MinutesPerJob ({limit:,g}) < {asked:,g}: {words}"
 
     def refusal(self, job: Job, part: NodePartition) -> str:
-        """Describe why a partition refuses a job's account. The text is empty if the partition
+        """Describe why a partition refuses the account of a job. The text is empty if the partition
         accepts the account.
         """
         line = self._above.get(job.account, (job.account,)) if job.account else ()
@@ -297,12 +299,12 @@ class SlurmRules:
         return any(self.refusal(job, self.partitions[name]) for name in named if name in self.partitions)
 
     def ways(self, view: ClusterView, task: TaskState) -> Iterator[tuple[NodePartition, str, int]]:
-        """Yield the ways in which a task may start: a partition, a GPU type (if limits depend on
-        types), and nodes.
+        """Yield each way in which a task may start: a partition, a GPU type (or an empty text if
+        limits do not depend on types), and nodes.
         """
         for part in self.parts(task.job):
             nodes = self.nodes[part.name]
-            self.holders(task.job, part)  # sets the limits for a new user
+            self.holders(task.job, part)  # called for its side effect: it sets the limits of a new user
             if not (self.holdings.limits_types and task.demand.demand.gpus):
                 yield part, "", nodes
                 continue
@@ -311,12 +313,14 @@ class SlurmRules:
                 yield part, "" if gpu is None else gpu.name, nodes & self.of_type[type_]
 
     def holds(self, view: ClusterView, task: TaskState, nodes: int) -> bool:
-        """Return True if a start of the task fits on the nodes when they are empty."""
+        """Return True if a start of the task would fit on the nodes if they were empty."""
         demand = task.demand
         distinct = bool(self.spread(task.job) and demand.gang)
         shares, fewest = self.shares(task), self.fewest_nodes(task)
         if nodes == self._all and not distinct and not shares and fewest == 1:
-            return True  # the kernel would have rejected the task otherwise
+            # Nothing restricts the task, so it fits on the empty cluster. Otherwise, the kernel
+            # would have rejected it.
+            return True
         if demand.terms is not None:
             nodes &= demand.terms.nodes
         domains = () if demand.terms is None else demand.terms.domains
@@ -336,9 +340,9 @@ class SlurmRules:
         return self._possible[key]
 
     def groups(self, task: TaskState) -> tuple[NodesOfTypes, ...]:
-        """Return the sets of nodes that a start of the task may combine, each with its types. Each set
-        has one GPU type, except that a batch job, or a start on one node without GPUs, may take any
-        nodes.
+        """Return the sets of nodes from which a start of the task may take its nodes, each with its
+        GPU types. Each set has a single GPU type, except for batch jobs and for starts on one node
+        without GPUs, which may take any nodes.
         """
         demand = task.demand
         mixes = may_mix_types(task.job.job, demand.demand) or not (demand.demand.gpus or demand.gang)
@@ -347,7 +351,8 @@ class SlurmRules:
             by_type = [NodesOfTypes(self.of_type[type_], (type_,)) for type_ in demand.types]
             joined = (NodesOfTypes(whole_sum(self.of_type[type_] for type_ in demand.types), demand.types),)
             groups = self._groups[demand.types, mixes] = joined if mixes else tuple(by_type)
-        # all nodes must be in one domain, or in one alternative of the constraint
+        # Split the groups, because all nodes must be in one domain (or in one alternative of the
+        # constraint).
         if demand.bound and demand.terms is not None:
             return tuple(
                 [group._replace(nodes=group.nodes & domain) for group in groups for domain in demand.terms.domains]
@@ -355,23 +360,24 @@ class SlurmRules:
         return groups
 
     def shares(self, task: TaskState) -> tuple[tuple[int, int], ...]:
-        """Return sets of nodes, each with the number of its nodes that a start must include: nodes
-        that the job names, and nodes that its constraint counts.
+        """Return sets of nodes, each with the minimum number of its nodes that a start must
+        include. The sets are the nodes that the job names, and the nodes that its constraint
+        counts.
         """
         terms = task.demand.terms
         if terms is None:
             return ()
         counts = terms.counts if task.demand.gang else ()
         counted = tuple([(count.nodes, count.least) for count in counts])
-        if task.demand.gang == 1 and len(counted) > 1:  # the single node has to meet all counts
+        if task.demand.gang == 1 and len(counted) > 1:  # the task uses a single node, which has to meet all conditions
             counted = ((reduce(and_, [nodes for nodes, _ in counted]), 1),)
         return tuple([(1 << node, 1) for node in bits(terms.named)]) + counted
 
     def counts(self, task: TaskState) -> tuple[tuple[int, int], ...]:
-        """Return, for each feature that a gang's constraint counts, its nodes and the number of
-        instances that backfill looks for there. This is the number of all instances or, if the job
-        needs GPUs, the number of counted nodes, because GPU jobs rarely state how many tasks a node
-        takes.
+        """Return one entry for each feature that a gang's constraint counts: the nodes with that
+        feature, and the number of instances for which backfill searches there. The number is that
+        of all instances. For jobs with GPUs, it is the number of counted nodes, because such jobs
+        rarely state how many tasks run on a node.
         """
         terms, demand = task.demand.terms, task.demand
         if terms is None or not demand.gang:
@@ -380,12 +386,12 @@ class SlurmRules:
         return tuple([(count.nodes, count.least if gpus else demand.gang) for count in terms.counts])
 
     def questions(self, task: TaskState, part: NodePartition) -> tuple[tuple[float, tuple[int, ...]], ...]:
-        """Return the starts for which a task may reserve nodes: for each time limit, the groups of
-        nodes on which that limit applies.
+        """Return the alternatives for which a task may reserve nodes: each is a time limit, with
+        the groups of nodes on which this limit applies.
         """
         of_part = self.nodes[part.name]
         groups = [(self.longest_s(task, group.types), of_part & group.nodes) for group in self.groups(task)]
-        # one search serves all groups
+        # if all groups have the same limit, one search is enough
         if not task.demand.gang and all(limit_s == groups[0][0] for limit_s, _ in groups):
             return ((float(groups[0][0]), tuple([nodes for _, nodes in groups])),)
         return tuple([(float(limit_s), (nodes,)) for limit_s, nodes in groups])
@@ -403,8 +409,8 @@ class SlurmRules:
                     budget.remember(use)
 
     def named(self, task: TaskState) -> int:
-        """Return the nodes that the job requests by name, as a bit set, or 0 if the job needs other
-        nodes as well.
+        """Return the nodes that the job requests by name, as a bit set. Return 0 if the job also
+        needs other nodes.
         """
         request = task.job.job.request
         if request is None or not request.nodes:
@@ -413,12 +419,12 @@ class SlurmRules:
         return nodes if nodes.bit_count() >= self.fewest_nodes(task) else 0
 
     def off_limits(self, view: ClusterView, jobs: Iterable[tuple[TaskState, NodePartition]]) -> int:
-        """Return the nodes on which the main loop starts nothing because magnetic reservations that
-        have not begun attract some of the ``jobs``. Slurm tests such a job within the reservation
-        first, finds that the reservation is not usable yet, and then leaves the reservation's nodes
-        and the nodes that the job names to nobody (``ESLURM_RESERVATION_NOT_USABLE`` in
-        job_scheduler.c). It does not test jobs with more nodes than the reservation has in their
-        partition, or heterogeneous jobs.
+        """Return the nodes on which the main loop starts nothing, because some of the ``jobs`` are
+        attracted by magnetic reservations that have not begun. Slurm tests such a job within the
+        reservation first, and finds that the reservation is not usable yet. For the rest of the
+        loop, it then gives the nodes of the reservation and the nodes that the job names to no job
+        (``ESLURM_RESERVATION_NOT_USABLE`` in job_scheduler.c). Slurm does not test heterogeneous
+        jobs in this way, nor jobs that need more nodes than the reservation has in their partition.
         """
         site, off = view.machines.site, 0
         if site is None or not site.magnets:
@@ -446,7 +452,7 @@ class SlurmRules:
         self._of_user |= {(node.name, user): caps for node, _ in queues.walk() for user, caps in node.limits_of.items()}
 
     def _limit_users(self, account: str, user: str, qos: str) -> None:
-        """Set the limits for a new user in an account."""
+        """Set the limits of a user who is new in an account."""
         for name in self._above.get(account, (account,)):
             caps = self._of_user.get((name, user)) or self._per_user.get(name)
             if caps is not None:
@@ -475,17 +481,17 @@ def _all_job_caps(queues: QueueTree) -> Iterator[JobCaps]:
 
 
 def account_of(job: JobState) -> str:
-    """Return a job's account, or its tenant if the log has no accounts."""
+    """Return a job's account. If the log has no accounts, return its tenant."""
     return job.job.account or job.job.tenant or "default"
 
 
 def user_of(job: JobState) -> str:
-    """Return a job's user, or its tenant if the log has no users."""
+    """Return a job's user. If the log has no users, return its tenant."""
     return job.job.user or job.job.tenant or "default"
 
 
 def reserved_in(task: TaskState) -> int:
-    """Return the index of the reservation in which the task has to run, or -1."""
+    """Return the index of the reservation in which the task has to run, or -1 if there is none."""
     terms = task.demand.terms
     return -1 if terms is None else terms.reservation
 
@@ -498,8 +504,8 @@ def magnets(task: TaskState) -> tuple[int, ...]:
 
 
 def together(task: TaskState) -> str:
-    """Return the name shared by the tasks that must start together with this one. The result is
-    empty if it starts alone.
+    """Return the common name of all tasks that must start together with this one. The result is
+    empty if the task may start alone.
     """
     request = task.job.job.request
     return "" if request is None else request.together

@@ -118,15 +118,15 @@ class SlurmSettings:
         )
 
     def origin_s(self, clock_s: float = 0.0) -> float:
-        """Return the time of the first priority calculation, at or before 0 s; the times of later
-        calculations are counted from it. ``clock_s`` is the time on the site's clock at 0 s.
+        """Return the time of the first priority calculation, which is at or before 0 s. Later
+        calculations are counted from this time. ``clock_s`` is the time on the site's clock at 0 s.
         """
         phase_s = (self.calc_phase_s - clock_s) % self.calc_period_s if self.calc_phase_s else 0.0
         return phase_s - self.calc_period_s if phase_s else 0.0
 
     @property
     def distinct(self) -> bool:
-        """True if all instances of a gang go to different nodes."""
+        """True if each instance of a gang goes to a different node."""
         return self.gangs == "distinct"
 
 

@@ -1,8 +1,9 @@
-"""The inner loops of Slurm's backfill: when a job fits on nodes, and which of these nodes it takes.
+"""The inner loops of Slurm's backfill. They find when a job fits on nodes, and which of these nodes
+it takes.
 
-The loops are plain functions over flat sequences. Small simulations call them with lists; once
-there is enough work, ``NodePlan`` compiles them and passes arrays (``compiled.jit``). Row
-``node`` of a sequence begins at ``node`` times its stride. Amounts are integer counts of
+The loops are plain functions over flat sequences. Small simulations pass lists to them. If there is
+enough work, ``NodePlan`` compiles the functions and passes arrays (``compiled.jit``). In a sequence
+with rows, row ``node`` begins at ``node`` times the stride. Amounts are integer counts of
 millionths, stored as floats (exact up to 9e15).
 """
 
@@ -24,7 +25,7 @@ FIRST_WINDOW_S = 30.0
 
 
 class Where(NamedTuple):
-    """The nodes on which a start of one demand is searched for, and the time at which the search ends."""
+    """The nodes on which a demand may start, and the time until which a start is searched for."""
 
     nodes: Any
     """The nodes that may be taken, in the order in which they are tried."""
@@ -39,8 +40,8 @@ class Where(NamedTuple):
 
 
 class FitSteps(NamedTuple):
-    """The times from which more instances of one demand fit on each node, in rows that are one
-    longer than the rows of runs.
+    """The times from which more instances of a demand fit on each node. Rows are one longer than
+    the rows of runs.
     """
 
     times: Any
@@ -51,7 +52,7 @@ class FitSteps(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The runs in progress, in rows of length ``stride`` for each node, sorted by the ends of their
+    """The runs in progress: one row of length ``stride`` per node, sorted by the ends of the time
     limits.
     """
 
@@ -67,7 +68,8 @@ class Held(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The distinct end times of the current runs, and the rank of each run's end, by node."""
+    """The distinct times at which current runs end, and the rank of each run's end among them, by
+    node."""
 
     order: Any
     """The ends in ascending order."""
@@ -81,8 +83,8 @@ class Limits(NamedTuple):
 
 
 class Reserved(NamedTuple):
-    """The reservations of each node, in rows of length ``stride``. Owners from 0 on are reservations
-    of the site.
+    """The reservations of each node: one row of length ``stride`` per node. Owners 0 and above
+    stand for reservations of the site, negative owners for reservations of jobs.
     """
 
     begins: Any
@@ -95,8 +97,8 @@ class Reserved(NamedTuple):
 
 
 class SiteClock(NamedTuple):
-    """The current time, and how Slurm rounds times on the site's clock, which shows ``origin_s`` at 0
-    s.
+    """The current time, and the way in which Slurm rounds times on the site's clock. This clock
+    shows ``origin_s`` at 0 s.
     """
 
     now: float
@@ -109,12 +111,12 @@ class SiteClock(NamedTuple):
 def fill_rooms(
     nodes: Any, held: Held, is_open: Any, is_whole: Any, needs: Any, alone: bool, now: float, steps: FitSteps
 ) -> None:
-    """Compute the steps on each of ``nodes`` for instances that need the GPUs, CPUs and memory
-    ``needs``.
+    """Compute, for each of ``nodes``, the times from which more instances fit. An instance needs
+    the GPUs, CPUs and memory ``needs``.
 
-    A node with ``is_whole`` set, or any node for a demand that is ``alone``, takes instances only
-    when no other runs are on it. A run that has exceeded its limit may end at any moment, so it
-    counts as ending 1 s from now.
+    Nodes with ``is_whole`` set take instances only while nothing else runs there. For a demand that
+    is ``alone``, this is true of all nodes. A run that has exceeded its limit may end at any
+    moment, so its end is assumed to be 1 s from now.
     """
     ends, gives, runs, stride, free = held
     times, rooms, counts = steps
@@ -162,23 +164,24 @@ def earliest(
     after_s: float,
     out: Any,
 ) -> tuple[float, int, float, float]:
-    """Return the time from ``least_s`` on at which Slurm expects to start ``wanted`` instances for
-    ``limit_s`` (infinity if there is none), the first node on which an instance then fits (or else
-    -1), the possible start time that was tried, and the time up to which runs are freed for it.
-    ``out`` receives the number of instances that fit on each node.
+    """Return the first time from ``least_s`` on at which Slurm expects to start ``wanted``
+    instances for ``limit_s``, or infinity if there is none. Also return the first node on which an
+    instance then fits, or -1; the possible start time that was tried; and the time up to which runs
+    are freed for it. ``out`` is filled with the number of instances that fit on each node.
 
-    Slurm tries one possible start time after another: first ``least_s``, then the end of each
-    reservation that keeps nodes in the partition from the job (_attempt_backfill in backfill.c). It
-    considers the nodes that are not reserved during the following ``limit_s`` and that satisfy the
-    constraint, whatever GPUs they have. It frees the resources of the runs on them in the order of
-    their limits, not one by one but window by window, and tests after each window (_will_run_test
-    in job_test.c). The first window lasts until ``FIRST_WINDOW_S`` after the first end, which is
-    rounded up to a multiple of ``FIRST_WINDOW_S``; each further window ends twice as late, or
-    ``linear_s`` later, or as late as is needed to include the next end of any run.
+    Slurm tries one start after another: ``least_s`` first, then the end of each reservation that
+    keeps the job from nodes in its partition (_attempt_backfill in backfill.c). For each start, it
+    considers the nodes that satisfy the constraint and are not reserved during the following
+    ``limit_s``, whatever GPUs they have. It assumes that the runs on these nodes end in the order
+    of their limits. It frees the resources of all runs in a window of time together, and then tests
+    whether the job fits (_will_run_test in job_test.c). The first window lasts until
+    ``FIRST_WINDOW_S`` after the first end, rounded up to a multiple of ``FIRST_WINDOW_S``. Each
+    further window ends twice as late, or ``linear_s`` later, or as late as is needed to include the
+    next end of a run.
 
-    The reservation ``own`` does not count, and reservations of the site end at the next multiple of
-    ``resolution_s``. With ``spread``, a node takes one instance. At ``least_s`` itself, only tests
-    after ``after_s`` count, because those before did not find the nodes that the job needs.
+    The reservation ``own`` is ignored. Reservations of the site end at the next multiple of
+    ``resolution_s``. With ``spread``, a node takes at most one instance. At ``least_s`` itself, only
+    tests after ``after_s`` count, because those before did not find the nodes that the job needs.
     """
     nodes, span, asked, own, until_s = where
     times, rooms, counts = steps
@@ -191,8 +194,8 @@ def earliest(
         start_s, end_s, later_s = later_s, later_s + limit_s, inf
         for at in range(len(order)):
             marks[at] = 0
-        # Slurm looks for nodes that become free at the end of each entry in its map, up to the
-        # first entry that begins after ``end_s``
+        # Slurm divides time into periods with the same reservations. It looks for nodes that become
+        # free at the end of each period, up to the first one that begins after ``end_s``.
         beyond = 0
         while beyond < len(edges) and edges[beyond] <= end_s:
             beyond += 1
@@ -210,7 +213,8 @@ def earliest(
                 if untils[place] <= start_s or owners[place] == own:
                     continue
                 begin_s = begins[place]
-                # a later start may not end when a reservation for a job begins, either
+                # A job that starts later has to end before another job's reservation begins. Ending
+                # exactly then is not enough.
                 in_window = begin_s < end_s or (begin_s == end_s and start_s > now and owners[place] < 0)
                 if not in_window and not (owners[place] < 0 and begin_s <= beyond_s < untils[place]):
                     continue
@@ -223,8 +227,8 @@ def earliest(
                     if begins[other] <= free_s < untils[other] and owners[other] != own:
                         if owners[place] >= 0 or owners[other] >= 0:
                             break
-                        # another reservation follows immediately; entries with equal nodes are
-                        # merged
+                        # Another reservation follows immediately. Slurm merges both periods if
+                        # their nodes are equal.
                         free_s, other = untils[other], row
                         continue
                     other += 1
@@ -235,8 +239,8 @@ def earliest(
                 usable += 1
                 for place in range(node * runs_stride, node * runs_stride + runs[node]):
                     marks[ranks[place]] = 1
-        # least: the earliest time at which an instance fits on any node; most: how many instances
-        # fit once all runs have ended
+        # ``least`` is the earliest time at which an instance fits on any node. ``most`` is how many
+        # instances fit once all runs have ended.
         least, most = inf, 0.0
         for index in range(len(nodes) if usable else 0):
             node = nodes[index]
@@ -266,7 +270,7 @@ def earliest(
             if total >= wanted and (freed_s > after_s or start_s > least_s):
                 break
             at += 1
-            # the next time at which a run on these nodes ends
+            # Find the next end of a run on these nodes.
             while at < len(order) and marks[at] == 0:
                 at += 1
             if at >= len(order):
@@ -307,7 +311,7 @@ def earliest(
 
 
 class NodeLayout(NamedTuple):
-    """The rules for placing the instances of a start on nodes."""
+    """The rules by which the instances of a start are placed on nodes."""
 
     spread: bool
     """True if each instance takes a node of its own."""
@@ -324,13 +328,13 @@ class NodeLayout(NamedTuple):
 class NodeChoice:
     """The rule for choosing nodes.
 
-    ``first`` takes the first nodes on which the job fits, in the order of the configuration.
+    With ``first``, a job takes the first nodes on which it fits, in the order of the configuration.
     ``best`` is the rule in ``select/cons_tres`` without topology (``_eval_nodes_consec`` in
-    eval_nodes.c, Slurm 22.05): the nodes with the smallest weight are divided into blocks of
-    consecutive nodes. The job takes the tightest block that suffices (the one with the fewest free
-    CPUs). If no block suffices, it takes the largest blocks in turn, and the rest from nodes with
-    the next weight. If one node in the block can hold the job, the job takes the one with the
-    fewest free CPUs; otherwise it takes the block's nodes in order.
+    eval_nodes.c, Slurm 22.05). It divides the nodes with the smallest weight into blocks of
+    consecutive nodes. The job uses the tightest block that suffices, which is the one with the
+    fewest free CPUs. If no block suffices, the job takes the largest blocks in turn, and then nodes
+    with the next weight. If a single node in this block can hold the job, the job takes the one
+    with the fewest free CPUs. Otherwise, it takes the nodes of the block in order.
     """
 
     def __init__(self, cluster: Cluster, *, best: bool) -> None:
@@ -349,22 +353,23 @@ class NodeChoice:
     def nodes(
         self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> int:
-        """Return the nodes in ``counts`` as a bit set, or 0 if the instances do not fit."""
+        """Return the nodes that ``counts`` chooses, as a bit set, or 0 if the instances do not
+        fit."""
         return sum([1 << node for node in self.counts(nodes, room, free, wanted, layout)])
 
     def counts(
         self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> dict[int, int]:
-        """Choose nodes for ``wanted`` instances among ``nodes``, where ``room`` is the number of
-        instances that fit on each node and ``free`` is its number of free CPUs.
+        """Choose nodes for ``wanted`` instances among ``nodes``. ``room`` is the number of
+        instances that fit on each node, and ``free`` is the number of free CPUs on each node.
 
-        The nodes of the layout's ``shares`` are chosen first, one set at a time. With ``idlest``,
-        among nodes with equal weights those with the largest free fraction come first
-        (``_eval_nodes_lln``). If a choice takes more nodes than allowed, the search is repeated
-        without the nodes with the fewest free CPUs (``choose_nodes``). Return the number of
-        instances on each node, in the order in which the nodes are chosen: each node is filled,
-        except for one instance per further node that is needed (``_cpus_to_use``), and the last
-        node takes the rest. The result is empty if the instances do not fit.
+        Sets of nodes in the layout's ``shares`` are served first, one set at a time. With
+        ``idlest``, nodes with the largest free fraction come first among nodes with equal weights
+        (``_eval_nodes_lln``). If this takes more nodes than allowed, the choice is repeated without
+        the nodes with the fewest free CPUs (``choose_nodes``). Return the number of instances on
+        each chosen node, in the order of choice. Each node is filled, but one instance is left for
+        each further node that is needed (``_cpus_to_use``). The last node takes the rest. The
+        result is empty if the instances do not fit.
         """
         counts = self._counts(nodes, room, free, wanted, layout)
         if counts or layout.most is None or layout.spread:
@@ -381,7 +386,7 @@ class NodeChoice:
     def _counts(
         self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> dict[int, int]:
-        """Return ``counts`` without leaving out nodes; empty if that takes too many nodes."""
+        """Return ``counts`` for all nodes, or an empty result if that takes too many nodes."""
         counts: dict[int, int] = {}
         spread, left, fewest = layout.spread, wanted, layout.fewest
         for share, number in layout.shares:
@@ -395,7 +400,7 @@ class NodeChoice:
         most = wanted if layout.most is None else layout.most
         if len(counts) > (wanted if spread else most):
             return {}
-        for place, node in enumerate(counts):  # every node that had to be chosen gets an instance
+        for place, node in enumerate(counts):  # give an instance to every node that had to be chosen
             others = max(len(counts) - place, fewest) - 1
             counts[node] = max(0, min(1 if spread else room[node], left - others))
             left, fewest = left - counts[node], fewest - 1
@@ -403,7 +408,8 @@ class NodeChoice:
         for node in self._order(nodes & ~chosen, room, free, left, layout._replace(fewest=fewest)):
             if left <= 0 or len(counts) == most:
                 break
-            # with one more node to take, Slurm passes over nodes that are too small
+            # Only one more node may be chosen, so skip nodes that cannot take all remaining
+            # instances, as Slurm does.
             if len(counts) == most - 1 and room[node] < left and not (spread or layout.idlest):
                 continue
             fewest -= 1
@@ -427,8 +433,9 @@ class NodeChoice:
     def _best(
         self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> Iterator[int]:
-        """Yield nodes in the order in which they are taken for ``wanted`` instances: by weight, then
-        nodes that are up before nodes that are powered down, then block by block.
+        """Yield nodes in the order in which ``wanted`` instances take them. The order is by weight
+        first. Within a weight, nodes that are up precede nodes that are powered down, and nodes are
+        taken block by block.
         """
         spread, fewest = layout.spread, layout.fewest
         for of_weight in self._by_weight:
@@ -460,8 +467,8 @@ def _best_block(
     fewest: int,
     spread: bool,
 ) -> list[int]:
-    """Return the block with the fewest free CPUs among those that suffice; if none does, return the
-    block with the most free CPUs.
+    """Return the block with the fewest free CPUs among those that suffice. If none suffices,
+    return the block with the most free CPUs.
     """
     held = [whole_sum(1 if spread else room[node] for node in block) for block in blocks]
     cpus = [whole_sum(free[node] for node in block) for block in blocks]

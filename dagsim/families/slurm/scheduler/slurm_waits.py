@@ -1,4 +1,5 @@
-"""Why jobs wait under Slurm's rules: the limits and partitions of a site, with Slurm's names for them."""
+"""Explanations of why jobs wait: the limits and partitions of a Slurm site, with Slurm's names for
+them."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _UNITS |= {f"{name} minutes": f"{word} times minutes" for name, word in _UNITS.i
 
 
 class SlurmWaits:
-    """A site's rules, with what its users currently hold; see ``waits.WaitRules``."""
+    """A site's rules, together with what its users hold at present; see ``waits.WaitRules``."""
 
     elsewhere = "it would have fitted, but only outside its partition"
 
@@ -56,14 +57,16 @@ class SlurmWaits:
             yield f"the limit of {limit:g} {_UNITS[what]} of {_named(holder)} was reached"
 
     def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
-        """Yield the limits that currently prevent a start of the task, in the first partition with the
-        fewest such limits; yield nothing if a partition admits the task.
+        """Yield the limits that keep a start of the task from happening now. If several partitions
+        refuse the task, these are the limits of the partition with the fewest. Yield nothing if a
+        partition admits the task.
         """
         rules = self._rules
         several: list[list[ReachedLimit]] = []
         for part, gpu, _ in rules.ways(self._view, task):
             start = rules.least(task, part)
-            # the limits of a QOS are tested before those of associations (acct_policy.c)
+            # like Slurm (acct_policy.c), test the limits of the QOS before those of the
+            # associations
             holders = sorted(
                 rules.holders(task.job, part, gpu), key=lambda holder: not _plain(holder)[0].startswith("qos")
             )
@@ -79,7 +82,7 @@ class SlurmWaits:
         yield from min(several, key=len, default=[])
 
     def never(self, task: TaskState) -> Iterator[str]:
-        """Describe what keeps the task out of each of its partitions even if nothing else runs,
+        """Describe what would keep the task out of each of its partitions even if nothing else ran,
         with Slurm's names for limits. Yield nothing if a partition admits the task.
         """
         reasons: dict[str, None] = {}
@@ -121,7 +124,7 @@ class SlurmWaits:
 
 
 def _plain(holder: Holder) -> Holder:
-    """Return the holder without its GPU type, if the limit is on one GPU type."""
+    """Return the holder without its GPU type if the limit is on a single GPU type."""
     return holder[2:] if holder[0] == "gpus" else holder
 
 
@@ -132,7 +135,7 @@ def _reason(holder: Holder, what: str) -> str:
 
 
 def _amount(start: Amounts, what: str) -> float:
-    """Return how much of a resource, or how many minutes of it, a start takes."""
+    """Return how much of a resource, or how many minutes of the resource, a start takes."""
     resource, _, minutes = what.partition(" ")
     amount: float = getattr(start, resource)
     return amount * start.limit_s / 60 if minutes else amount
@@ -145,8 +148,8 @@ def _named(holder: Holder) -> str:
 
 
 def rules_of_site(view: ClusterView) -> SlurmWaits | None:
-    """Return the rules for partitions, QOS and accounts at a site, or None if its queues are not
-    Slurm queues.
+    """Return the rules for partitions, QOS and accounts at a site, or None if the site does not
+    have Slurm queues.
     """
     queues = view.queues
     if queues is None or queues.has_quota or not (queues.partitions or queues.qos or queues.tree):

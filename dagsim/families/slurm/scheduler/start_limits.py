@@ -1,6 +1,5 @@
 """The number of starts of a pending job that the limits at a Slurm site allow now, and the nodes
-that they allow.
-"""
+that they allow."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from dagsim.systems.cluster.api import ClusterState, TaskState
 
 
 def licensed(machines: ClusterState, task: TaskState) -> bool:
-    """Return True if enough licences for a start are free."""
+    """Return True if there are enough free licences for a start."""
     site, terms = machines.site, task.demand.terms
     if site is None or terms is None:
         return True
@@ -23,7 +22,7 @@ def licensed(machines: ClusterState, task: TaskState) -> bool:
 
 
 class StartLimits:
-    """The limits at a site, for one start of a pending job."""
+    """The limits at a site, as they apply to the next start of a pending job."""
 
     def __init__(self, rules: SlurmRules) -> None:
         self._rules, self._holdings = rules, rules.holdings
@@ -44,9 +43,10 @@ class StartLimits:
     def may_hold(
         self, job: PendingJob, machines: ClusterState, nodes: Collection[int], *, planned: bool = False
     ) -> bool:
-        """Return True if a job's limits allow it to hold these nodes (in full if it shares none of
-        them). Slurm tests this once it has chosen the nodes (acct_policy_job_runnable_post_select
-        in acct_policy.c), also if they are only ``planned`` or too few are free.
+        """Return True if a job's limits allow it to hold these nodes. A job that does not share
+        nodes holds them in full. Slurm tests this after it has chosen the nodes
+        (acct_policy_job_runnable_post_select in acct_policy.c), even if the nodes are only
+        ``planned`` or if too few of them are free.
         """
         if self._is_full_of_nodes(job, nodes, planned=planned):
             return False
@@ -58,13 +58,13 @@ class StartLimits:
         return self._holdings.room(rules.holders(job.task.job, job.part, gpu), amounts)[0] > 0
 
     def is_over_nodes(self, job: PendingJob) -> bool:
-        """Return True if a job that does not fit now requests more nodes than its limits allow, so
-        that it waits for the limits instead (``select_nodes``).
+        """Return True if a job that does not fit now requests more nodes than its limits allow.
+        Such a job waits for the limits, not for nodes (``select_nodes``).
         """
         return self._is_full_of_nodes(job, range(self._rules.fewest_nodes(job.task)), planned=True)
 
     def _is_full_of_nodes(self, job: PendingJob, nodes: Collection[int], *, planned: bool) -> bool:
-        """Return True if a limit on different nodes forbids a start on ``nodes``."""
+        """Return True if a limit on the number of different nodes forbids a start on ``nodes``."""
         if not self._holdings.most_nodes:
             return False
         terms, holders = job.task.demand.terms, self._rules.holders(job.task.job, job.part)

@@ -38,14 +38,12 @@ class Nodes(Protocol):
         """
 
     def bring_up(self, node: int) -> None:
-        """Bring the node back, unless another process also keeps it down. The node is up once every
-        process that took it down has brought it back.
-        """
+        """Bring the node back. It is up when every process that took it down has brought it back."""
 
 
 class FailureModel(Protocol):
-    """The interface for failure models. A failure model is a configuration that creates the state
-    of a failure process, which is plain data.
+    """The interface for failure models. A failure model describes when nodes fail. From it,
+    ``start`` creates the state of a failure process, which is plain data.
     """
 
     def start(self, nodes: int, seed: int) -> FailureProcess:
@@ -53,36 +51,36 @@ class FailureModel(Protocol):
 
 
 class FailureProcess(Protocol):
-    """A running failure process. Its next changes are plain data, so that a copy can continue in a
-    forked simulation.
+    """A running failure process. Its future changes are stored as plain data, so that a copy can
+    continue in a forked simulation.
     """
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
         """Return the SimPy processes that continue from the current state."""
 
     def postpone(self, by_s: float) -> None:
-        """Postpone all changes by ``by_s`` seconds."""
+        """Postpone all future failures and repairs by ``by_s`` seconds."""
 
     def copy(self) -> FailureProcess:
         """Return an equal state that continues independently."""
 
     def returning(self) -> Collection[int]:
-        """Return the nodes that this process keeps down and will bring back. A node that it took
-        down twice appears twice.
+        """Return the nodes that this process keeps down and will bring back. A node that it has
+        taken down twice is listed twice.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFailures:
-    """Nodes fail and are repaired after exponentially distributed times (a memoryless
+    """Nodes that fail and are repaired after exponentially distributed times (a memoryless
     machine-repair model).
 
-    Each node fails independently. With ``rack`` above 1, each group of ``rack`` consecutive nodes
-    fails together, because the nodes share a switch or a power supply.
+    Each node fails independently. With ``rack`` above 1, groups of ``rack`` consecutive nodes fail
+    together, as they do when they share a switch or a power supply.
     """
 
     mean_up_s: float
-    """Mean seconds from a repair to the next failure."""
+    """Mean time in seconds from a repair to the next failure."""
     mean_down_s: float
     """Mean seconds of a repair."""
     kind: Literal["node_failures"] = "node_failures"
@@ -104,7 +102,7 @@ class NodeFailures:
 
     @property
     def notice_s(self) -> float:
-        """The notice before a failure, which is always 0."""
+        """The seconds of notice before a failure. Failures come without notice, so this is 0."""
         return 0.0
 
 
@@ -116,20 +114,20 @@ def _check_means(name: str, rates: NodeFailures | SpotCapacity) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SpotCapacity:
-    """Nodes that their owner takes back and returns. The times in between are exponentially
-    distributed, and each node is independent of the others.
+    """Spot nodes, which their owner takes away and later returns. The times between these events
+    are exponentially distributed, and each node is independent of the others.
 
     ``notice_s`` seconds before a node is reclaimed, its runs stop and write a checkpoint, and nothing
     else starts there. If the notice is at least as long as ``Preemption.checkpoint_write_s``, the
     runs keep all work done until then. Otherwise, they lose as much work as in a failure. If
     checkpoints are sent over a network to a storage, they must arrive within the notice. ``nodes``
-    contains the nodes that may be taken (by default, all nodes of the cluster).
+    lists the nodes that may be reclaimed. By default, all nodes of the cluster may be reclaimed.
     """
 
     mean_up_s: float
-    """Mean seconds for which a node is available."""
+    """Mean number of seconds for which a node is available."""
     mean_down_s: float
-    """Mean seconds for which a node is taken away."""
+    """Mean number of seconds for which a node is away."""
     notice_s: float = 120.0
     nodes: tuple[int, ...] | None = None
     kind: Literal["spot"] = "spot"
@@ -157,8 +155,8 @@ class SpotCapacity:
 
 @dataclass(slots=True)
 class _Failing:
-    """The state of each rack: its nodes, its random stream, the time of its next change, and
-    whether it is up until then.
+    """A failure process for racks. For each rack, its state contains the nodes, a random stream,
+    the time of the next change, and whether the rack is up until then.
     """
 
     rates: NodeFailures | SpotCapacity
@@ -205,7 +203,9 @@ class _Failing:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """The listed nodes are out of service from ``start_s`` to ``end_s`` (``inf`` means for good)."""
+    """The listed nodes are out of service from ``start_s`` to ``end_s``. If ``end_s`` is ``inf``,
+    they do not return.
+    """
 
     nodes: tuple[int, ...]
     """Numbers of the nodes."""
@@ -232,9 +232,9 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Outages:
-    """Periods in which nodes are absent because they arrive late, leave or are away, as in a
-    trace's machine events. A window lasts from ``start_s`` to ``end_s`` (``inf`` means for good).
-    The windows of one node must not overlap.
+    """Periods in which nodes are absent, because they are added late, removed, or unavailable for a
+    time. The machine events in a trace describe such periods. A window lasts from ``start_s`` to
+    ``end_s`` (``inf`` means for good). The windows of one node must not overlap.
     """
 
     windows: tuple[tuple[int, float, float], ...]
@@ -259,8 +259,9 @@ class Outages:
 
 @dataclass(frozen=True, slots=True)
 class FailureLog:
-    """Failures from a CSV file with the columns ``node`` (its number), ``start_s`` and ``end_s``
-    (empty if the node never returns). Overlapping failures of a node count as one.
+    """Failures that are read from a CSV file with the columns ``node`` (the number of the node),
+    ``start_s`` and ``end_s`` (empty if the node never returns). Overlapping failures of a node
+    count as one.
     """
 
     path: str
@@ -307,8 +308,9 @@ class FailureLog:
 
 @dataclass(slots=True)
 class _Calendar:
-    """Windows ``(node, start_s, end_s)`` in which nodes are unavailable, and the number of changes
-    that have already happened."""
+    """A failure process for given windows ``(node, start_s, end_s)``, in which nodes are
+    unavailable. Its state also contains the number of changes that have already happened.
+    """
 
     windows: tuple[tuple[int, float, float], ...]
     done: int = 0
@@ -361,8 +363,9 @@ class _Calendar:
 
 def start_all(models: Iterable[FailureModel], nodes: int, seed: int, begins_s: float = 0.0) -> list[FailureProcess]:
     """Return the state of all failure processes at the beginning of the simulation. The times of
-    failures are counted from this beginning. All windows go into a single calendar, so that the
-    order of simultaneous changes does not depend on the order of the models.
+    failures are counted from this beginning. The windows of all models are combined in a single
+    calendar. The order of simultaneous changes therefore does not depend on the order of the
+    models.
 
     Raises:
         ModelError: The cluster does not have one of the nodes.
@@ -389,8 +392,8 @@ class Setup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MovingDelay:
-    """A delay of ``delay_s`` whenever a GPU changes jobs, for loading images, weights and data. ``first``
-    tells whether the first job on a GPU is delayed as well.
+    """A delay of ``delay_s`` whenever a GPU switches to another job and has to load its images,
+    weights and data. If ``first`` is true, the first job on a GPU is delayed as well.
 
     Spark executors that move between jobs need about 2 s (Mao et al., SIGCOMM 2019).
     """
@@ -424,20 +427,21 @@ class KeptWork(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """The costs of preemption. With ``on_resume="resume"``, a preempted run keeps its work (it
-    writes a checkpoint on preemption); with ``"restart"``, it loses its work.
+    """The costs of preemption. With ``on_resume="resume"``, a preempted run writes a checkpoint and
+    keeps its work. With ``"restart"``, it loses its work.
 
-    When a run returns, it needs ``restart_s`` seconds of set-up before it computes. A run that
-    resumes its work also needs ``checkpoint_s_per_gb`` seconds for each GB of its task's memory
-    (for saving and loading together). ``on_failure`` is the same option as ``on_resume``, for runs
-    killed by a node failure. By default, these runs start over, because nothing could be saved in
-    time. Measured restart costs are 25 to 250 s, depending on the model (Sia, SOSP 2023, artifact).
+    When a run is resumed or restarted, it first needs ``restart_s`` seconds of set-up. A run that
+    resumes its work also needs ``checkpoint_s_per_gb`` seconds for each GB of its task's memory,
+    which covers saving and loading the checkpoint. ``on_failure`` is the same choice as
+    ``on_resume``, but for runs that a node failure has killed. By default, these runs start over,
+    because nothing could be saved in time. Measured restart costs are 25 to 250 s, depending on the
+    model (Sia, SOSP 2023, artifact).
 
-    With ``checkpoint_interval_s``, each run writes a checkpoint after that many seconds of work
-    (but not at its end), which takes ``checkpoint_write_s`` seconds. A run killed by a failure then
-    loses only the work since its last checkpoint. Estimates do not include the writes. If the
-    network has storage for checkpoints, the time of their flows replaces ``checkpoint_write_s`` and
-    ``checkpoint_s_per_gb``.
+    Every ``checkpoint_interval_s`` seconds of work, each run writes a checkpoint, which takes
+    ``checkpoint_write_s`` seconds. It writes none at its end. A run killed by a failure then loses
+    only the work since its last checkpoint. Estimates do not include the writes. If the network has
+    storage for checkpoints, transferring the checkpoints over the network takes the place of
+    ``checkpoint_write_s`` and ``checkpoint_s_per_gb``.
 
     Raises:
         ModelError: A mode is unknown, a cost is negative, or an interval is not positive.
@@ -482,8 +486,8 @@ class Preemption:
         return self.restart_s + (self.checkpoint_s_per_gb * memory_gb if kept else 0.0)
 
     def lost_s(self, memory_gb: float, done_s: float) -> float:
-        """Return the seconds that an instance loses if it is stopped: the set-up when it returns
-        and, if its work is not kept, the work done so far (``done_s``).
+        """Return the seconds that an instance loses if it is stopped. It loses the time for set-up
+        when it returns and, if its work is not kept, the work done so far (``done_s``).
         """
         kept = self.on_resume == "resume"
         return self.cost_s(memory_gb, kept) + (0.0 if kept else done_s)
@@ -497,8 +501,9 @@ class Preemption:
         return work_s + self.checkpoint_write_s * max(0, ceil(work_s / self.checkpoint_interval_s - _ROUNDING) - 1)
 
     def next_checkpoint_s(self, saved_s: float, work_s: float) -> float:
-        """Return the amount of work after which a run with ``work_s`` seconds of work writes its
-        next checkpoint, if the last one was at ``saved_s``, or ``inf`` if the run ends before that.
+        """Return the amount of work after which a run writes its next checkpoint, given that it
+        wrote the last one at ``saved_s`` and has ``work_s`` seconds of work in total. Return
+        ``inf`` if the run ends before its next checkpoint.
         """
         if self.checkpoint_interval_s is None:
             return inf
@@ -506,8 +511,8 @@ class Preemption:
         return after_s if work_s > after_s + _ROUNDING * self.checkpoint_interval_s else inf
 
     def worked_s(self, passed_s: float, *, saved: bool = False) -> float:
-        """Return how many of ``passed_s`` seconds, which include checkpoint writes, were spent on
-        computing. With ``saved``, count only the seconds whose work is stored in a checkpoint.
+        """Return how many of ``passed_s`` seconds were spent on computing, not on writing
+        checkpoints. With ``saved``, count only work that is stored in a checkpoint.
         """
         if self.checkpoint_interval_s is None:
             return passed_s

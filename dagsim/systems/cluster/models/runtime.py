@@ -1,15 +1,16 @@
-"""Runtime models, which determine how long one instance of a task takes on each GPU type, and the
-estimates of this time that policies see: users' time limits, the truth, a noisy guess, or nothing.
+"""Runtime models, which determine how long one instance of a task takes on each GPU type, and
+estimates, which determine what policies know about this time: users' time limits, the true time, a
+noisy guess, or nothing.
 
-``Task.work`` is the work for each GPU of an instance (its GPUs work in parallel), in the unit of
-the runtime model. A task on a share of a GPU runs at its measured speed, because sharing does not
-slow it down.
+``Task.work`` is the work of each GPU of an instance, in the unit of the runtime model. The GPUs of
+an instance work in parallel. A task that uses a share of a GPU runs at its measured speed, because
+sharing does not slow it down.
 
-One speed per GPU type is a simplification. Relative to a T4, a V100 and an A100 were measured to
-train BERT 2.6 and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times as fast (Sia, SOSP 2023,
-largest batch that all three ran). ``Flops`` and ``Recorded`` have one speed per type, whereas
-``Throughput`` has one per model and type. A task's own ``speeds`` override every model on the types
-that they name.
+One speed per GPU type is a simplification. For example, a V100 was measured to train BERT 2.6 times
+as fast as a T4, and an A100 5.2 times as fast. For DeepSpeech2, these factors are only 2.3 and 1.5
+(Sia, SOSP 2023, largest batch that all three ran). ``Flops`` and ``Recorded`` have one speed per
+type, whereas ``Throughput`` has one per model and type. A task's own ``speeds`` override every
+model on the types that they name.
 
 Measured training throughputs are in samples per second, by model, GPU type and batch size.
 
@@ -59,9 +60,9 @@ class Runtime(Protocol):
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """Return the seconds that one instance of ``task`` takes on each of ``gpus``.
 
-        The value is ``inf`` where the task cannot run: for a GPU task on a CPU machine, and for any
-        task on a type that is not in its ``gpu_types``. Pass the same tuple object each time,
-        because rates are cached by its identity.
+        The value is ``inf`` where the task cannot run. This is the case for a GPU task on a CPU
+        machine, and for any task on a type that is not in its ``gpu_types``. Pass the same tuple
+        object each time, because rates are cached by its identity.
         """
 
 
@@ -81,8 +82,8 @@ class HasRates(Runtime, Protocol):
 
 
 class _ByType(ABC):
-    """The base of models that divide work by a rate, with a cache of the rates for each kind of
-    task. All these models share this hot path.
+    """The base class of models that divide work by a rate. It caches the rates for each kind of
+    task. Their method ``seconds`` is called for every task, so it must be fast.
 
     ``_known`` finds the GPU types by identity, because hashing a GPU type would cost more than
     everything else. It is not a field of the models, so that the models remain plain values, and it
@@ -100,7 +101,7 @@ class _ByType(ABC):
         work = task.work
         if task.speeds and task.gpus:
             rates = self._rates(task, gpus, task.speeds)
-        # the code of ``rates`` is repeated here to save the call, because this runs once per task
+        # ``rates`` is inlined here, because this code runs once per task
         else:
             held = self._known.get(id(gpus)) or self._adopt(gpus)
             key = task.demand if task.model is None else (task.demand, task.model, task.batch)
@@ -121,10 +122,11 @@ class _ByType(ABC):
         return rates if rates is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
 
     def _adopt(self, gpus: Gpus) -> tuple[Gpus, dict[Hashable, _Rates]]:
-        if len(self._known) >= 64:  # so many mean that the caller creates a new tuple for every call
+        if len(self._known) >= 64:  # so many entries mean that the caller creates a new tuple for every call
             self._known.clear()
         rates = next((rates for types, rates in self._known.values() if types == gpus), {})
-        held = self._known[id(gpus)] = (gpus, rates)  # keeping the tuple alive prevents its id from being reused
+        # the tuple is stored so that it stays alive and its id is not reused
+        held = self._known[id(gpus)] = (gpus, rates)
         return held
 
     def _rates(self, task: Task, gpus: Gpus, speeds: Mapping[str, float]) -> _Rates:
@@ -147,9 +149,9 @@ class _ByType(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Flops(_ByType):
-    """A runtime model in which work is in TFLOP and is done at ``efficiency`` times the peak rate
-    of the GPU. The peak rate is the one for ``precision``, or for the next slower precision that
-    the GPU supports.
+    """A runtime model in which work is measured in TFLOP. GPUs do this work at ``efficiency`` times
+    their peak rate. The peak rate is the GPU's rate for ``precision``. If the GPU does not support
+    it, the rate for the next slower precision is used.
 
     A CPU-only task runs at ``efficiency`` times ``cpu_tflops_per_core`` on each core that it
     requests (at least one). The default corresponds to an AVX2 core: 2 fused multiply-adds of 8
@@ -186,11 +188,11 @@ class Flops(_ByType):
 
 @dataclass(frozen=True, slots=True)
 class Recorded(_ByType):
-    """A runtime model in which work is in seconds, measured on the GPU type ``reference``. On other
-    types, the seconds are scaled by the ratio of peak rates.
+    """A runtime model in which work is the run time in seconds on the GPU type ``reference``. For
+    other types, it is scaled by the ratio of their peak rates.
 
-    ``scale`` is the precision whose peak rates are compared; with ``none``, the seconds are the
-    same on all types. Without a reference, it is unknown on which type the seconds were measured,
+    ``scale`` is the precision whose peak rates are compared. With ``none``, tasks take the same
+    time on all types. Without a reference, it is unknown on which type the seconds were measured,
     so every type has speed 1. CPU-only tasks take the same time on any machine.
 
     Raises:
@@ -224,8 +226,8 @@ class Recorded(_ByType):
 
 @dataclass(frozen=True, slots=True)
 class Throughput(_ByType):
-    """A runtime model in which work is in seconds on the GPU type ``reference``. On other types,
-    the seconds are scaled by the measured throughputs of the task's model.
+    """A runtime model in which work is the run time in seconds on the GPU type ``reference``. For
+    other types, it is scaled by the measured throughputs of the task's model.
 
     A task with a ``batch`` is scaled with the throughputs at that batch size. For other tasks,
     ``batch="common"`` compares two types at the largest batch size measured on both, and
@@ -243,11 +245,13 @@ class Throughput(_ByType):
 
     reference: str = "V100-16"
     batch: Literal["common", "best"] = "common"
-    """Batch sizes at which two types are compared if a task states none: the largest one measured
-    on both (``common``), or the fastest of each (``best``)."""
+    """Batch sizes at which two types are compared if a task does not give a batch size: the largest
+    that was measured on both types (``common``), or the fastest on each type (``best``).
+    """
     missing: Literal["error", "flops"] = "error"
-    """Whether tasks that the table does not cover are an error, or are scaled by peak FP32 rates
-    (``flops``)."""
+    """What happens to tasks that the table does not cover: they are an error, or their run times
+    are scaled by peak FP32 rates (``flops``).
+    """
     table: str | None = None
     """CSV file with throughputs that replaces the shipped table."""
     kind: Literal["throughput"] = "throughput"
@@ -297,9 +301,9 @@ _MOST_CORES = 2.0
 
 
 class Feed(NamedTuple):
-    """The resources that supply a GPU of the reference type with the samples of a model: ``cpus``
-    cores per GPU, and ``memory_gb`` of host memory per GPU to cache all data. If no data is cached,
-    the storage can supply the fraction ``uncached`` of the full speed.
+    """The resources that a model needs so that a GPU of the reference type never waits for samples:
+    ``cpus`` cores per GPU, and ``memory_gb`` of host memory per GPU, in which all data is cached.
+    If no data is cached, the storage can supply the fraction ``uncached`` of the full speed.
     """
 
     cpus: float = 0.0
@@ -309,16 +313,17 @@ class Feed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fed(_ByType):
-    """The runtime model ``base``, in which a task is also slowed down if it has too few cores or
+    """Extends the runtime model ``base``: a task also runs more slowly if it has too few cores or
     too little memory for its model (based on Synergy, Mohan et al., OSDI 2022).
 
     A GPU trains no faster than its cores can prepare samples, and no faster than memory and storage
-    can supply them. The rate is the minimum of the GPU's own rate, the rate of the ``reference``
-    type times cores / ``cpus``, and the rate of the reference type times ``uncached`` / (1 - cached
-    part). A faster GPU therefore needs more cores. Models without a feed, and tasks that state no
-    cores or no memory, are not slowed down in this way. A task's own ``speeds`` apply as measured.
+    can supply them. A task runs at the lowest of three rates: the GPU's own rate, the rate of the
+    ``reference`` type times cores / ``cpus``, and the rate of the reference type times ``uncached``
+    / (1 - cached part). A faster GPU therefore needs more cores. Models without a feed, and tasks
+    that state no cores or no memory, are not slowed down in this way. A task's own ``speeds`` apply
+    as measured.
 
-    ``cores`` determines how many cores each task with whole GPUs gets when it arrives. With
+    ``cores`` sets how many cores each task with whole GPUs is given when it arrives. With
     ``asked``, it gets as many cores as it requests. With ``proportional``, the number is in
     proportion to its share of the node's GPUs. With ``sensitive``, it gets as many cores as its
     model needs on the fastest GPU type, but at least 1 per GPU and at most twice the proportional
@@ -330,8 +335,9 @@ class Fed(_ByType):
     """
 
     models: Mapping[str, Feed]
-    """For each model, the cores per GPU, the GB of memory per GPU, and the fraction of full speed
-    without cached data."""
+    """What each model needs for full speed: the cores per GPU and the GB of memory per GPU. The
+    third value is the fraction of full speed that remains without any cached data.
+    """
     base: Recorded | Throughput | Flops = field(default_factory=Throughput)
     reference: str = "V100-16"
     cores: Literal["asked", "proportional", "sensitive"] = "asked"
@@ -356,15 +362,15 @@ class Fed(_ByType):
         return f"{self.base}; limited by cores and host memory for {', '.join(self.models)}"
 
     def job(self, job: Job, cluster: Cluster) -> Job:
-        """Return the job with the number of cores that ``cores`` determines."""
+        """Return the job with the numbers of cores that its tasks get according to ``cores``."""
         if self.cores == "asked":
             return job
         tasks = [self._allotted(task, cluster) for task in job.graph.tasks]
         return replace(job, graph=TaskGraph(tuple(tasks), job.graph.edges))
 
     def _allotted(self, task: Task, cluster: Cluster) -> Task:
-        """Return the task with its number of cores, in proportion to its GPUs or according to the
-        sensitivity of its model.
+        """Return the task with its number of cores, which is proportional to its GPUs or depends on
+        how many cores its model needs.
         """
         allowed = None if task.gpu_types is None else named_types(task.gpu_types)
         nodes = [node for node in cluster.nodes if node.gpu and (allowed is None or node.gpu.name in allowed)]
@@ -390,8 +396,8 @@ class Fed(_ByType):
 
 
 def _own(speeds: Mapping[str, float], gpu: GpuType) -> float | None:
-    """Return the task's own rate on ``gpu``, under any name of this GPU type, or None if the task has
-    none.
+    """Return the rate that the task itself states for ``gpu``, under any name of this GPU type, or
+    None if it states none.
     """
     if gpu.name in speeds:
         return speeds[gpu.name]
@@ -426,8 +432,8 @@ class Measurement(NamedTuple):
 class ThroughputTable:
     """A table of measured throughputs, from which speed ratios between GPU types are computed.
 
-    A type that was not measured is represented by a measured type with the same peak rates, which
-    is the same chip with a different memory size (V100-16 and V100-32, A100-40 and A100-80).
+    If a type was not measured, a measured type with the same peak rates is used. This is the same
+    chip with a different memory size (V100-16 and V100-32, A100-40 and A100-80).
     """
 
     rows: tuple[Measurement, ...]
@@ -441,8 +447,8 @@ class ThroughputTable:
 
     @classmethod
     def read(cls, path: Path) -> ThroughputTable:
-        """Read a table from a CSV file. Its columns are model, gpu, batch, samples_per_s and
-        optionally source.
+        """Read a table from a CSV file. The columns are model, gpu, batch, samples_per_s and,
+        optionally, source.
 
         Raises:
             ConfigError: The file cannot be read, lacks a column, or has an invalid number. The
@@ -475,8 +481,9 @@ class ThroughputTable:
         """Return the speed of training ``model`` on ``gpu`` relative to ``reference`` at the batch
         size ``batch``.
 
-        Without ``batch``, the largest batch size measured on both types is used. Return ``None`` if
-        there is no batch size, or not this one, that was measured on both types.
+        Without ``batch``, use the largest batch size that was measured on both types. Return
+        ``None`` if ``batch`` (or, without ``batch``, any batch size) was not measured on both
+        types.
         """
         ours, theirs = self.batches(model, gpu), self.batches(model, reference)
         common = ours.keys() & theirs.keys()
@@ -485,8 +492,8 @@ class ThroughputTable:
         return ours[batch] / theirs[batch] if batch is not None and batch in common else None
 
     def best_ratio(self, model: str, gpu: GpuType, reference: GpuType) -> float | None:
-        """Return the speed ratio if each type trains at its own fastest batch size, as if the batch
-        size had been tuned for each GPU.
+        """Return the speed ratio if each type trains at its own fastest batch size, as after tuning
+        the batch size for each GPU.
         """
         ours, theirs = self.batches(model, gpu), self.batches(model, reference)
         return max(ours.values()) / max(theirs.values()) if ours and theirs else None
@@ -525,7 +532,7 @@ Seconds: TypeAlias = Callable[[Task], tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """The rule that determines which durations a policy sees.
+    """How much policies know about the durations of tasks.
 
     - ``predicted``: the limits stated by users in ``Task.estimate`` (the time limits of a batch
       system), converted by the runtime model, so that tasks with equal limits tie. A job without a
@@ -545,8 +552,9 @@ class Estimates:
     """
 
     kind: Literal["predicted", "exact", "noisy", "hidden"] = "predicted"
-    """Which durations policies see: the users' limits (``predicted``), the true durations
-    (``exact``), the true durations with random errors (``noisy``), or none (``hidden``)."""
+    """Which durations policies receive: the users' time limits (``predicted``), the true durations
+    (``exact``), the true durations with random errors (``noisy``), or none (``hidden``).
+    """
     sigma: float = 0.5
     """Standard deviation of the logarithm of the errors, for ``noisy``."""
 
@@ -589,8 +597,8 @@ def limit_seconds(
     task: Task, job: str, seconds: Seconds, truth: tuple[float, ...], limits: TimeLimits
 ) -> tuple[float, ...]:
     """Return the time limit of a task on each type, as known to the site's scheduler. This is the
-    limit stated by the user, or else the limit of the site, or ``inf`` where the task cannot run,
-    as in ``truth``.
+    limit stated by the user or, without one, the limit of the site. As in ``truth``, it is ``inf``
+    where the task cannot run.
 
     Raises:
         ModelError: The user stated an invalid amount of work.
@@ -604,7 +612,7 @@ def limit_seconds(
 
 
 def as_claimed(task: Task, job: str) -> Task:
-    """Return the task with the amount of work that its user claims.
+    """Return the task with the amount of work that its user stated as an estimate.
 
     Raises:
         ModelError: The claimed amount of work is missing, negative, infinite or not a number.

@@ -27,9 +27,9 @@ class FairShares:
     """Start the oldest task that fits, from the holder with the smallest *share* (progressive
     filling, Bertsekas and Gallager 1992, section 6.5.2). A holder is a tenant or a job. The share
     of a holder is the amount of resources that its runs hold, divided by its entitlement. With
-    ``dominant``, this amount is the largest of the fractions of the cluster's GPUs, cores and
-    memory that the runs hold; otherwise, it is the number of GPUs (or of cores, if they hold no
-    GPUs).
+    ``dominant``, the policy computes which fractions of the cluster's GPUs, cores and memory the
+    runs hold, and uses the largest of the three. Otherwise, the amount is the number of GPUs (or
+    cores, if the runs hold no GPUs).
 
     The cost per decision is O(demand classes x log tasks).
     """
@@ -47,8 +47,8 @@ class FairShares:
         yield from start_of(self._place, view, turns.first(view))
 
     def share(self, holder: Hashable, held: _Amounts, total: _Amounts) -> float:
-        """Return the share of a holder: the resources ``held``, in a cluster with ``total``
-        resources, divided by its entitlement.
+        """Return the share of a holder: the resources ``held`` by its runs, divided by its
+        entitlement. ``total`` contains the resources of the cluster.
         """
         gpus, cpus, _ = held
         if self.dominant:
@@ -57,7 +57,7 @@ class FairShares:
         return (gpus + (cpus / (total[1] or 1.0) if not gpus else 0.0)) / self._dues[holder]
 
     def note(self, task: TaskState) -> Hashable:
-        """Return the holder to which the task belongs. The first task of a holder sets its
+        """Return the holder to which the task belongs. A holder's first task determines the
         entitlement.
         """
         holder = task.job.job.tenant if self.by == "tenant" else task.job.number
@@ -71,8 +71,9 @@ _Entry: TypeAlias = tuple[float, int, int, Hashable]
 
 
 class _Turns:
-    """The resources held by the runs of each holder, and the ready tasks by holder within each
-    demand class. The holders in a class form a heap sorted by ``(share, oldest task)``.
+    """An index of the resources that the runs of each holder hold, and of the ready tasks, sorted
+    by holder within each demand class. The holders in a class form a heap sorted by ``(share,
+    oldest task)``.
     """
 
     def __init__(self, shares: FairShares, total: _Amounts) -> None:
@@ -99,8 +100,8 @@ class _Turns:
         self._add(run, -1.0)
 
     def _add(self, run: Run, sign: float) -> None:
-        """Add the resources of a run to those of its holder, or subtract them, and update the rank
-        of the holder.
+        """Add the resources of a run to its holder's resources, or subtract them. Then update the
+        rank of the holder.
         """
         holder, asked = self._shares.note(run.task), run.task.demand
         gpus, cpus, memory = self._held.get(holder, _NOTHING)
@@ -165,8 +166,8 @@ def _capacity(view: ClusterView) -> _Amounts:
 
 def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
     """Max-min fairness (Bertsekas and Gallager 1992, section 6.5.2): the holder with the fewest
-    GPUs comes first. All tenants (or, with ``by=job``, all jobs) have the same entitlement. The
-    policy uses no estimates. The cost is that of ``FairShares``.
+    GPUs comes first. All tenants are entitled to the same number of GPUs (with ``by=job``, all jobs
+    are). The policy needs no estimates. It costs as much as ``FairShares``.
 
     The holders are tenants or jobs (``by``).
     """
@@ -174,12 +175,12 @@ def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit")
 
 
 def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Weighted fairness: a job is entitled to GPUs in proportion to its weight times its work to
-    the power ``alpha``, where its work is its estimated GPU-seconds. With ``alpha`` 0, only the
-    weight counts. With 1, the size of a job counts as well. Below 0, small jobs get more. With a
-    tuned ``alpha``, this is the strongest baseline of Decima (Mao et al., SIGCOMM 2019, section
-    7.1). With ``by=tenant``, the first job of a tenant sets its entitlement. The policy uses
-    estimates. The cost is that of ``FairShares``.
+    """Weighted fairness: the number of GPUs to which a job is entitled is proportional to weight x
+    work ^ ``alpha``, where the work of a job is its estimated GPU-seconds. With ``alpha`` 0, only
+    the weight counts. With 1, the size of a job counts as well. Below 0, small jobs get more. With
+    a tuned ``alpha``, this is the strongest baseline of Decima (Mao et al., SIGCOMM 2019, section
+    7.1). With ``by=tenant``, the first job of a tenant determines the tenant's entitlement. The
+    policy uses estimates. It costs as much as ``FairShares``.
 
     The holders are tenants or jobs (``by``).
 
@@ -202,8 +203,8 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
 def drf(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
     """Dominant resource fairness (Ghodsi et al., NSDI 2011): the tenant with the smallest dominant
     share comes first. The dominant share is the largest of the tenant's shares of GPUs, cores and
-    memory, divided by the weight of the tenant's first job. The policy uses no estimates. The cost
-    is that of ``FairShares``.
+    memory, divided by the weight of the tenant's first job. The policy needs no estimates. It costs
+    as much as ``FairShares``.
 
     The holders are tenants or jobs (``by``).
     """
