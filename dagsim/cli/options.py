@@ -114,7 +114,7 @@ Seeds = Annotated[
     _experiment(min=1, help="Number of seeds. Each seed is one run with its own workload (default: as configured)."),
 ]
 Seed = Annotated[
-    int | None, _experiment(min=0, help="First seed. Seeds determine all random numbers (default: as configured).")
+    int | None, _experiment(min=0, help="First seed (default: as configured). The seeds determine all random numbers.")
 ]
 Within = Annotated[
     float | None,
@@ -381,9 +381,9 @@ class TraceFlags(NamedTuple):
         _of_trace(
             metavar="trace|sized|YAML",
             help=(
-                "The cluster to simulate: trace (the machines listed in the trace), sized (a cluster made up for an "
-                "offered load of 0.9) or a configuration. Default: the cluster in --config, or else trace, or else "
-                "sized."
+                "The cluster to simulate: trace (the machines listed in the trace), sized (a cluster whose size is "
+                "chosen for an offered load of 0.9) or a configuration. Default: the cluster in --config, or else "
+                "trace, or else sized."
             ),
         ),
     ] = None

@@ -141,7 +141,7 @@ class QueueNode:
     lent.
     """
     within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "never"
-    """Which jobs may be stopped to make room for other jobs in the same queue."""
+    """Which jobs in this queue may be stopped so that other jobs in the queue can start."""
     aliases: tuple[str, ...] = ()
     """Additional names under which jobs are submitted to the queue, each in the form ``queue`` or
     ``namespace/queue``."""
@@ -363,9 +363,9 @@ class NodeOutage:
 
 @dataclass(frozen=True, slots=True)
 class JobSuspension:
-    """A period for which an operator suspended a job, on the same clock as reservations. In the
-    meantime, its runs make no progress, and other jobs may use its CPUs. Like an outage, it is not
-    known in advance. ``job`` is the id of the job.
+    """A period for which an operator suspended a job, on the same clock as reservations. During
+    this time, the job's runs make no progress, and other jobs may use its CPUs. Like an outage, it
+    is not known in advance. ``job`` is the id of the job.
 
     Raises:
         ModelError: It names no job, or ends before it begins.

@@ -87,9 +87,9 @@ def heft_example() -> TaskGraph:
     """Return the ten tasks of a published example (figure 2 of Topcuoglu, Hariri and Wu, 2002),
     with their run times in seconds on the types P1, P2 and P3.
 
-    The GB on each edge equal its communication cost in the paper. At 1 GB/s between nodes, a
-    transfer therefore takes as many seconds as in the paper. With one processor per type, the
-    makespan of HEFT is 80 and that of CPOP is 86.
+    The number of GB on each edge is the edge's communication cost in the paper. At 1 GB/s between
+    nodes, a transfer therefore takes as many seconds as in the paper. With one processor per type,
+    the makespan of HEFT is 80 and that of CPOP is 86.
     """
     seconds = (
         (14, 16, 9),

@@ -58,7 +58,7 @@ class Search:
     standard errors. At each arrival, whole policies are compared in the same way, and the best one
     is followed from then on. The agent makes ``depth`` decisions before ``base`` takes over.
 
-    Nothing arrives in the first future. In every other future, ``ahead`` copies of recent jobs
+    Nothing arrives in the first future. In all other futures, ``ahead`` copies of recent jobs
     arrive, with gaps that are taken from recent arrivals. All choices are tried in the same
     futures. Apart from these arrivals, the simulated futures contain nothing unknown: tasks and
     runs take as long as their estimates, and nothing fails. Networks and set-up times are ignored,

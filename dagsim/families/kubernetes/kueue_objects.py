@@ -214,7 +214,7 @@ class ClusterQueue:
     stop_policy: StopPolicy = "None"
     """``Hold`` stops new admissions, and ``HoldAndDrain`` also evicts the admitted workloads."""
     usage_based: bool = False
-    """Whether and how LocalQueues share the queue according to their past usage
+    """True if LocalQueues share the queue according to their past usage
     (``admissionScope.admissionMode``).
     """
 
@@ -284,7 +284,9 @@ class KueueObjects:
     """The nodes on which Kueue places pods according to a topology."""
     fair_sharing: tuple[Strategy, ...] | None = None
     admission_fair_sharing: AdmissionFairSharing | None = None
-    """How LocalQueues share a ClusterQueue according to past usage. None turns this off."""
+    """Settings for sharing ClusterQueues among LocalQueues according to past usage. None turns this
+    off.
+    """
 
     __pydantic_config__ = _STRICT
 
