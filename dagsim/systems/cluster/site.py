@@ -386,10 +386,11 @@ class SiteState(Forked):
         places = [(times, bisect_right(times, now, key=_end_s)) for times in self._times if times[0].number == number]
         return min([times[place] for times, place in places if place < len(times)], key=_start_s, default=None)
 
-    def is_under_way(self, number: int, time_s: float) -> bool:
-        """Return True if a reservation is in effect at a time."""
-        held = self.held(number, time_s)
-        return held is not None and held.start_s <= time_s
+    def attracting(self, now: float) -> dict[int, int]:
+        """Return the nodes of the magnetic reservations that are in effect, by their numbers."""
+        numbers = [self._numbers[one.name] for one in self.magnets if one.name in self._numbers]
+        held = {number: self.held(number, now) for number in numbers}
+        return {number: one.nodes for number, one in held.items() if one is not None and one.start_s <= now}
 
     def next_s(self, terms: Terms, now: float) -> float:
         """Return the next time at which the nodes that are open for these terms may change just

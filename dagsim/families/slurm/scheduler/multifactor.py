@@ -172,6 +172,8 @@ class SlurmMultifactor:
         pending.rank_anew(self._priorities.book, view.now)
         standings = []
         for job in pending.listed:
+            if job.attracted:
+                continue
             parts = self._priorities.parts(job.task, job.part)
             priority = float(truncated(ordered_sum(parts.values())))
             standings.append(Standing(job.task, job.part.name, job.tier, priority, parts, job.span))
@@ -298,14 +300,15 @@ class SlurmMultifactor:
             self._set_up(view)
         self._now = self._priorities.now = now
         self._some_fit = None
+        site = view.machines.site
         self._parts.placing.choice.asleep = view.machines.asleep
+        self._parts.placing.attracting = {} if site is None else site.attracting(now)
         known_s = before_s if view.follow(self) else -inf
         self._recalls = False
         pending = view.index((PendingJobs, self), lambda: self._pending(known_s))
         self._running.changed = self._running.changed or view.machines.returned_s > before_s
         self._priorities.calculate(now)
         self._times.advance(now)
-        site = view.machines.site
         if not (self._lists and site and any(one.end_s > now for one in site.closed)):
             self._times.rested = True
         return pending

@@ -53,6 +53,10 @@ class PendingJob(NamedTuple):
     """True if the partition refuses the job's account, so that the job never starts there."""
     quality: Qos | None = None
     """Its QOS if a QOS may preempt others."""
+    reservation: int = -1
+    """The number of the reservation in which the job would start, or -1."""
+    attracted: bool = False
+    """True if this entry is for a magnetic reservation, which the job did not request."""
 
     def preempts(self, other: PendingJob) -> bool:
         """Return True if this job's QOS may preempt the QOS of the other job."""
