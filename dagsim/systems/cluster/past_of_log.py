@@ -15,7 +15,7 @@ from dagsim.errors import ModelError
 from dagsim.model import Attempt, Cluster, InFlight, Job, Placement, Share
 from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.cluster.nodes import ClusterState, DemandClass
+from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import demand_words, may_mix_types
 from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import seconds_of
@@ -44,7 +44,8 @@ def jobs_at(
     in flight that it states itself, if any. Other jobs without a start wait if the jobs are
     ``stated`` to be a snapshot at a single time. In a log, the time at which they ran is unknown, so
     they are left out. A run of a job that was suspended is moved later by that time, except for the
-    jobs in ``suspended`` (ids), which the simulation suspends itself.
+    jobs in ``suspended`` (ids), which the simulation suspends itself. Other jobs may have started
+    on the CPUs of these jobs.
 
     Raises:
         ModelError: With ``exact``, a node that the log names does not exist or is too full. The
@@ -257,6 +258,7 @@ def _flights(
     before_s = nextafter(begins_s, -inf)
     flights: dict[int, tuple[InFlight, ...]] = {}
     unplaced: list[tuple[float, int, Job, DemandClass]] = []
+    lent: list[tuple[NodeState, int]] = []
     listed = list(jobs.jobs())
     for number in np.argsort(listed_s, kind="stable").tolist():
         job, since_s, lasts_s = listed[number], listed_s[number], seconds[number].tolist()
@@ -282,6 +284,12 @@ def _flights(
             unplaced.append((-task.gpus * task.instances, number, job, demand))
             continue
         flights[number] = _taken(machines, demand, placement, since_s)
+        if job.id in suspended:
+            lent += [(machines.list[share.node], demand.cpus * share.instances) for share in placement]
+            for machine, cpus in lent[-len(placement) :]:
+                machines.lend_cpus(machine, cpus)
+    for machine, cpus in lent:  # whether other jobs ran on these CPUs is unknown
+        machines.lend_cpus(machine, -min(cpus, machine.cpus))
     for _, number, job, demand in sorted(unplaced, key=lambda entry: entry[:2]):
         placement = _by_best_fit(machines, demand, job.graph.tasks[0].instances, seconds[number].tolist())
         flights[number] = () if placement is None else _taken(machines, demand, placement, listed_s[number])
