@@ -53,6 +53,8 @@ from dagsim.testing import random_case
 from dagsim.workload.arrays import JobArrays
 
 _MOMENTS = 3
+_LONG_S = 7 * 86400.0
+"""A schedule that lasts longer waits for weeks between reservations that repeat, and is played from one moment only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,7 @@ def differing(case: Case, policy: str, seed: int) -> Rests:
     last_s, times = whole.ended_s, sorted({row.time_s for row in whole.log if row.time_s > 0})
     moments = [float(rng.uniform(0.05, 0.95) * last_s) for _ in range(_MOMENTS - 1)]
     moments += [times[int(rng.integers(len(times)))]] if times else []
+    moments = moments[-1:] if last_s > _LONG_S else moments
     judged, unjudged, differences, forgets = 0, 0, list[str](), dict[str, None]()
     for at_s in moments:
         pieces = dict[int, int]()
