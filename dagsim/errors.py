@@ -73,7 +73,7 @@ class GraphError(ModelError):
 
 
 class NestedTooDeeply(ModelError):
-    """A constraint on nodes has too many nested brackets."""
+    """A constraint on nodes contains brackets that are nested too deeply."""
 
 
 class ConfigError(InputError):
@@ -102,8 +102,8 @@ class WorkloadError(InputError):
 
 
 class UnknownName(InputError):
-    """There is no policy, network, reader or other object with this name. The message suggests the
-    nearest name.
+    """No policy, network, reader or other object has this name. The message suggests the most
+    similar name.
     """
 
 
@@ -130,8 +130,8 @@ class SimulationError(DagsimError):
     """A simulation failed."""
 
     def blame(self, policy: object) -> None:
-        """Put the name of the policy in front of the message. The name is the attribute ``name`` if
-        there is one, or else the name of the class.
+        """Add the name of the policy at the beginning of the message. The name is the attribute
+        ``name`` if there is one, or else the name of the class.
         """
         name = getattr(policy, "name", None) or type(policy).__name__
         self.args = (f"policy {name}: {self}",)
@@ -148,9 +148,9 @@ class PolicyFailed(SimulationError):
 
 
 class Stalled(SimulationError):
-    """The policy waits although tasks are left and no pending event could change anything. This is
-    also raised if the policy would be called endlessly, or almost endlessly, before anything
-    changes.
+    """The policy waits although tasks are left, and there is no future event that could change
+    anything. It is also raised if the policy would be called without end, or nearly so, before
+    anything changes.
     """
 
 

@@ -66,7 +66,7 @@ class Family:
 
 @cache
 def families() -> Mapping[str, Family]:
-    """Return the families by name. A family is left out if a family that it requires is missing."""
+    """Return the installed families by name, except for those that need a missing family."""
     names = sorted(module.name for module in iter_modules(import_module(_HOME).__path__) if module.ispkg)
     whole: dict[str, Family] = {name: import_module(f"{_HOME}.{name}.family").FAMILY for name in names}
     while lacking := [name for name, family in whole.items() if not whole.keys() >= set(family.needs)]:
@@ -134,8 +134,8 @@ def refuse_missing(group: str, name: str) -> None:
 
 
 def missing_family(group: str, name: str) -> str:
-    """Return a text that names the family to which ``name`` belongs if that family's folder is
-    missing, or else an empty text.
+    """If ``name`` belongs to a family whose folder is missing, return a text that names this
+    family. Otherwise, return an empty text.
     """
     for family, names in all_names().items():
         if name in names.get(group, ()) and family not in families():
@@ -145,8 +145,8 @@ def missing_family(group: str, name: str) -> str:
 
 @cache
 def all_names() -> Mapping[str, Mapping[str, list[str]]]:
-    """Return the names that each of dagsim's families adds, by family and registry, even if its
-    folder is missing.
+    """Return the names that each of dagsim's families adds, by family and registry. This includes
+    families whose folders are missing.
     """
     names: dict[str, dict[str, list[str]]] = json.loads(files(_HOME).joinpath("names.json").read_text("utf-8"))
     return names

@@ -1,5 +1,5 @@
-"""Files that are written either completely or not at all, files to which complete records are
-appended, and locks that allow a single writer.
+"""Safe access to files: writing a file completely or not at all, appending complete records, and
+locks that allow only one writer.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from dagsim.errors import InputError
 
 try:
     import fcntl
-except ImportError:  # the module does not exist on Windows, where nothing is locked
+except ImportError:  # Windows has no such module, so files are not locked there
     fcntl = None  # type: ignore[assignment]
 
 
 def parsed_json(text: str | bytes, *, unique: bool = False) -> Any:
-    r"""Parse JSON text. If an object gives one name two different values, this is an error with
-    ``unique``; otherwise, the last value counts.
+    r"""Parse JSON text. If a name in an object has two different values, this is an error with
+    ``unique``. Otherwise, the last value is used.
 
     Raises:
         ValueError: The text is not JSON, is nested too deeply, contains a number with thousands of
@@ -83,8 +83,8 @@ line of even a megabyte.
 
 
 class LineLimit(RawIOBase):
-    """A wrapper around a byte stream that limits the length of lines. It raises ``error``, which
-    names the line, if a line has more than ``LONGEST_LINE_B`` bytes.
+    """A wrapper around a byte stream that limits the length of lines. If a line has more than
+    ``LONGEST_LINE_B`` bytes, it raises an exception of type ``error`` that names the line.
     """
 
     def __init__(self, stream: BinaryIO, where: str, error: type[InputError] = InputError) -> None:
@@ -147,8 +147,8 @@ def why_unreadable(error: OSError) -> str:
 
 @contextmanager
 def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """Yield a temporary path to which the block writes. The file replaces ``path`` if the block
-    succeeds, and is removed if the block fails.
+    """Yield a temporary path to which the ``with`` block writes. If the block succeeds, the file
+    replaces ``path``. If the block fails, the file is removed.
 
     Readers see either the old file or the complete new one. With ``durable``, this is true even if
     the power fails. For a device or a pipe (``/dev/null``, ``/dev/stdout``), ``path`` itself is
@@ -186,7 +186,7 @@ def _sync(path: Path) -> None:
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno in _LOST:  # ignore errors from file systems that do not support this, especially on folders
+        if error.errno in _LOST:  # ignore other errors, because some file systems cannot sync folders
             raise
     finally:
         os.close(handle)
@@ -232,8 +232,8 @@ def file_hash(path: Path) -> str:
 
 
 def append(path: Path, data: bytes, at: int) -> int:
-    """Write ``data`` to the file ``path`` after its first ``at`` bytes, remove anything after that,
-    and return the new size.
+    """Write ``data`` to the file ``path`` after its first ``at`` bytes, and truncate the file after
+    ``data``. Return the new size.
 
     If writing fails (for example, because the disk is full), the file keeps its first ``at`` bytes.
     If the process is killed while it is writing, the file contains at least these bytes.
@@ -304,9 +304,7 @@ class Lock:
         return True
 
     def is_free(self) -> bool:
-        """Return True if no process holds the lock, as far as this can be determined. This writes
-        nothing.
-        """
+        """Return True if it is certain that no process holds the lock. This writes nothing."""
         if fcntl is None or self._release is not None:
             return False
         try:
@@ -331,8 +329,8 @@ class Lock:
 
 
 def _locked(handle: int) -> bool:
-    """Lock an open file. If ``is_free`` may be testing the lock at the same moment, try again.
-    Return False if another process holds the lock.
+    """Lock an open file. Try again if the lock may only be taken for a moment by ``is_free``, which
+    tests it. Return False if another process holds the lock.
     """
     for wait_s in (0.01, 0.05, None):
         try:
@@ -344,7 +342,7 @@ def _locked(handle: int) -> bool:
                 return False
             time.sleep(wait_s)
         except OSError:
-            # On a file system without locks, writing without a lock is better than not writing at
-            # all.
+            # The file system does not support locks. Writing without a lock is better than not
+            # writing at all.
             return True
     return False

@@ -1,11 +1,11 @@
-"""Code from outside dagsim: how it is found by name, which file contains it, and when it may be
-imported.
+"""Rules for code from outside dagsim: how it is found by name, which file contains it, and when it
+may be imported.
 
 A name with a colon, ``module:attr`` or ``path/to/file.py:attr``, refers to code outside dagsim.
-Importing such code runs it, so each command decides which names it accepts: names on the command
-line, names in a file given to ``--config``, and names in a run folder if the source file still has
-the SHA-256 that is recorded there. Python programs are not restricted, because they run code
-anyway. See docs/security.md.
+Importing such code runs it, so each command decides which names it accepts. These may be names on
+the command line and in a file given to ``--config``. They may also be names in a run folder, if the
+source file still has the SHA-256 that is recorded there. Python programs are not restricted,
+because they run code anyway. See docs/security.md.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Allowed:
         """True if every name is allowed (``--allow-code``)."""
 
     def trust_command_line(self) -> None:
-        """Allow the names on the command line. This is meant for commands that run such code."""
+        """Allow the names on the command line. Commands that run a user's own code call this."""
         self._texts += self._command_line
 
     def trust_values(self, value: object) -> None:
@@ -65,12 +65,13 @@ class Allowed:
         Raises:
             CodeNotAllowed: The code may not be imported or run.
         """
-        # a colon followed by a space ends the name, as in the YAML line "name: 1.0"
+        # In the YAML line "name: 1.0", the colon is not part of the name, because a space follows
+        # it.
         whole_name = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.]|:\S)")
         if self.everything or any(whole_name.search(text) for text in self._texts):
             return
         if _is_path(name) and _resolved(name) in map(_resolved, own_names(" ".join(self._texts))):
-            return  # configurations that were read from a file contain the absolute path
+            return  # a configuration that was read from a file contains absolute paths
         reason = "not imported, because this command does not run code outside dagsim"
         for folder, hashes in self._recorded:
             recorded = hashes.get(name)
@@ -96,8 +97,7 @@ def allowed() -> Allowed | None:
 @contextmanager
 def allow(names: Allowed) -> Iterator[Allowed]:
     """Restrict imports to ``names`` while the block is running."""
-    # not a context variable, because the restriction must also apply to threads started inside the
-    # block
+    # A context variable would not restrict the threads that are started inside the block.
     global _allowed
     before, _allowed = _allowed, names
     try:
@@ -197,8 +197,9 @@ def _module_at(path: Path) -> object:
 
 
 def _loaded(file: Path) -> str | None:
-    """Return the name of the module that was imported from ``file``, or None if there is none, or
-    if another file has taken its name since then."""
+    """Return the name of the module that was imported from ``file``. Return None if there is no
+    such module, or if another file has been imported under its name since then.
+    """
     name = _BY_PATH.get(file, "")
     return name if getattr(sys.modules.get(name), "__file__", None) == str(file) else None
 
@@ -220,7 +221,7 @@ def source_file(name: str) -> Path | None:
         return file if file.is_file() else None
     spec: ModuleSpec | None = None
     parts = name.partition(":")[0].split(".")
-    # unlike importlib.util.find_spec, this does not import the parent packages
+    # importlib.util.find_spec is not used here, because it would import the parent packages
     for count in range(1, len(parts) + 1):
         folders = None if spec is None else list(spec.submodule_search_locations or ())
         spec = PathFinder.find_spec(".".join(parts[:count]), folders)

@@ -1,4 +1,4 @@
-"""Worker processes, the signals that stop a run, and the output streams of this process."""
+"""Worker processes, signals that stop a command, and the output streams of this process."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def end_with_parent() -> None:
-    """Make a worker process exit as soon as its parent has ended, for whatever reason."""
+    """Make a worker process exit when its parent has ended for any reason."""
     threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 
 def _wait_for_parent() -> None:
-    # This import is slow, and most commands start no workers.
+    # imported here, because the import is slow and most commands start no workers
     from multiprocessing import parent_process
 
     parent = parent_process()
@@ -41,11 +41,12 @@ def _wait_for_parent() -> None:
 
 
 def leave_to_workers(pool: ProcessPoolExecutor) -> None:
-    """Close this process's own end of the pipe on which a pool's workers send results, if all workers
-    have been started.
+    """If all workers of a pool have been started, close this process's copy of the end of the pipe
+    to which they send results.
 
-    A worker may be killed while it is sending a result. If this process still had the sending end
-    open, the pool's thread would wait endlessly for the rest, and so would ``shutdown``.
+    A worker may be killed while it is sending a result. If the sending end were still open in this
+    process, the pool's thread would wait for ever for the rest of the result, and ``shutdown``
+    would wait for the thread.
     """
     if len(getattr(pool, "_processes", None) or ()) == getattr(pool, "_max_workers", None):
         _close_results(pool)
@@ -68,8 +69,8 @@ def kill_workers(pool: ProcessPoolExecutor) -> None:
 
 
 class OutputError(Exception):
-    """Standard output cannot be written. This is not an ``OSError``, because code that prints while
-    it writes a file would report it as an error in that file.
+    """Standard output cannot be written to. This class is not an ``OSError``, because code that
+    prints while it writes a file would report an ``OSError`` as an error in that file.
     """
 
     def __init__(self, error: OSError) -> None:
@@ -126,7 +127,7 @@ def steady_streams() -> None:
     output, errors = (getattr(stream, "encoding", None) or "utf-8" for stream in (sys.stdout, sys.stderr))
     buffered = io.BufferedWriter(_StandardStream(1, raises=True))
     sys.stdout = io.TextIOWrapper(buffered, output, "backslashreplace", line_buffering=os.isatty(1))
-    quiet: Any = _StandardStream(2, raises=False)  # a raw stream, like Python's own with -u
+    quiet: Any = _StandardStream(2, raises=False)  # unbuffered, as Python's own stream is with -u
     sys.stderr = io.TextIOWrapper(quiet, errors, "backslashreplace", line_buffering=True, write_through=True)
 
 
@@ -134,8 +135,8 @@ def steady_streams() -> None:
 def without_output() -> Iterator[None]:
     """Discard the standard output of this process, including the output of C libraries.
 
-    For some integer programs, HiGHS prints debugging output even without ``disp``, which would get
-    into the JSON output of a command.
+    For some integer programs, HiGHS prints debugging output even if ``disp`` is off. This output
+    would end up in the JSON output of a command.
     """
     library = ctypes.CDLL(None)
     sys.stdout.flush()
@@ -197,12 +198,12 @@ def _no_main() -> Iterator[None]:
 
 
 class Stopped(KeyboardInterrupt):
-    """A stop caused by a signal other than Ctrl-C. Code that handles ``KeyboardInterrupt`` also
-    handles this exception.
+    """The exception for a stop signal other than Ctrl-C. It is a ``KeyboardInterrupt``, so code
+    that handles Ctrl-C handles it as well.
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__(number)  # NumPy re-creates exceptions from their arguments
+        super().__init__(number)  # NumPy re-creates exceptions from ``args``, which must therefore contain the number
         self.number = number
 
 
@@ -222,8 +223,8 @@ def was_stopped() -> bool:
 
 
 class Stops:
-    """A context manager for stop signals: while its block is running, they are raised as
-    ``KeyboardInterrupt``, can be held back, and are never lost.
+    """A context manager for stop signals. In its block, each signal is raised as a
+    ``KeyboardInterrupt``. Signals can be held back for a time, and no signal is lost.
 
     NumPy drops any exception raised while it looks up attributes (of an enum, for example), even a
     KeyboardInterrupt. Each signal is therefore also recorded, and is raised by ``release`` at the
@@ -250,11 +251,11 @@ class Stops:
         self._before.clear()
 
     def hold(self) -> None:
-        """Only record signals from now on, without raising them."""
+        """Hold back signals: record them, but do not raise them."""
         self._held = True
 
     def release(self) -> None:
-        """Raise signals again. If a signal was recorded in the meantime, raise it immediately."""
+        """Raise signals again. If one was recorded in the meantime, raise it immediately."""
         self._held = False
         if self.received is not None:
             raise _stop(self.received)

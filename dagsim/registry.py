@@ -1,5 +1,5 @@
 """Registries. They find objects by ``"name"``, ``"name[param=value]"`` or ``"module:attr"``, and
-list the available names.
+list all available names.
 
 Built-in entries are literal tables (name, ``module:attr``, summary), so listing them imports
 nothing. Other packages add entries through entry points.
@@ -65,13 +65,13 @@ class Spec(NamedTuple):
 
 
 class Registry(Generic[T]):
-    """The objects of one kind, which can be requested by name.
+    """A collection of all objects of one kind, each of which can be created by its name.
 
-    ``group`` is the entry-point group for other packages, ``listing`` is the command that lists the
-    registry, and ``home`` is the package to which targets such as ``".orders:sjf"`` are relative.
-    ``method`` is a method that all objects of this kind have. A user's own ``module:attr`` is
-    accepted only if it has that method, or if it is a function whose return annotation has it.
-    Without ``method``, users' own names are rejected.
+    ``group`` is the entry-point group for other packages, and ``listing`` is the command that lists
+    the registry. Targets such as ``".orders:sjf"`` are relative to the package ``home``. ``method``
+    is a method that all objects of this kind have. A user's own ``module:attr`` is accepted only if
+    it has this method, or if it is a function and the class in its return annotation has this
+    method. Without ``method``, users' own names are rejected.
     """
 
     def __init__(
@@ -131,11 +131,11 @@ class Registry(Generic[T]):
         return target(**self._arguments(name, target, params, defaults))  # type: ignore[no-any-return]
 
     def get(self, name: str, *, own: bool = True) -> object:
-        """Return the factory called ``name``, which is a class or a function or, for a user's own
-        ``module:attr``, any object.
+        """Return the factory called ``name``. It is a class or a function. For a user's own
+        ``module:attr``, it may be any object.
 
-        With ``own=False``, which is meant for names in data files, code outside dagsim is rejected,
-        unless it is an entry point.
+        With ``own=False``, code outside dagsim is rejected unless it is an entry point. Use this
+        for names in data files.
 
         Raises:
             UnknownName: There is no such name, module or attribute.
@@ -193,8 +193,8 @@ class Registry(Generic[T]):
         return {plugin.name: plugin for plugin in plugins if plugin.name not in self._entries}
 
     def _own(self, name: str) -> object:
-        """Import a user's own object if this is allowed, and check its kind before anything calls
-        it.
+        """Import a user's own object, if this is allowed. Check that it is of the right kind before
+        anything calls it.
         """
         names = allowed()
         if names is not None:
@@ -264,7 +264,8 @@ class Registry(Generic[T]):
     def _unknown(self, name: str) -> UnknownName:
         refuse_missing(self._own_group, name)
         names = self.names()
-        of_family = all_names().get(name, {}).get(self._own_group, ())  # such as the formats of Slurm
+        # if ``name`` is a family such as slurm, what it adds to this registry
+        of_family = all_names().get(name, {}).get(self._own_group, ())
         near = f"; did you mean {' or '.join(map(repr, of_family))}?" if of_family else choices(name, names)
         return UnknownName(f"unknown {self.kind} {name!r}{near}" + (f" ({self.listing})" if self.listing else ""))
 
@@ -275,7 +276,7 @@ def _has(value: object, method: str) -> bool:
     """
     if isinstance(value, type) or not inspect.isroutine(value):
         cls = value if isinstance(value, type) else type(value)
-        # getattr would also find __call__, which every class has
+        # getattr would find ``__call__`` on every class, because the metaclass defines it
         return any(callable(vars(base).get(method)) for base in cls.__mro__)
     try:
         promised = inspect.signature(value, eval_str=True).return_annotation
@@ -320,8 +321,8 @@ _SAID = {
 
 
 def _kinds(annotation: object) -> tuple[str, ...]:
-    """Return the names in an annotation that are in ``_KINDS``. The result is empty if the
-    annotation allows any other type.
+    """Return which of the types in ``_KINDS`` an annotation allows. The result is empty if the
+    annotation also allows other types.
     """
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     parts = tuple(part.strip() for part in text.split("|"))
@@ -329,11 +330,12 @@ def _kinds(annotation: object) -> tuple[str, ...]:
 
 
 def nearest(name: str, names: Iterable[str], then: str = "") -> str:
-    """Suggest the nearest of the names, as in ``"; did you mean 'heft'?"``. The result is empty if
-    no name is near. The rest of the message, ``then``, follows with the right punctuation.
+    """Suggest the name that is most similar, as in ``"; did you mean 'heft'?"``. The result is
+    empty if no name is similar. The rest of the message, ``then``, follows with the right
+    punctuation.
 
     For an old name, suggest the name that has replaced it. Case is ignored, and a name that starts
-    with ``name`` counts as near.
+    with ``name`` counts as similar.
     """
     near = _nearest(name, list(names))
     return near + (" " if near.endswith("?") else "; ") + then if then else near
@@ -353,9 +355,9 @@ _MOST_NAMED = 12
 
 
 def choices(name: str, names: Iterable[str], *, both: bool = False) -> str:
-    """Return a hint for a message about an unknown name: the nearest name or, if none is near, all
-    names. If there are too many names to list, the hint gives the three nearest ones. With
-    ``both``, the nearest name is followed by all names if there are few.
+    """Return a hint for a message about an unknown name: the most similar name or, if none is
+    similar, all names. If there are too many names to list, the hint gives the three most similar
+    ones. With ``both``, the most similar name is followed by all names if there are few.
     """
     names = list(names)
     near = nearest(name, names)

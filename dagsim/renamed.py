@@ -1,4 +1,4 @@
-"""A table of the old names of metrics, configuration keys and listed parts, with the names that
+"""A table of old names of metrics, configuration keys and registry entries, with the names that
 have replaced them.
 
 Errors about an unknown name use this table to give the new name.
@@ -39,7 +39,7 @@ _PARTS = re.compile(r"((?:\w+\[.*\]\.)?)(\w+)((?:\.\w+)?)")
 
 
 def new_name(old: str, names: Collection[str]) -> str | None:
-    """Return the new name for ``old`` if it is one of ``names``, or else None.
+    """Return the new name for ``old``, or None if the new name is not one of ``names``.
 
     If the name is part of a longer name of a metric, the other parts are kept:
     ``tenant[ann].slowdown.mean``.

@@ -1,6 +1,6 @@
-"""Sections of a configuration, and parts that are selected by name. In such a part, ``kind`` names
-a class, and the other keys are the fields of that class. Systems use these classes to describe
-their settings.
+"""The base classes for sections of a configuration, and for parts that are selected by name. In
+such a part, the key ``kind`` names a class, and the other keys are the fields of that class.
+Systems describe their settings with these base classes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WORDS = {
 
 
 def fault_in_words(fault: Mapping[str, Any]) -> str:
-    """Phrase an error reported by pydantic, as in ``must be 1 or more, got 0``."""
+    """Rewrite an error from pydantic in dagsim's own words, such as ``must be 1 or more, got 0``."""
     kind, context = fault["type"], fault.get("ctx", {})
     if kind in _LIMITS:
         key, words = _LIMITS[kind]
@@ -82,8 +82,10 @@ class Section(BaseModel):
 
 
 def field_texts(cls: type) -> dict[str, str]:
-    """Return the texts that follow the fields of a dataclass and its bases in the source code. A
-    field without such a text gets the sentences in the class's docstring that name it."""
+    """Return the descriptions of the fields of a dataclass and its bases. A description is the
+    string below the field in the source code or, without such a string, the sentences in the
+    class's docstring that name the field.
+    """
     sentences = re.split(r"(?<=\.)\s+(?=[A-Z`])|\n\n|\n(?=- )", (inspect.getdoc(cls) or "").partition("\nRaises:")[0])
     texts = {
         field.name: " ".join(
@@ -105,7 +107,9 @@ def field_texts(cls: type) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Foreign:
-    """A part of a configuration whose class is outside dagsim and was not imported."""
+    """A placeholder for a part of a configuration whose class is outside dagsim and was not
+    imported.
+    """
 
     kind: str
     settings: Mapping[str, Any]
@@ -204,8 +208,8 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
 
 
 def kind_of(value: Any) -> str | None:
-    """Return the ``kind`` that names a user's own class in a configuration, or None for a class from
-    dagsim.
+    """Return the ``kind`` with which a configuration names a user's own class. Return None for a
+    class from dagsim.
     """
     cls = type(value)
     return None if cls.__module__.split(".")[0] == "dagsim" else name_of(cls)

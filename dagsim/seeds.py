@@ -1,10 +1,10 @@
-"""Pools of seeds for different purposes, so that no result is reported for seeds that were used to
-choose what is reported.
+"""Pools of seeds for different purposes. They ensure that no result is reported on seeds that were
+also used to choose a parameter, an agent or a policy.
 
 Training draws its seeds from ``TRAIN``. Every choice (a parameter, a checkpoint, the best
-heuristic) is made on ``VALIDATION``. ``REPORT`` is used only once, for the final table: each
-published table and each training run has a separate part of it (``dagsim.experiment.ledger``).
-``dagsim eval`` uses other seeds (``replicate_seeds``).
+heuristic) is made on ``VALIDATION``. ``REPORT`` is for final tables. Each published table and each
+training run gets a separate part of this pool, which is used only once
+(``dagsim.experiment.ledger``). ``dagsim eval`` uses other seeds (``replicate_seeds``).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _PARTS = {TRAIN: (0.0, 0.6), VALIDATION: (0.6, 0.8), REPORT: (0.8, 1.0)}
 
 
 def part_of(seed: int) -> tuple[float, float]:
-    """Return the part of a trace that belongs to the pool of ``seed``, given as the fractions of
-    the jobs at which it begins and ends.
+    """Return which part of a trace belongs to the pool of ``seed``: the fractions of the jobs at
+    which the part begins and ends.
 
     The first 60% are for training, the next 20% for validation and the last 20% for tests. Seeds of
     other experiments belong to no pool and use the whole trace.

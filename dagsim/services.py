@@ -78,9 +78,7 @@ def bounds_of_runs(
 def shares_of_the_way(
     lines: Sequence[RunMetrics], bounds: Mapping[int, Any], reference: str | None = None
 ) -> dict[str, float]:
-    """Return how much of the gap between the reference and the bound each policy closes, as a
-    fraction.
-    """
+    """Return which fraction of the gap between the reference and the bound each policy closes."""
 
 
 @FamilyService
@@ -104,7 +102,7 @@ def measured_applications(
 
 @FamilyService
 def seconds_alone(profile: Any, gpus: int, batch: int) -> float:
-    """Return the seconds that an application takes alone on ``gpus`` GPUs."""
+    """Return how many seconds an application takes on ``gpus`` GPUs if nothing else is running."""
 
 
 @FamilyService
@@ -202,14 +200,14 @@ def training_sweep(grid: SweepGrid, output: SweepOutput, *, dry_run: bool) -> No
 
 @FamilyService
 def training_caveats(config: Config, seeds: Iterable[int], checkpoint: Path) -> list[str]:
-    """Return warnings if the runs use windows on which the agent was trained, or give the agent
-    less information than it had in training.
+    """Return a warning if the runs use windows of jobs on which the agent was trained, and one if
+    they give the agent less information than it had in training.
     """
 
 
 @FamilyService
 def holds_site(folder: Path) -> bool:
-    """Return whether a folder or file describes a site."""
+    """Return True if a folder or file describes a site."""
 
 
 @FamilyService
@@ -223,4 +221,6 @@ def import_site(
     strict: bool = False,
     overwrite: bool = True,
 ) -> list[str]:
-    """Write the configuration of the site that the files describe, and return remarks on it."""
+    """Write a configuration for the site that the files describe. Return remarks on this
+    configuration.
+    """

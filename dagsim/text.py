@@ -1,6 +1,6 @@
 """Functions that escape text from files, so that it is shown as plain text. There is one function
-for each output format in which some characters have a special meaning; call it where the output is
-written. HTML is escaped by ``html.escape``, and JSON by ``json``.
+for each output format in which some characters have a special meaning. Call it in the code that
+writes the output. For HTML, use ``html.escape``, and for JSON, ``json``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def is_text(text: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """Replace all unprintable characters except line ends, because a name in a log could otherwise
-    send commands to the terminal or reverse the text around it.
+    """Replace all unprintable characters except line ends. Otherwise, a name in a log could send
+    commands to the terminal or reverse the text around it.
     """
     if text.isprintable():
         return text
@@ -61,8 +61,8 @@ _LATEX = {
 def in_latex(text: str) -> str:
     """Escape ``text`` for a paragraph or a table cell in LaTeX."""
     escaped = "".join(_LATEX.get(sign, sign) for sign in on_one_line(text))
-    # At the beginning of a row, Typst or LaTeX would treat either sign as an argument of the
-    # preceding line break or rule.
+    # At the beginning of a row, LaTeX would treat "[" or "*" as an argument of the line break or
+    # rule before it.
     return f"{{{escaped[0]}}}{escaped[1:]}" if escaped.startswith(("[", "*")) else escaped
 
 

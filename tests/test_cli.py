@@ -393,7 +393,7 @@ def wait_for(claim: Any) -> None:
 
 @pytest.mark.family("decima", "pac_ml")
 def test_agents_that_come_with_dagsim_run_by_name(tmp_path: Path) -> None:
-    small = ("--seeds", "1", "--no-plots", "--json", "--out", str(tmp_path))
+    small = ("--seeds", "1", "--json", "--out", str(tmp_path))
     of_ramp = ("--system", "ramp", "--set", "system.jobs=2")
     for algo, sizes in (
         ("ppo", ("--set", "workload.count=5")),
@@ -449,3 +449,28 @@ def test_a_command_ends_well_whatever_its_surroundings(shell: str, code: int, me
     assert ended.returncode == code
     assert ended.stderr.startswith(message)
     assert "Traceback" not in ended.stderr
+
+
+def test_a_replay_in_which_no_job_can_run_ends_with_an_error_below_its_result(tmp_path: Path) -> None:
+    (tmp_path / "cluster.yaml").write_text("cluster: {groups: [{name: a, gpu: T4, gpus: 8, count: 2}]}\n")
+    options = ["--cluster", tmp_path / "cluster.yaml", "--policy", "fifo", "--no-plots", "--out", tmp_path]
+    for jobs, code in (("a,0,900,10", 2), ("a,0,900,10\nb,1,1,10", 0)):
+        (tmp_path / "jobs.csv").write_text(f"id,arrival_s,gpus,duration_s\n{jobs}\n")
+        result = dagsim("replay", "--trace", tmp_path / "jobs.csv", *options)
+        assert (result.exit_code, "no job could run" in result.stderr) == (code, code == 2)
+        assert "rejected_too_large" in result.stdout
+
+
+def test_rows_with_values_that_cannot_be_read_are_named_above_the_result(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("id,arrival_s,gpus,duration_s\na,0,1,10\nb,1,many,10\n")
+    shown = fine("replay", "--trace", tmp_path / "jobs.csv", "--policy", "fifo", "--no-plots", "--out", tmp_path)
+    first, *_ = shown.stdout.splitlines()
+    assert first.startswith("warning: 1 of 2 rows (50%) were left out because a value cannot be read")
+    assert "jobs.csv:3" in first
+
+
+def test_seeds_are_added_until_the_interval_is_as_narrow_as_requested(tmp_path: Path) -> None:
+    result = fine("eval", "--policy", "fifo", "--seeds", "2", "--precision", "30%", "--json", "--out", tmp_path)
+    facts = json.loads(result.stdout)["precision"]["fifo"]
+    assert facts["half_width"] <= 0.3
+    assert len(run_folder(tmp_path).lines()) == facts["n"] > 2

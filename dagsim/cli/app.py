@@ -305,8 +305,8 @@ class _Guarded(CommandGroup):
 
 @contextmanager
 def _guarded() -> Iterator[None]:
-    """Convert the errors of a command into an exit. The command's output is flushed before the command
-    ends; if that fails, the exit reports the error.
+    """Convert an error of a command into an exit. Flush the command's output before the command
+    ends. If this fails, the exit reports the error.
     """
     try:
         try:
@@ -385,8 +385,8 @@ def _sentence(error: Any, group: Any) -> str:
 
 
 def _named(error: Any) -> str:
-    """Return the option or argument that an error is about, as the user would write it, or an empty
-    text if it is unknown.
+    """Return the option or argument with the error, as the user would write it, or an empty text if
+    it is unknown.
     """
     if error.param_hint is not None:
         hint = error.param_hint if isinstance(error.param_hint, str) else " / ".join(error.param_hint)
@@ -433,8 +433,8 @@ def _nearest_option(option: str, options: Sequence[str]) -> str:
 
 
 def _ended(error: Exception, text: str | tuple[str, ...], code: int) -> typer.Exit:
-    """Print an error, one line for each text, and return the exit that ends the command.
-    ``DAGSIM_DEBUG=1`` also prints the traceback.
+    """Print an error, with one line for each text, and return the exit that ends the command. If
+    ``DAGSIM_DEBUG`` is 1, also print the traceback.
     """
     if os.environ.get("DAGSIM_DEBUG", "0") not in ("", "0"):
         traceback.print_exception(error)
@@ -493,8 +493,8 @@ def main() -> None:
 
 
 def _unusable() -> str:
-    """Describe what is wrong with the working folder or the encoding of the command line. Return an
-    empty text if nothing is wrong."""
+    """Return a sentence about a fault in the working folder or in the encoding of the command line,
+    or an empty text if there is none."""
     try:
         texts = (*sys.argv[1:], str(Path.cwd()))
     except FileNotFoundError:

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 @app.command("compare")
 def compare_runs(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders on the same jobs.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders that simulate the same jobs.")],
     reference: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Policy to compare the others with (default: the first).")
+        str | None,
+        typer.Option(metavar="NAME", help="Reference policy, with which the others are compared (default: the first)."),
     ] = None,
     metric: Annotated[
         str | None, typer.Option(help="Metric to rank by (default: the main metric of the system, such as jct_s.mean).")
@@ -42,7 +43,7 @@ def compare_runs(
         typer.Option(
             metavar="2%",
             parser=fraction,
-            help="Print how many seeds are needed for intervals of at most this half-width.",
+            help="Print how many seeds are needed so that no interval has a larger half-width than this.",
         ),
     ] = None,
     bound: Annotated[
@@ -55,8 +56,8 @@ def compare_runs(
     wide: Wide = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Compare finished runs, paired by seed: ratios to a reference with 95% intervals, and a
-    verdict on each.
+    """Compare finished runs, paired by seed. The table shows each policy's ratio to a reference
+    with its 95% interval and a verdict.
 
     Example: dagsim compare results/RUN_A results/RUN_B --plot comparison.png
     """
@@ -159,7 +160,9 @@ def why(
     ] = None,
     history: Annotated[
         Path | None,
-        typer.Option(metavar="LOG", help="With --state: accounting records from sacct, for run times and usage."),
+        typer.Option(
+            metavar="LOG", help="With --state: accounting records from sacct, from which run times and usage are taken."
+        ),
     ] = None,
     samples: Annotated[
         int,
@@ -177,11 +180,11 @@ def why(
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Explain why a job waited: which resource, limit or rule held it back, which jobs occupied the
-    GPUs, and which jobs started before it.
+    """Explain why a job waited: which resource, limit or rule it waited for, which jobs occupied
+    the GPUs, and which jobs started before it.
 
-    With --state now.json --config site.yaml, explain why a job in the queue is waiting now: what
-    holds it back, which jobs are ahead, and which change would start it sooner.
+    With --state now.json --config site.yaml, explain why a job in the queue is waiting now: what it
+    is waiting for, which jobs are ahead of it, and which change would make it start sooner.
 
     Example: dagsim why results/RUN 1042
     """

@@ -40,12 +40,14 @@ def plot(
     perfetto: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Instead of plots, write a trace for ui.perfetto.dev to this file (.json.gz or .json)."
+            metavar="FILE",
+            help=("Instead of drawing plots, write a trace for ui.perfetto.dev to this file (.json.gz or .json)."),
         ),
     ] = None,
 ) -> None:
-    """Draw a run: Gantt chart, completion times, utilisation and queue over time, priorities. For
-    training runs, draw the learning curves, with a band over several runs.
+    """Draw a run: a Gantt chart, completion times, utilisation and queue length over time, and
+    priorities. For training runs, draw the learning curves. For several training runs, draw them
+    with a band.
 
     Example: dagsim plot results/20261120T193000Z-eval-sjf-s0-3fa9c1
     """
@@ -90,8 +92,8 @@ def record(
     frames: Annotated[int, typer.Option(min=2, max=2000, help="Number of frames, 12 per second.")] = 90,
     width: Annotated[int, typer.Option(min=160, max=1920, help="Width in pixels.")] = 960,
 ) -> None:
-    """Record a finished run as a film, in which jobs move from the queue to their GPUs and leave
-    when they are done.
+    """Record a finished run as a film that shows how jobs move from the queue to their GPUs and
+    leave when they are done.
 
     Example: dagsim record results/20261120T193000Z-eval-sjf-s0-3fa9c1
     """

@@ -44,8 +44,10 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Checkpoint of the trained agent for --policy ppo, d3qn, ... (default: the newest "
-            "one in results/, or else the agent that ships with dagsim).",
+            help=(
+                "Checkpoint of the trained agent, for --policy ppo, d3qn and so on (default: the newest one in "
+                "results/, or else the agent that ships with dagsim)."
+            ),
         ),
     ] = None,
     windows: Windows = None,
@@ -87,12 +89,14 @@ def baseline(
             "--policy",
             "-a",
             metavar="NAME",
-            help="Run only this scheduler (repeatable). Mine=NAME calls it Mine in all results.",
+            help="Run only this scheduler (repeatable). Write Mine=NAME to call it Mine in all results.",
         ),
     ] = None,
     reference: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Policy to compare the others with (default: the configured one)."),
+        typer.Option(
+            metavar="NAME", help="Reference policy, with which the others are compared (default: as configured)."
+        ),
     ] = None,
     windows: Windows = None,
 ) -> None:
@@ -130,7 +134,7 @@ def replay_trace(
     ] = None,
     policy: Algo = None,
     dropped: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write every dropped row and the reason to this file.")
+        Path | None, typer.Option(metavar="FILE", help="Write every dropped row, with the reason, to this file.")
     ] = None,
     config: ConfigFile = None,
     set_: Settings = None,
@@ -155,10 +159,10 @@ def replay_trace(
         ),
     ] = None,
 ) -> None:
-    """Replay a real trace through a scheduler. The format is detected.
+    """Replay a real trace under a scheduler. The format of the trace is detected automatically.
 
-    A single trace is only one sample, so it has no interval and no verdict unless it is cut into
-    windows (--windows) or blocks (--blocks).
+    A single trace is only one sample, so there is no interval and no verdict. To get them, divide
+    the trace into windows (--windows) or blocks (--blocks).
 
     Example: dagsim replay --trace batch_task.csv.gz --policy sjf --max-jobs 1000
     """

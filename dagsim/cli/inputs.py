@@ -39,7 +39,7 @@ def config_check(
 ) -> None:
     """Check configurations, and report every error with its line, key and remedy.
 
-    The check imports nothing from outside dagsim and starts no program.
+    The check does not import any code from outside dagsim and does not start any program.
 
     Example: dagsim config check my.yaml
     """
@@ -118,7 +118,7 @@ def show_workload(
     seed: Seed = None,
     json_: Json = False,
 ) -> None:
-    """Describe a workload: sizes, shapes, arrivals and offered load.
+    """Describe a workload: the sizes and shapes of its jobs, their arrivals, and the offered load.
 
     Example: dagsim workload info heterogeneous-dag
     """
@@ -164,7 +164,7 @@ def workload_save(
     seed: Seed = None,
     out: OutFile = None,
 ) -> None:
-    """Write the jobs in a workload to a file that can be replayed.
+    """Write the jobs of a workload to a file that you can replay.
 
     Example: dagsim workload save steady steady.jsonl.gz --seed 3
     """

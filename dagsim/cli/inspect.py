@@ -31,8 +31,8 @@ def trace_sample(
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the log and the list of nodes of a synthetic Slurm cluster: 500 jobs on 64 GPUs of
-    three types.
+    """Write a sample: the log and the list of nodes of a synthetic Slurm cluster, with 500 jobs on
+    64 GPUs of three types.
 
     Example: dagsim trace sample --out site
     """
@@ -74,7 +74,8 @@ def show_trace(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Describe a trace: jobs, shapes, sizes, arrivals, and GPU-hours by account, user and partition.
+    """Describe a trace: its jobs, their shapes, sizes and arrivals, and the GPU-hours by account,
+    user and partition.
 
     Example: dagsim trace info batch_task.csv.gz
     """
@@ -118,7 +119,10 @@ def convert_trace(
     path: Annotated[Path, typer.Argument(metavar="IN", help="The trace in its published format, or a run folder.")],
     to: Annotated[
         Path | None,
-        typer.Argument(metavar="[OUT]", help="A file, or a folder for several workflows. You can also use --out."),
+        typer.Argument(
+            metavar="[OUT]",
+            help="The file to write, or a folder if there are several workflows. You can also use --out.",
+        ),
     ] = None,
     out: OutFile = None,
     format_: TraceFormat = None,
@@ -131,11 +135,11 @@ def convert_trace(
     ] = None,
     strict: Strict = False,
 ) -> None:
-    """Convert a trace to JSON Lines, which dagsim reads back without loss, to a Parquet table, or
-    to the format of another simulator.
+    """Convert a trace to JSON Lines (which dagsim can read back without loss), to a Parquet table,
+    or to the format of another simulator.
 
-    A run folder becomes the log of its first run. If you replay it with --policy recorded, jobs
-    start and end as in that run.
+    For a run folder, the log of its first run is written. If you replay this log with --policy
+    recorded, jobs start and end as in that run.
 
     Example: dagsim trace convert batch_task.csv.gz jobs.jsonl.gz
     """
@@ -172,8 +176,8 @@ def fetch_trace(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Download a published trace from its publisher and verify it. A second call resumes the
-    download.
+    """Download a published trace from its publisher and verify it. To resume an interrupted
+    download, repeat the command.
 
     Example: dagsim trace fetch ctc-sp2
     """

@@ -33,7 +33,7 @@ def _of_trace(*names: str, **more: Any) -> Any:
 
 
 def fraction(text: str) -> float:
-    """Convert ``2%``, ``2`` or ``0.02`` to 0.02: a number of 1 or more is a percentage."""
+    """Convert ``2%``, ``2`` or ``0.02`` to 0.02. A number of 1 or more counts as a percentage."""
     try:
         value = float(text.rstrip().removesuffix("%"))
     except ValueError:
@@ -104,7 +104,9 @@ Jobs = Annotated[
 System = Annotated[
     str | None,
     _experiment(
-        "--system", metavar="NAME", help="Kind of system to simulate (default: as configured; dagsim list systems)."
+        "--system",
+        metavar="NAME",
+        help=("Kind of system to simulate, from dagsim list systems (default: as configured)."),
     ),
 ]
 Seeds = Annotated[
@@ -120,8 +122,10 @@ Within = Annotated[
         "--precision",
         metavar="2%",
         parser=fraction,
-        help="Add seeds until the 95% confidence intervals of the ratios extend at most this far to either "
-        "side, given as 2%, 2 or 0.02.",
+        help=(
+            "Keep adding seeds until the 95% confidence intervals of the ratios extend at most this far to either "
+            "side. You can write 2% as 2%, 2 or 0.02."
+        ),
     ),
 ]
 Out = Annotated[Path, _output("--out", "-o", help="Folder in which the run folder is created.")]
@@ -130,14 +134,16 @@ Plots = Annotated[
     bool | None,
     _output(
         "--plots/--no-plots",
-        help="Draw plots of the first run in the run folder, as dagsim plot does (default: only if the output "
-        "is a terminal).",
+        help=(
+            "Draw the first run like dagsim plot, and store the plots in the run folder (default: only if the "
+            "output is a terminal)."
+        ),
     ),
 ]
 Json = Annotated[bool, _output("--json", help="Print one JSON object instead of a table.")]
 Quiet = Annotated[bool, _output("--quiet", "-q", help="Print only errors.")]
 Workers = Annotated[
-    int | None, _output(min=1, help="Number of processes (default: one per core). Results do not depend on it.")
+    int | None, _output(min=1, help="Number of processes (default: one per core). It does not affect the results.")
 ]
 Name = Annotated[str | None, _output(metavar="NAME", help="Name of the run, used in tables and for its folder.")]
 On = Annotated[
@@ -145,7 +151,10 @@ On = Annotated[
     _output(
         "--executor",
         metavar="WHERE",
-        help="Where to run: local, local:N (N processes), ray, ray://HOST:PORT or slurm (dagsim list executors).",
+        help=(
+            "Where to run the simulations: local, local:N (N processes), ray, ray://HOST:PORT or slurm (dagsim list "
+            "executors)."
+        ),
     ),
 ]
 Resume = Annotated[Path | None, _output(metavar="RUN", help="Continue an interrupted run with its own configuration.")]
@@ -155,12 +164,16 @@ TableLook = Annotated[TableFormat, _output("--table", help="Print tables as text
 
 TraceFormat = Annotated[
     str | None,
-    _of_trace("--format", metavar="NAME", help="Format of the trace (default: detected; dagsim list readers)."),
+    _of_trace(
+        "--format",
+        metavar="NAME",
+        help="Format of the trace, from dagsim list readers (default: detected automatically).",
+    ),
 ]
 TraceColumns = Annotated[
     str | None,
     _of_trace(
-        "--map", metavar="OURS=THEIRS,...", help="The columns of a CSV or JSON Lines file that contain dagsim's fields."
+        "--map", metavar="OURS=THEIRS,...", help="Which columns of a CSV or JSON Lines file contain dagsim's fields."
     ),
 ]
 
@@ -181,7 +194,7 @@ def one_output(argument: Path | None, option: Path | None) -> Path:
 
 class WindowCount(NamedTuple):
     """The number of windows to take from a trace, and the number of jobs in each. Longer windows
-    improve results more than additional windows do.
+    improve the results more than additional windows.
     """
 
     windows: int
@@ -208,7 +221,7 @@ Windows = Annotated[
     _of_trace(
         metavar="N[xJOBS]",
         parser=WindowCount.parse,
-        help="Simulate N disjoint windows of 1000 (or JOBS) jobs each, spread over the trace.",
+        help="Simulate N windows of 1000 (or JOBS) jobs each. They do not overlap, and are spread over the trace.",
     ),
 ]
 
@@ -241,8 +254,7 @@ Strict = Annotated[
     bool,
     _of_trace(
         "--strict",
-        help="Reject a log if contradictions, within the log or with the site, affect more than 1% of its jobs or "
-        "hours.",
+        help="Reject a log if more than 1% of its jobs or hours contradict other parts of the log or the site.",
     ),
 ]
 Read = Annotated[
@@ -366,8 +378,11 @@ class TraceFlags(NamedTuple):
         str | None,
         _of_trace(
             metavar="trace|sized|YAML",
-            help="Where the cluster comes from: trace (the machines listed there), sized (a cluster invented "
-            "for an offered load of 0.9) or a configuration. Default: --config, then trace, then sized.",
+            help=(
+                "The cluster to simulate: trace (the machines listed in the trace), sized (a cluster made up for an "
+                "offered load of 0.9) or a configuration. Default: the cluster in --config, or else trace, or else "
+                "sized."
+            ),
         ),
     ] = None
     load: Annotated[
@@ -381,8 +396,10 @@ class TraceFlags(NamedTuple):
         _of_trace(
             "--from",
             metavar="WHEN",
-            help="Start at this time in the log, with the jobs running and waiting at that time. Give a date, "
-            "or a duration after the first job (36h, 7d).",
+            help=(
+                "Start at this time in the log, with the jobs that were running and waiting then. Give a date, or "
+                "the time since the first job (36h, 7d)."
+            ),
         ),
     ] = None
     until: Annotated[str | None, _of_trace(metavar="WHEN", help="Leave out jobs that arrive after this time.")] = None

@@ -64,8 +64,8 @@ def configured(
     """Return the configuration in ``file`` with the workload, the values of ``--set`` and the other
     options applied to it, in this order.
 
-    ``named`` is the option or argument that gives the workload. With ``own=False``, which is meant
-    for commands that run nothing, no code outside dagsim is imported.
+    ``named`` is the option or argument that gives the workload. If ``own`` is False, no code
+    outside dagsim is imported. This is meant for commands that run nothing.
     """
     from dagsim.config.bundled import find_config
     from dagsim.config.schema import Setting, load_config
@@ -92,8 +92,8 @@ def experiment(
 
     ``first`` is applied before ``--set``, so that ``--set`` can change keys of the parts that it
     selects. ``more`` is applied after ``--set``. If the workload is a trace,
-    ``scenario.on_its_cluster`` chooses the cluster. With ``invented=False``, which is meant for
-    questions about a real cluster, no cluster is made up.
+    ``scenario.on_its_cluster`` chooses the cluster. If ``invented`` is False, no cluster is made
+    up. This is meant for questions about a real cluster.
 
     Raises:
         InputError: The value of an option is wrong, or an option does not apply to the system or
@@ -161,9 +161,9 @@ def with_series(config: Config, prices: Path | None, carbon: Path | None) -> Con
 
 
 def with_own_site(path: Path, asked: Experiment, reading: TraceFlags, scratch: Path, *, told: bool) -> Experiment:
-    """Write the configuration of the site that a log or a snapshot itself describes to ``scratch``,
-    and return the options with this configuration. If a cluster is given or the file describes no
-    site, return the options unchanged.
+    """If a log or a snapshot itself describes a site, write the site's configuration to
+    ``scratch``, and return the options with this configuration. If a cluster is given or the file
+    describes no site, return the options unchanged.
     """
     if asked.config is not None or reading.cluster is not None or not services.holds_site(path):
         return asked
@@ -229,7 +229,7 @@ def _option(key: str) -> str:
 
 
 def _refuse_without_trace(config: Config, asked: Sequence[str]) -> None:
-    """Raise an error if options for traces were given but the workload is not a trace, because the
+    """Raise an error if options for traces were given but the workload is not a trace. These
     options would be ignored.
     """
     from dagsim.errors import InputError
@@ -252,8 +252,8 @@ def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]
 
 
 def _warn_of_agents(plan: Plan) -> None:
-    """Warn if agents run on windows from the part of a trace on which they were trained, or if
-    durations are hidden but were not hidden in training.
+    """Warn if agents run on windows from the part of a trace on which they were trained. Also warn
+    if durations are hidden that were known in training.
     """
     from dagsim.experiment.provenance import provenance
 
@@ -369,7 +369,8 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
             from dagsim.experiment.compare import run_until_precise
             from dagsim.experiment.scenario import metric_of
 
-            runs, seeds = dict[Cell, CellRun](), list[int]()
+            runs = {}
+            seeds: list[int] = []
 
             def run_on(more: Sequence[int]) -> list[CellRun]:
                 nonlocal runs
@@ -386,11 +387,19 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
 def tell(kept: Kept, output: Output) -> None:
     """Print and draw the results, which are already in the folder. Exit with code 1 if a policy
     failed.
+
+    Raises:
+        InputError: Every job of every run was rejected, so that no run shows anything about a policy.
     """
+    from dagsim.errors import InputError
+    from dagsim.metrics.incomplete import is_all_rejected
+
     with kept.folder.noting():
         _tell_kept(kept, output)
     if tell_failures(kept.folder):
         raise typer.Exit(1)
+    if kept.lines and all(is_all_rejected(line.workload) for line in kept.lines):
+        raise InputError("no job could run: the cluster rejected every job when it arrived")
 
 
 def _tell_kept(kept: Kept, output: Output) -> None:
@@ -412,8 +421,8 @@ def _tell_kept(kept: Kept, output: Output) -> None:
 
 
 def audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
-    """Return values for JSON: the contradictions in the first run whose input has any, and what
-    information policies had.
+    """Return values for JSON: the contradictions in the first run whose input has any, and the
+    information that policies had.
     """
     from dagsim.report.tables import knowledge_of
 

@@ -40,14 +40,16 @@ def sweep(
     metric: Annotated[str | None, typer.Option(help="Metric to compare (default: the first in the sweep).")] = None,
     reference: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Policy or value to compare the others with (default: the first)."),
+        typer.Option(
+            metavar="NAME", help="Reference policy or value, with which the others are compared (default: the first)."
+        ),
     ] = None,
 ) -> None:
-    """Run an experiment with every combination of some settings, print a table and write a run
+    """Run an experiment with all combinations of some settings, print a table and write a run
     folder.
 
-    Cells that are already in the folder are not run again, so you can repeat the command after an
-    interruption or with a larger grid.
+    Combinations (cells) that are already in the folder are not run again. You can therefore repeat
+    the command after an interruption or with a larger grid.
 
     Example: dagsim sweep sweep.yaml --executor local:4
     """
@@ -142,8 +144,8 @@ def _list(cells: Sequence[Cell], shown: _Shown) -> None:
 
 
 def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], shown: _Shown) -> None:
-    """Print the contradictions in the input of the finished cells and the table of their results,
-    or everything as JSON."""
+    """Print the contradictions in the input of the finished cells, followed by the table of their
+    results. With JSON, print everything as one object."""
     from dagsim.experiment.compare import compared_axis, grouped_standings
     from dagsim.experiment.scenario import sample_of, workload_label
     from dagsim.metrics.standings import METHOD

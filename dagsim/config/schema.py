@@ -46,8 +46,8 @@ _PRESET = "workload.preset"
 
 
 def _spelled_out(workload: Any) -> Any:
-    """Replace a workload's name with the preset or file that has this name, and apply any keys
-    given with the name.
+    """Replace the name of a workload with the preset or file that has this name. Apply any keys
+    that were given with the name.
     """
     if isinstance(workload, str):
         workload = {"preset": workload}
@@ -189,7 +189,7 @@ class Config(TopKeys):
         )
 
     def training(self) -> Any:
-        """Return the section ``train``, or else the system's defaults for it.
+        """Return the section ``train`` or, if there is none, the system's defaults for it.
 
         Raises:
             UnknownName: The family ``learning`` is missing.
@@ -276,8 +276,8 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
 
 
 def _is_foreign(value: Any) -> bool:
-    """Return True if a document is not meant as a configuration, because it is a text, or has
-    several keys and none of them resembles a known key.
+    """Return True if a document is probably not a configuration. This is the case if it is a text,
+    or if it has several keys and none of them resembles a known key.
     """
     if not isinstance(value, dict):
         return isinstance(value, str)
@@ -404,7 +404,7 @@ def json_schema(*, described: bool = False) -> dict[str, Any]:
 
 
 def _described() -> Any:
-    """Return a generator for JSON Schemas that takes the descriptions of dataclass fields from the
+    """Return a generator for JSON Schemas. It takes the descriptions of dataclass fields from the
     texts below the fields."""
     from pydantic.json_schema import GenerateJsonSchema
 
@@ -435,8 +435,8 @@ def _validate(document: yaml.Document, *, own: bool = False) -> Config:
 
 
 def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
-    """Return the defaults that are needed to set a value at ``key``, where ``document`` leaves out
-    parts.
+    """Return the defaults that are needed to set a value at ``key`` if ``document`` leaves out
+    parts of the path.
 
     In ``document``, a workload given by name is replaced with a mapping that contains the name.
     """
@@ -510,8 +510,8 @@ def _unset(value: Any) -> tuple[str, ...]:
 
 
 def _any_of(schema: Any) -> Any:
-    """Replace ``oneOf`` with ``anyOf`` in a schema, because without ``kind`` several branches may
-    match. Leave out private fields, which no configuration can set.
+    """Replace ``oneOf`` with ``anyOf`` in a schema, because several branches may match if ``kind``
+    is left out. Remove private fields, which no configuration can set.
     """
     match schema:
         case dict():

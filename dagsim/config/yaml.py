@@ -1,5 +1,5 @@
-"""Functions that read and write YAML. Unquoted words have the meaning that people expect, the
-position of each value is recorded, and faults are reported with a position and a remedy.
+"""Read and write YAML. Unquoted words have the meaning that people expect. The position of each
+value is recorded, so that faults are reported with a position and a remedy.
 
 Unquoted words follow YAML 1.2 (``dagsim.registry``), a duplicate key is an error, and all keys in
 mappings are strings.
@@ -165,7 +165,7 @@ def read_yaml(path: Path) -> Document:
 
 
 def load(text: str, source: str) -> Document:
-    """Parse ``text``; ``source`` is its name in error messages.
+    """Parse ``text``. ``source`` is its name in error messages.
 
     Raises:
         ConfigError: The text is not YAML (the message gives line and column), contains several
@@ -201,8 +201,8 @@ def dump(value: Any) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """A dumper that puts text in quotes if ``scalar`` would read it as another type, or if YAML
-    cannot represent it on one line.
+    """A YAML dumper. It puts a text in quotes if ``scalar`` would read it as another type, or if
+    YAML cannot represent it on one line.
     """
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -349,8 +349,8 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
 
 
 def _of_option(place: str, path: Key, what: str) -> str:
-    """Return the line for a fault in the value of an option. It names the option instead of the key
-    that the option sets, unless the fault is in another key than the one that ``--set`` names.
+    """Return the line that reports a fault in the value of an option. It names the option instead
+    of the key that the option sets, unless the fault is in another key than ``--set`` names.
     """
     option, _, typed = place.partition(" ")
     key = ".".join(map(str, path))
@@ -392,9 +392,7 @@ def _child(value: Any, key: str | int) -> Any:
 
 
 def _named(message: str, path: Key, value: Any) -> Key:
-    """Extend ``path`` by the key below it that is at fault. The message names either this key or
-    its value.
-    """
+    """Extend ``path`` by the faulty key below it. The message names either this key or its value."""
     for key in path:
         value = _child(value, key)
     if not isinstance(value, dict):
@@ -423,9 +421,7 @@ def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
 
 
 def _default_kind(schema: Schema, node: Schema) -> str | None:
-    """Return the default ``kind`` of a part, which ``Registered`` adds to the schema beside the
-    union.
-    """
+    """Return the default ``kind`` of a part. ``Registered`` adds it to the schema beside the union."""
     nodes = [node, *(node.get("anyOf") or ())]
     return next((str(branch[DEFAULT_KIND]) for branch in nodes if DEFAULT_KIND in branch), None)
 

@@ -44,8 +44,8 @@ def simulate(
 
     ``workload`` is the name of a preset (``dagsim list workloads``), a trace file, a ``Synthetic``
     or ``Sessions`` object, or jobs in order of arrival. ``cluster`` may also be a mapping from GPU
-    types to counts. ``runtime`` defaults to the measured throughputs for ``Synthetic`` workloads
-    and to the recorded seconds for all others. ``models`` contains further keyword arguments for
+    types to counts. By default, ``runtime`` uses measured throughputs for ``Synthetic`` workloads
+    and the recorded seconds for all others. ``models`` contains further keyword arguments for
     ``ClusterKernel``, and ``engine`` (``auto``, ``simpy`` or ``compiled``). As in ``dagsim eval``,
     metrics cover only the jobs that the workload measures. The same arguments give the same
     schedule, byte for byte.
@@ -104,10 +104,10 @@ def replay(
     trace is detected automatically.
 
     ``cluster`` is ``trace`` (the machines listed in the trace), ``sized`` (a cluster sized for an
-    offered load of 0.9) or a configuration. The default is the first of these that exists: the
-    cluster in ``config``, the machines in the trace, a cluster sized for the trace. ``config`` is a
-    file or a name from ``dagsim list configs``, and ``settings`` (``key=value``) modify it as
-    ``--set`` does.
+    offered load of 0.9) or a configuration. By default, the cluster is the one in ``config``. If
+    ``config`` has none, the machines in the trace are used, or else a cluster that is sized for the
+    trace. ``config`` is a file or a name from ``dagsim list configs``, and ``settings``
+    (``key=value``) modify it as ``--set`` does.
 
     Raises:
         InputError: The trace cannot be read, an argument is wrong, or ``settings`` request windows.
@@ -122,10 +122,10 @@ def replay(
 
 def compare(*runs: str | Path, metric: str | None = None, reference: str | None = None) -> tuple[PolicyResult, ...]:
     """Compare finished run folders, paired by seed, as ``dagsim compare`` does. Return the results
-    with 95% intervals, sorted from best to worst.
+    with 95% confidence intervals, sorted from best to worst.
 
-    ``metric`` defaults to the system's own metric. Every policy is compared with ``reference``
-    (default: the first).
+    ``metric`` defaults to the system's own metric. Every policy is compared with ``reference``,
+    which by default is the first policy.
 
     Raises:
         InputError: The folders have no seed in common, differ in their workload, or lack the metric

@@ -188,9 +188,9 @@ Unfinished = Literal["refuse", "horizon", "drop"]
 class Summary:
     """Every metric of one schedule. ``glossary()`` lists the meaning and unit of each field.
 
-    If any job is unfinished, the metrics of jobs (``jct_s`` to ``bounded_stretch``, rho, joules per
-    job) and the makespan are NaN, unless ``unfinished`` selects another way to count unfinished
-    jobs. ``jobs_unfinished`` is the number of these jobs.
+    If any job is unfinished, the makespan and all metrics of jobs (``jct_s`` to
+    ``bounded_stretch``, rho, joules per job) are NaN, unless ``unfinished`` selects another way to
+    count such jobs. ``jobs_unfinished`` is the number of these jobs.
     """
 
     unfinished: Annotated[Unfinished, "", "how unfinished jobs were counted: refuse, horizon or drop"]
@@ -305,9 +305,10 @@ def summarize(
     - ``"drop"``: these jobs are left out, which favours schedulers that never finish long jobs.
 
     ``measured`` restricts the metrics to a slice of the jobs in order of arrival, from
-    ``measured[0]`` up to ``measured[1]``. Metrics over time (held GPUs, queues, energy, throughput)
-    then cover the time between the first and the last arrival of these jobs. Makespan, runs,
-    failures and shares of tenants still cover the whole run.
+    ``measured[0]`` up to ``measured[1]``. Metrics over time (GPUs in use, queue lengths, energy,
+    throughput) then cover the time between the first and the last arrival of these jobs. The
+    makespan, the numbers of runs and failures, and the shares of tenants still cover the whole
+    simulation.
 
     Jobs that were already in the system when the simulation began are not counted (see
     ``ScheduleColumns.counted``), and metrics over time start at that moment.

@@ -1,5 +1,5 @@
-"""Sums that are bit-identical on every Python version, comparison of computed values, bits in a
-set, indices of distinct values, and type checks for numbers.
+"""Small numeric functions: sums that are bit-identical on every Python version, comparisons of
+computed values, bit sets, indices of distinct values, and type checks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def ordered_sum(terms: Iterable[float]) -> float:
 
     From Python 3.12 onwards, ``sum`` compensates for rounding, so its last bits depend on the
     version. A sum that affects a decision (a key, a price, a comparison) must not depend on the
-    version, because the same seed must give the same log on any Python version.
+    version. Otherwise, the same seed would not give the same log on every Python version.
     """
     return reduce(add, terms, 0.0)
 
@@ -37,9 +37,9 @@ COMPUTED = 1e-9
 
 
 def rounded(value: float) -> float:
-    """Round a computed number, which can then serve in rankings and limits, to as many digits as
-    are the same on every processor (``COMPUTED``). Numbers that differ only in rounding become
-    equal.
+    """Round a computed number to as many digits as are the same on every processor (``COMPUTED``).
+    Numbers that differ only in rounding become equal, so they can be ranked and compared with
+    limits.
     """
     return float(f"{value:.9g}")
 
@@ -49,7 +49,7 @@ def differences(value: Any, other: Any, place: str = "") -> Iterator[tuple[str, 
     mappings, sequences, strings and numbers. Yield the position of each difference
     (``scores.batch.low``) and both values there.
 
-    Logarithms and sums in NumPy and in the C library differ in the last digits between processors.
+    In NumPy and in the C library, the last digits of logarithms and sums depend on the processor.
     Numbers with a fraction are therefore considered equal within ``COMPUTED``. Whole numbers,
     strings and hashes of logs are the same on every machine, so they are compared exactly.
     """
@@ -86,9 +86,8 @@ T = TypeVar("T")
 
 
 def numbered(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
-    """Number the distinct values in the order of their first appearance.
-
-    Return an int32 array of shape (n,) with the number of each value, and the distinct values.
+    """Number the distinct values in the order in which they first appear. Return the number of
+    each value as an int32 array of shape (n,), and the distinct values.
     """
     number_of: defaultdict[T, int] = defaultdict(count().__next__)
     numbers = np.fromiter(map(number_of.__getitem__, values), np.int32)
@@ -106,7 +105,8 @@ def check_whole(name: str, value: object) -> None:
 
 
 def check_numbers(place: str, owner: object, names: Iterable[str]) -> None:
-    """Check that attributes of ``owner`` are numbers or None. Messages start with ``place``.
+    """Check that these attributes of ``owner`` are numbers or None. ``place`` is the beginning of
+    error messages.
 
     Raises:
         ModelError: One of the attributes has another type.

@@ -16,7 +16,7 @@ from dagsim.text import count_of
 
 
 class PowerState(IntEnum):
-    """The power states of a node that is switched on when it is needed."""
+    """The power states of a node that is only switched on when it is needed."""
 
     OFF = 0
     """It is off and costs nothing."""
@@ -120,16 +120,16 @@ class OnDemand:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine with ``gpus`` GPUs of one type (a CPU machine has ``gpu=None`` and 0 GPUs), CPU
-    cores, memory, and features that jobs may request in a constraint. Slurm uses nodes with a
-    smaller weight first. ``manifest`` is additional information about the node for a particular
-    scheduler, in the scheduler's own format, as canonical JSON (``canonical_json``). For
+    """A machine with ``gpus`` GPUs of one type, CPU cores, memory, and features that jobs may
+    require in a constraint. A machine without GPUs has ``gpu=None`` and ``gpus=0``. Slurm uses
+    nodes with a smaller weight first. ``manifest`` is additional information about the node for a
+    particular scheduler, in the scheduler's own format, as canonical JSON (``canonical_json``). For
     Kubernetes, it contains labels, taints and additional resources.
 
     With ``mig_s``, tasks that request a fraction of a GPU get MIG partitions (``MIG_TABLES``). A
     partition is created when a task needs it, and replaces partitions that no task uses. This takes
-    ``mig_s`` seconds before the task begins. With ``on_demand``, the node is powered up when work
-    needs it, and powered down when it is idle.
+    ``mig_s`` seconds before the task begins. With ``on_demand``, the node is powered up when it is
+    needed and powered down when it is idle.
 
     Raises:
         ModelError: A count or size is negative or not a number, there are GPUs without a type (or a

@@ -18,8 +18,8 @@ class Waiting(Protocol):
 class Share(NamedTuple):
     """A number of ``instances`` of a task on one node.
 
-    If the demand is a fraction of a GPU, ``gpu`` selects the GPU. With None, the kernel chooses the
-    fullest GPU on which the instances fit.
+    If the demand is a fraction of a GPU, ``gpu`` selects the GPU. If ``gpu`` is None, the kernel
+    chooses the fullest GPU on which the instances fit.
     """
 
     node: int
@@ -42,8 +42,8 @@ class Start(NamedTuple):
 
 
 class Preempt(NamedTuple):
-    """Stop a run. Its instances become ready again, with the remaining work that the preemption
-    model determines.
+    """Stop a run. Its instances become ready again. The preemption model determines how much work
+    remains.
     """
 
     run: int
@@ -57,8 +57,8 @@ class Migrate(NamedTuple):
 
 
 class Resize(NamedTuple):
-    """Preempt a run of an elastic task, and continue it at the same time on a different number of
-    GPUs or on other nodes. The run then needs the task's restart time.
+    """Preempt a run of an elastic task, and immediately continue it on a different number of GPUs
+    or on other nodes. The run first needs the task's restart time.
     """
 
     run: int
@@ -66,11 +66,11 @@ class Resize(NamedTuple):
 
 
 class Join(NamedTuple):
-    """Start a ready task on the GPUs of a run, so that both share them (only in simulations with a
-    sharing model).
+    """Start a ready task on the GPUs of a run, so that both share these GPUs. This is only possible
+    in simulations with a sharing model.
 
-    The task must need the same number of whole GPUs as the run. Both then run at the rates for this
-    pair until one of them ends.
+    The task must need the same number of whole GPUs as the run. Until one of them ends, both run at
+    the rates that the model has for this pair.
     """
 
     task: Waiting
@@ -90,17 +90,19 @@ class Reject(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """End an unfinished job, as its time limit would. Its runs are stopped and do not return."""
+    """End an unfinished job, as if it had reached its time limit. Its runs are stopped and do not
+    return.
+    """
 
     job: int
     reason: RejectReason = RejectReason.TIME_LIMIT
 
 
 class Wait(NamedTuple):
-    """Make no decision now, but call the policy again no later than ``until_s``, even if nothing
+    """Make no decision now. The policy is called again no later than ``until_s``, even if nothing
     changes.
 
-    Policies with time slices or rounds use this decision.
+    Use this decision in policies that work in time slices or rounds.
     """
 
     until_s: float

@@ -1,5 +1,5 @@
-"""Elastic tasks, which may run on a range of GPUs and make progress at a rate that depends on their
-placement.
+"""Elastic tasks. The number of GPUs on which such a task runs may change, and its rate of progress
+depends on its placement.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dagsim.model.arithmetic import check_whole
 
 
 class Pace(NamedTuple):
-    """The rate of progress per second, which is valid until ``progress`` reaches ``until``.
+    """The progress per second. It is valid until ``progress`` reaches ``until``.
 
-    ``after_s`` is the number of seconds until then. It is set only if it differs from the remaining
-    progress divided by the rate, as in simulators that count whole seconds.
+    ``after_s`` is the number of seconds until then. It is only set if it differs from the remaining
+    progress divided by the rate, as it does in simulators that count whole seconds.
     """
 
     rate: float
@@ -42,7 +42,7 @@ class TrainingState(Protocol):
 
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
         """Place the task on GPUs of a type. ``placement`` contains the number of instances on each
-        node, and is empty if the task stops.
+        node. It is empty if the task stops.
 
         Raises:
             ModelError: The placement is outside the range that the model covers.
@@ -60,7 +60,7 @@ class TrainingState(Protocol):
         """Add progress, but not beyond ``Pace.until``."""
 
     def end_epoch(self) -> None:
-        """Set the progress to ``Pace.until``, after which the rate may differ."""
+        """Set the progress to ``Pace.until``. After this point, the rate may differ."""
 
     def copy(self) -> TrainingState:
         """Return an equal state that continues independently."""
@@ -75,12 +75,12 @@ class TrainingModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Elastic:
-    """The range of an elastic task, which may run as ``least`` to ``most`` instances. The policy
-    chooses and changes the number of instances.
+    """The sizes that an elastic task may have: it may run as ``least`` to ``most`` instances. The
+    policy chooses and changes the number of instances.
 
-    ``training`` determines the progress. Each start, including the first one and those after a
-    resize, begins with ``restart_s`` seconds in which the task holds its GPUs but makes no
-    progress.
+    ``training`` determines how fast the task makes progress. Every start begins with ``restart_s``
+    seconds in which the task uses its GPUs but makes no progress. This applies to the first start
+    and to starts after a resize.
 
     Raises:
         ModelError: The range is empty or begins below 1, or the restart time is negative.

@@ -1,15 +1,14 @@
 """The catalogue of GPU types: performance, power and rental price of each GPU, with the source of
 each figure.
 
-A single speed per GPU type is a simplification. Relative to a T4, a V100 and an A100 were measured
-to train BERT 2.6 and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times as fast (Sia, SOSP 2023,
-artifact profiles). Where this matters, give a task its own ``speeds`` or use the throughput table
-(``dagsim.systems.cluster.models.runtime``).
+A single speed per GPU type is a simplification. For example, a V100 was measured to train BERT 2.6
+times as fast as a T4, and an A100 5.2 times as fast. For DeepSpeech2, these factors are only 2.3
+and 1.5 (Sia, SOSP 2023, artifact profiles). Where this matters, give a task its own ``speeds`` or
+use the throughput table (``dagsim.systems.cluster.models.runtime``).
 
-Prices are list prices for on-demand machines. They were recorded with a source and a year, and have
-not been checked since. They are only orders of magnitude, because prices vary widely between
-vendors and over time. Give your own prices with ``--price`` or with ``prices`` in the
-configuration.
+Prices are list prices for on-demand machines. Each was recorded with its source and year, and has
+not been checked since. Prices vary widely between vendors and over time, so treat them as orders of
+magnitude. Give your own prices with ``--price`` or with ``prices`` in the configuration.
 """
 
 from __future__ import annotations
@@ -74,8 +73,9 @@ class GpuType:
             raise ModelError(f"GPU type {self.name!r}: nvlink_gb_s must not be negative, got {self.nvlink_gb_s!r}")
 
     def tflops(self, precision: str = "fp32") -> float:
-        """Return the peak TFLOPS at ``precision`` (``fp32``, ``tf32`` or ``fp16``), or in the next
-        slower mode that the GPU supports."""
+        """Return the peak rate in TFLOPS at ``precision`` (``fp32``, ``tf32`` or ``fp16``). If the
+        GPU does not support this precision, return the rate at the next slower one.
+        """
         match precision:
             case "fp32":
                 return self.fp32_tflops
@@ -119,7 +119,8 @@ _CATALOGUE = (
             tdp_watts=70, idle_watts=9, sources=_sources(_SPECS, f"{_IDLE} (8 captures at P8)")),
     GpuType("P100", fp32_tflops=10.6, fp16_tflops=21.2, memory_gb=16, bandwidth_gb_s=732,
             nvlink_gb_s=80, tdp_watts=300, idle_watts=30, sources=_sources(_sheet("P100 SXM2"), "assumption: 10% of TDP")),
-    # One of the two GPUs on a K80 board, with half of the board's rate, memory and power.
+    # A K80 board has two GPUs. This entry is one of them, with half of the board's rate, memory and
+    # power.
     GpuType("K80", fp32_tflops=4.37, memory_gb=12, bandwidth_gb_s=240,
             tdp_watts=150, idle_watts=15, sources=_sources(_sheet("K80") + ", halved", "assumption: 10% of TDP")),
     GpuType("A10", fp32_tflops=31.2, tf32_tflops=62.5, fp16_tflops=125.0, memory_gb=24, bandwidth_gb_s=600,
@@ -154,8 +155,8 @@ _CATALOGUE = (
             nvlink_gb_s=448, tdp_watts=750, idle_watts=75, sources=_sources("AMD Instinct MI300X data sheet", _TEN_PERCENT, nvlink_gb_s="AMD Instinct MI300X data sheet: 7 links of 128 GB/s in both directions")),
     GpuType("MI325X", fp32_tflops=163.4, tf32_tflops=653.7, fp16_tflops=1307.4, memory_gb=256, bandwidth_gb_s=6000,
             nvlink_gb_s=448, tdp_watts=1000, idle_watts=100, sources=_sources("AMD Instinct MI325X data sheet", _TEN_PERCENT, nvlink_gb_s="AMD Instinct MI325X data sheet: 7 links of 128 GB/s in both directions")),
-    # One of the two GPUs (GCDs) in an MI250X module, as drivers and schedulers count them: half of
-    # the module.
+    # An MI250X module has two GPUs (GCDs), which drivers and schedulers count separately. This
+    # entry is one of them, that is, half of the module.
     GpuType("MI250X-GCD", fp32_tflops=23.95, fp16_tflops=191.5, memory_gb=64, bandwidth_gb_s=1638,
             nvlink_gb_s=200, tdp_watts=250, idle_watts=25, sources=_sources("AMD Instinct MI250X data sheet, halved (vector FP32)", _TEN_PERCENT, nvlink_gb_s="LUMI documentation: link inside the module, 400 GB/s in both directions", tdp_watts="AMD Instinct MI250X data sheet: 500 W, halved (peak: 560 W)")),
     GpuType("MI100", fp32_tflops=23.1, fp16_tflops=184.6, memory_gb=32, bandwidth_gb_s=1229,
@@ -178,8 +179,8 @@ _ALIASES = {"A100": "A100-40", "V100": "V100-16", "V100M16": "V100-16", "V100M32
 
 
 def canonical(name: str) -> str:
-    """Return the catalogue's name for the GPU type ``name``. ``A100`` and ``V100`` mean the smaller
-    memory size.
+    """Return the catalogue's name for the GPU type ``name``. ``A100`` and ``V100`` stand for the
+    variants with less memory.
     """
     return _ALIASES.get(name, name)
 
@@ -190,8 +191,7 @@ _SLICES, _A30_SLICES = 7, 4
 
 def mig_slice(gpu: GpuType, profile: str) -> GpuType:
     """Return the GPU type that represents one partition of ``gpu`` with a MIG profile such as
-    ``1g.5gb``. This type has a share of the compute slices, and the memory given in the profile's
-    name.
+    ``1g.5gb``. The profile's name states the partition's compute slices and memory.
 
     Raises:
         ModelError: The GPU has no such profile.
@@ -218,7 +218,8 @@ def mig_slice(gpu: GpuType, profile: str) -> GpuType:
 
 
 def gpu_type(name: str) -> GpuType:
-    """Look up a GPU type in the catalogue. ``A100`` and ``V100`` mean the smaller memory size.
+    """Look up a GPU type in the catalogue. ``A100`` and ``V100`` stand for the variants with less
+    memory.
 
     Raises:
         ModelError: There is no such type. The message lists the known types.

@@ -1,5 +1,5 @@
-"""Jobs, their tasks, the DAG of dependencies between the tasks, and the terms of a submission to a
-batch system. These terms determine where a job may run and what it may share.
+"""Jobs, their tasks, the DAG of dependencies between the tasks, and the terms with which a job was
+submitted to a batch system. These terms determine where the job may run and what it may share.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Request:
     """Terms of a job's submission other than its resources.
 
     - ``constraint`` is an expression over node features, as in Slurm: ``skl``, ``a100|v100``,
-      ``icl&!nvl``. Each node of the job must satisfy it, and all of them must satisfy the same part
-      of ``[r1|r2]``. A constraint may also count nodes, as in ``[skl*2&icl*2]``. The nodes of a
-      gang must then satisfy all counts together.
+      ``icl&!nvl``. Each node of the job must satisfy it. With ``[r1|r2]``, all nodes must satisfy
+      the same part. A constraint may also count nodes, as in ``[skl*2&icl*2]``. The nodes of a gang
+      must then satisfy all counts together.
     - ``partitions`` lists all partitions in which the job may run, if there are several.
     - ``reservation`` names the reservation in which the job runs.
-    - ``licences`` are pairs of a name and a number. The job holds these licences while it runs.
+    - ``licences`` are pairs of a name and a number. The job occupies these licences while it runs.
     - ``nodes`` lists nodes that the job must use (``--nodelist``; only ``slurm-multifactor``
       respects this), and ``excluded`` lists nodes that it must not use.
     - With ``exclusive``, the job does not share its nodes with other jobs. With ``exclusive_user``,
@@ -52,8 +52,8 @@ class Request:
       Each gang in the job must be placed within one domain of this level. Without
       ``level_required``, the level is only a preference.
     - ``segment`` is the number of instances per segment into which the placement ``block`` splits a
-      gang. Each segment is placed within one domain of the level (by default the narrowest level),
-      whereas the whole gang may extend over several domains.
+      gang. Each segment is placed within one domain of the level (by default, the narrowest level).
+      The whole gang may extend over several domains.
 
     Raises:
         ModelError: The constraint cannot be read, or a number is below 1.
@@ -96,7 +96,7 @@ class Request:
         return self != _NOTHING
 
     def over(self, default: Request) -> Request:
-        """Return these terms, with missing terms taken from ``default``. A level is always taken
+        """Return these terms, and take missing terms from ``default``. A level is always taken
         together with its ``level_required``.
         """
         own = {field.name: value for field in fields(Request) if (value := getattr(self, field.name)) != field.default}
@@ -109,8 +109,8 @@ _NOTHING = Request()
 
 
 class Condition(NamedTuple):
-    """A condition on which a job depends: another job has to leave or to start, and a number of
-    seconds have to pass after its start.
+    """A condition on which a job depends: either another job has to end, or it has to start and a
+    number of seconds have to pass after its start.
     """
 
     id: str
@@ -128,7 +128,7 @@ class Condition(NamedTuple):
 
 
 def canonical_json(document: Any) -> str:
-    """Return JSON text that is identical for equal documents. ``Task.manifest`` and
+    """Return JSON text that is the same for all equal documents. ``Task.manifest`` and
     ``Node.manifest`` have this form.
     """
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
@@ -160,8 +160,8 @@ def ways(constraint: str) -> tuple[str, ...]:
 
 
 class Counted(NamedTuple):
-    """A part of a constraint that at least ``nodes`` of a job's nodes must satisfy. If ``apart``,
-    these must not include nodes that count for other parts.
+    """A part of a constraint, and the smallest number of a job's nodes (``nodes``) that must
+    satisfy it. If ``apart``, a node that counts for another part does not count here.
     """
 
     constraint: str
@@ -186,8 +186,9 @@ def counts_of(constraint: str) -> tuple[Counted, ...] | None:
 
 
 def without_counts(constraint: str, nodes: int) -> str:
-    """Return an equivalent constraint without a count of all ``nodes`` nodes of the job. For a job
-    with four nodes, ``a*4`` means that each of them must satisfy ``a``. Smaller counts are kept.
+    """Return an equivalent constraint without counts that equal ``nodes``, the number of the job's
+    nodes. For a job with four nodes, ``a*4`` becomes ``a``, because each node must satisfy ``a``.
+    Smaller counts are kept.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -245,7 +246,7 @@ def _parsed(constraint: str) -> _Constraint:
             if not tokens or tokens[-1] not in "&,":
                 break
             tokens.pop()
-        if counted and bracketed:  # in [a*2&b*2], each node has one feature or the other
+        if counted and bracketed:  # in [a*2&b*2], a node needs only one of the two features
             tests.append(lambda features: any(test(features) for test in counted))
         return tests[0] if len(tests) == 1 else lambda features: all(test(features) for test in tests)
 
@@ -278,8 +279,8 @@ def _has(feature: str) -> _Test:
 
 
 def _alternatives(tokens: Sequence[str]) -> tuple[str, ...]:
-    """Return the alternatives in the only pair of brackets, each together with the text around the
-    brackets.
+    """Return the alternatives in the only pair of brackets. Each is combined with the text around
+    the brackets.
     """
     if "]" not in tokens:
         return ()
@@ -329,7 +330,7 @@ class TaskGraph:
 
     def __post_init__(self) -> None:
         count = len(self.tasks)
-        if count == 1 and not self.edges:  # this is the path for most jobs in most traces, so keep it cheap
+        if count == 1 and not self.edges:  # most jobs in most traces take this branch, so keep it fast
             self._set(_NONE, _NONE, (0,))
             return
         if not count:
@@ -360,8 +361,8 @@ class TaskGraph:
         return cls(listed, tuple(edges))
 
     def upward_rank(self, seconds: Sequence[float]) -> list[float]:
-        """Return, for each task, the length of the longest path from its start to the end of the
-        job, including the task itself.
+        """Return, for each task, the length of the longest path from the start of the task to the
+        end of the job. The path includes the task itself.
 
         ``seconds`` contains the duration of each task.
         """
@@ -400,7 +401,9 @@ class TaskGraph:
 
 
 class Links(NamedTuple):
-    """The parents and children of named items, as indices, and a topological order of the items."""
+    """The parents and children of each named item, given as indices, and a topological order of all
+    items.
+    """
 
     parents: tuple[tuple[int, ...], ...]
     children: tuple[tuple[int, ...], ...]
@@ -458,7 +461,7 @@ def _circle(names: Sequence[str], parents: Sequence[Sequence[int]], free: set[in
 
 
 class Demand(NamedTuple):
-    """The resources that one instance of a task holds while it runs. Tasks with equal demands are
+    """The resources that one instance of a task uses while it runs. Tasks with equal demands are
     interchangeable on a node.
     """
 
@@ -468,11 +471,11 @@ class Demand(NamedTuple):
     gpu_types: tuple[str, ...] | None = None
 
 
-# Without typed=True, 8 would be returned (and written to files) as 8.0 if 8.0 had been requested
-# before.
+# The numbers 8 and 8.0 are equal. Without typed=True, a request for 8 could therefore return a
+# cached 8.0, which files would then show.
 @lru_cache(maxsize=65536, typed=True)
 def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ...] | None) -> Demand:
-    """Check each distinct demand once, and return it. Tasks with equal demands share one object."""
+    """Create a demand after checking it. Equal demands are checked once and share one object."""
     if not (gpus >= 0 and isfinite(gpus) and (gpus <= 1 or gpus == int(gpus))):
         raise ModelError(f"gpus must be 0, a fraction up to 1 or a whole number, got {gpus!r}")
     if not (cpus >= 0 and isfinite(cpus)):
@@ -489,16 +492,16 @@ class Task:
     """A vertex in a job's DAG. It consists of ``instances`` identical parallel parts, each of which
     does ``work``.
 
-    - ``work`` is per instance, in the unit of the runtime model: TFLOP, or seconds on the reference
-      GPU.
-    - ``speeds`` are the task's own rates by GPU type, in units of work per second. They override
-      those of the model.
+    - ``work`` is the work of one instance in the unit of the runtime model: TFLOP, or seconds on
+      the reference GPU.
+    - ``speeds`` gives the task's own rate on each GPU type, in units of work per second. These
+      rates override those of the runtime model.
     - ``gpus`` is the number of GPUs per instance: 0 (CPU only), a fraction of one GPU, or a whole
       number on one node.
     - A ``gang`` may span several nodes. Its instances start together, on one GPU type.
     - ``model`` and ``batch`` select a row of the throughput table.
-    - ``estimate`` is the amount of work that the user requested (a batch system's time limit), for
-      policies that may not see the true work.
+    - ``estimate`` is the amount of work that the user requested, such as a batch system's time
+      limit. Policies that may not see the true work see this value.
     - ``manifest`` is additional information about the task for a particular scheduler, in the
       scheduler's own format, as canonical JSON (``canonical_json``). For Kubernetes, it is a pod.
       The core does not read it.
@@ -558,13 +561,13 @@ class Task:
 
 
 class InFlight(NamedTuple):
-    """A run from before the beginning of the simulation: instances of a task that started at
-    ``since_s``.
+    """A run that started before the beginning of the simulation. It consists of instances of a task
+    that started at ``since_s``.
 
-    From then on, the instances do their task's work. They end when this work is done, or at the
-    beginning of the simulation if it would have been done earlier. If ``until_s`` is set, the run
-    had ended by the beginning: either its instances were done, or the run was ``stopped`` and its
-    instances returned. A gang runs as a whole.
+    From then on, the instances do their task's work. They end when this work is done. If it would
+    have been done before the beginning of the simulation, they end at the beginning. If ``until_s``
+    is set, the run ended before the beginning: either its instances were done, or the run was
+    ``stopped`` and its instances returned to the queue. A gang runs as a whole.
     """
 
     since_s: float
@@ -583,8 +586,8 @@ class InFlight(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A recorded run of a job, from its start to its end on these nodes. The job was in the queue
-    for this run from ``eligible_s`` on.
+    """A recorded run of a job on these nodes, from its start to its end. The job waited for this
+    run from ``eligible_s`` on.
     """
 
     eligible_s: float
@@ -599,18 +602,19 @@ class Job:
 
     - ``priority`` is larger for more urgent jobs.
     - ``deadline_s`` is a point in time, not a duration.
-    - ``weight`` is the cost of each second for which this job waits.
+    - ``weight`` is how much each second of waiting costs for this job.
     - ``observed_start_s``, ``observed_nodes`` and ``observed_gpu`` come from the log of a real
-      cluster. They state when the first recorded attempt started in that cluster, on which nodes
-      (each listed as often as it held instances, if that is known), and on which GPU type. The job
-      may not start before ``eligible_s``, because of a dependency, a hold or a begin time.
-      ``observed_attempts`` are all attempts of a job that was requeued or suspended; they are left
-      out if the only attempt lasted for as long as its work.
+      cluster. They describe the first recorded attempt in that cluster: when it started, on which
+      nodes and on which GPU type. If the number of instances on each node is known, a node is
+      listed once per instance. The job may not start before ``eligible_s``, because of a
+      dependency, a hold or a begin time. ``observed_attempts`` contains all attempts of a job that
+      was requeued or suspended. It is empty if there was only one attempt, which lasted exactly as
+      long as the job's work.
     - ``user``, ``account``, ``partition`` (a queue in a batch system) and ``qos`` come from the
-      submission of the job, if they are known. ``request`` contains the other terms. Metrics are
-      grouped by ``tenant``.
+      submission of the job, if they are known. ``request`` contains the other terms of the
+      submission. Metrics are grouped by ``tenant``.
     - ``in_flight`` contains the job's runs from before the beginning of the simulation. Tasks that
-      are done by then are either left out of the graph or have runs that have ended.
+      were already done are either left out of the graph or have runs that have ended.
 
     Raises:
         ModelError: The arrival is negative; a deadline, an observation or a run in flight is before

@@ -44,8 +44,8 @@ class JobField(NamedTuple):
 
 
 def _field(name: str, kind: str, default: Any) -> JobField:
-    """Return a field. In a column of numbers, a missing deadline is infinity, whereas other unknown
-    times are NaN.
+    """Return a field. In a column of numbers, a missing deadline is stored as infinity, and any
+    other unknown time as NaN.
     """
     unknown = inf if name == "deadline_s" else nan
     return JobField(name, kind, unknown if kind == "float | None" else default)

@@ -1,5 +1,5 @@
-"""The rows that record the events in a simulation, the log that contains them, facts about the
-jobs, and the schedule, from which all metrics are computed.
+"""The log of a simulation and the rows in it, facts about the jobs, and the schedule, from which
+all metrics are computed.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class RejectReason(IntEnum):
 
     @property
     def words(self) -> str:
-        """A description of the reason."""
+        """The reason in words."""
         return _REJECTED_BECAUSE[self]
 
 
@@ -127,8 +127,8 @@ class Record(NamedTuple):
     are 0).
 
     ``job`` counts arrivals from 0, ``task`` is an index into the job's graph, ``run`` counts starts
-    from 0, and ``node`` is an index into the cluster. ``gpus`` is a bit mask of the GPUs held on
-    that node, or 0 if the node has more than 62 GPUs.
+    from 0, and ``node`` is an index into the cluster. ``gpus`` is a bit mask of the GPUs that the
+    run uses on this node, or 0 if the node has more than 62 GPUs.
     """
 
     kind: int
@@ -143,8 +143,8 @@ class Record(NamedTuple):
 
 
 class JobFacts(NamedTuple):
-    """The facts about a job that are kept after it has left. There is one object per arrival, in
-    the order of ``Record.job``.
+    """The facts about a job that are kept after the job has ended. There is one object per arrival,
+    in the order of ``Record.job``.
     """
 
     id: str
@@ -219,14 +219,14 @@ _BLOCK = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FactColumns(Sequence[JobFacts]):
-    """Facts about J jobs with n tasks in total, as columns. A slice of these facts is a list.
+    """Facts about J jobs with n tasks in total, stored as columns. A slice is a list of facts.
 
     Raises:
         ValueError: The columns have different lengths.
     """
 
     ids: tuple[str, ...]
-    arrival_s: NDArray[np.float64]  # (J,), as are all other columns of numbers
+    arrival_s: NDArray[np.float64]  # shape (J,), like all other numeric columns
     priority: NDArray[np.float64]
     deadline_s: NDArray[np.float64]
     """NaN if the job has none."""
@@ -236,9 +236,9 @@ class FactColumns(Sequence[JobFacts]):
     gpus: NDArray[np.float64]
     tenant: tuple[str, ...]
     first: np.ndarray  # (J + 1,) int64: index of the first task of each job
-    name: np.ndarray  # (n,) int: index of the name of each task in names
+    name: np.ndarray  # (n,) int: for each task, the index of its name in ``names``
     names: tuple[str, ...]
-    graph: np.ndarray  # (J,) int: index of the graph of each job in graphs
+    graph: np.ndarray  # (J,) int: for each job, the index of its graph in ``graphs``
     graphs: tuple[Parents, ...]
     """Distinct ``JobFacts.parents``, in order of first appearance in the jobs, like ``names``."""
 
@@ -352,8 +352,8 @@ class ScheduleLog:
         return self._packed[0] if self._packed else np.empty(0, ROW)
 
     def since(self, row: int) -> list[Row]:
-        """Return the rows from number ``row`` onwards as tuples. This is meant for code that
-        follows a simulation, such as a reward.
+        """Return the rows from number ``row`` onwards as tuples. Code that follows a running
+        simulation, such as a reward, uses this.
         """
         if row >= self._packed_rows:
             return [*map(unpacked_row, self._tail[row - self._packed_rows :])]
@@ -417,7 +417,7 @@ class ScheduleLog:
 
     def _pack(self) -> None:
         if self._tail:
-            # from a bytearray, so that the array is writable
+            # np.frombuffer makes a writable array from a bytearray, but a read-only one from bytes
             self._packed.append(np.frombuffer(bytearray().join(self._tail), ROW))
             self._packed_rows += len(self._tail)
             self._tail.clear()
@@ -425,8 +425,8 @@ class ScheduleLog:
 
 @dataclass(slots=True)
 class Schedule:
-    """The result of a simulation, which may still be running or may have been read from a run
-    folder. ``jobs[n]`` is the job with ``Record.job == n``.
+    """The result of a simulation. The simulation may still be running, or the result may have been
+    read from a run folder. ``jobs[n]`` is the job with ``Record.job == n``.
     """
 
     cluster: Cluster
@@ -452,8 +452,8 @@ class Schedule:
         self.jobs.append(job)
 
     def check(self) -> None:
-        """Check that a schedule from a file has the properties of every schedule that a simulation
-        writes, as far as code that reads schedules relies on these properties.
+        """Check a schedule that was read from a file. It must have those properties of a
+        simulation's schedule on which code that reads schedules relies.
 
         Raises:
             ValueError: No simulation could have written this schedule. The message names the first
@@ -462,7 +462,8 @@ class Schedule:
         rows, jobs = self.log.rows(), FactColumns.of(self.jobs)
         if rows.ndim != 1:
             raise ValueError(f"the rows must have one dimension, got {rows.ndim}")
-        # A rejected job that fits on no node has no ideal end even on an idle cluster.
+        # The ideal times may be infinite, because a rejected job that fits on no node would never
+        # end, even on an idle cluster.
         numbers = np.array([getattr(jobs, name) for name in NUMBERS if name not in ("deadline_s", *_IDEAL)])
         ideals = np.array([getattr(jobs, name) for name in _IDEAL])
         ends = (self.seed, self.ended_s, self.begins_s)

@@ -2,8 +2,8 @@
 possible positions.
 
 The tables come from NVIDIA's MIG User Guide ("Supported MIG Profiles") and from ``nvidia-smi mig
--lgipp``. A profile takes a number of compute slices and memory slices, and can begin only at
-certain memory slices.
+-lgipp``. A partition with a profile occupies a number of compute slices and memory slices, and can
+begin only at certain memory slices.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class MigProfile(NamedTuple):
     starts: tuple[int, ...]
 
     def mask(self, start: int) -> int:
-        """Return a bit set of the memory slices that the profile takes from ``start`` onwards."""
+        """Return a bit set of the memory slices that a partition with this profile occupies from
+        ``start`` onwards.
+        """
         return ((1 << self.memory) - 1) << start
 
 
@@ -57,9 +59,9 @@ class MigTable:
     profiles: tuple[MigProfile, ...]
 
     def profile(self, gpus: float, gpu_types: tuple[str, ...] | None = None) -> int | None:
-        """Return the index of the profile for a demand of up to one GPU. If the demand's types
-        include profiles named ``TYPE-PROFILE``, this is the smallest of these; otherwise, it is the
-        smallest one with enough compute slices. Return None if there is no such profile.
+        """Return the index of the profile for a demand of up to one GPU. If the demand names
+        profiles of this type (``TYPE-PROFILE``), this is the smallest of them. Otherwise, it is the
+        smallest profile with enough compute slices. Return None if there is no such profile.
         """
         return _profile_of(self, gpus, gpu_types)
 
@@ -75,8 +77,8 @@ class MigTable:
         return _opening(self, layout, profile)
 
     def room(self, layout: Layout, profile: int) -> int:
-        """Return the number of partitions with a profile that could be used beside the partitions
-        in use.
+        """Return how many partitions with a profile could be used in addition to the partitions in
+        use.
         """
         taken, mask = self.taken(layout), self.profiles[profile].mask
         return sum([not taken & mask(start) for start in self.profiles[profile].starts])
@@ -86,8 +88,8 @@ class MigTable:
         return whole_sum([self.profiles[part.profile].mask(part.start) for part in layout if part.busy])
 
     def used(self, layout: Layout, start: int, profile: int) -> Layout:
-        """Return the layout with a partition in use at ``start``, and without the free partitions
-        that it overlaps.
+        """Return the layout after a partition at ``start`` has come into use. Free partitions that
+        overlap it are removed.
         """
         mask = self.profiles[profile].mask(start)
         kept = [part for part in layout if not self.profiles[part.profile].mask(part.start) & mask]
@@ -144,7 +146,7 @@ def slice_type(name: str) -> tuple[str, str] | None:
 
 
 def parted_types(gpu_types: tuple[str, ...] | None) -> frozenset[str]:
-    """Return the GPU types of which a task names only partitions."""
+    """Return the GPU types for which a task names only partitions, not whole GPUs."""
     names = {canonical(name) for name in gpu_types or ()}
     return frozenset([part[0] for part in map(slice_type, names) if part is not None]) - names
 

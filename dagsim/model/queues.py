@@ -159,8 +159,8 @@ class QueueNode:
                 raise ModelError(f"queue {self.name!r}: {part} names {unknown[0]!r}, for which the queue has no quota")
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[QueueNode, tuple[str, ...]]]:
-        """Yield this queue and all queues below it, each with the names of those above it, nearest
-        first.
+        """Yield this queue and all queues below it, each with the names of the queues above it,
+        nearest first.
         """
         yield self, above
         for child in self.children:
@@ -278,9 +278,9 @@ class NodeReservation:
     """A reservation: nodes that only jobs with access to the reservation may use from ``start_s``
     to ``end_s``.
 
-    Times are on the clock of the log, that is, in seconds since 1970 if the log has dates. For
-    generated jobs, they are in seconds of the simulation. A job outside the reservation starts on
-    its nodes only if the job's time limit ends before the reservation begins. Jobs request the
+    Times use the clock of the log: they are in seconds since 1970 if the log has dates. For
+    generated jobs, they are in seconds since the beginning of the simulation. Any other job starts
+    on these nodes only if its time limit ends before the reservation begins. Jobs request the
     reservation by name (``Request.reservation``).
 
     - ``every_s`` is the interval in seconds at which the reservation repeats, for a total of 60
@@ -392,8 +392,8 @@ OVERDUE_S = 1.0
 
 
 class TimeLimits(NamedTuple):
-    """The time limit for jobs that state none (None if there is no default), and the longest time
-    limit that a job may have, both in s.
+    """Two time limits in seconds: the one for jobs that do not give a limit (None if there is no
+    default), and the longest one that a job may have.
     """
 
     default_s: float | None = None
@@ -401,7 +401,7 @@ class TimeLimits(NamedTuple):
 
     @property
     def unstated_s(self) -> float:
-        """The time limit of a job that states none. This is the default, or else the longest limit,
+        """The time limit of a job that does not give one: the default, or else the longest limit,
         or else a year.
         """
         return min(UNLIMITED_S if self.default_s is None else self.default_s, self.most_s)
@@ -415,10 +415,10 @@ class QueueTree:
 
     If the site's scheduler is Kueue, ``kueue`` contains Kueue's objects and ``tree`` is not used.
 
-    ``scheduler`` contains the parameters of the site's scheduler. The policy that represents this
-    scheduler uses these parameters if the user gives the policy none.
+    ``scheduler`` contains the parameters of the site's scheduler. They apply to the policy that
+    represents this scheduler, unless the user gives the policy other parameters.
 
-    Jobs that name no partition or QOS, or one that does not exist, get the first one.
+    Jobs that name no partition or QOS, or one that does not exist, are assigned to the first one.
 
     Raises:
         ModelError: Two parts have the same name, or a QOS preempts one that does not exist.
@@ -464,13 +464,13 @@ class QueueTree:
                 )
 
     def walk(self) -> Iterator[tuple[QueueNode, tuple[str, ...]]]:
-        """Yield every queue in the tree with the names of those above it, nearest first."""
+        """Yield every queue in the tree with the names of the queues above it, nearest first."""
         for node in self.tree:
             yield from node.walk()
 
     def names(self) -> dict[str, None]:
-        """Return the names under which jobs are submitted, without namespaces. These are the names
-        of accounts or queues, and of all those above them.
+        """Return the names under which jobs are submitted, without namespaces: the names of
+        accounts or queues and of everything above them.
         """
         names = [name for node, _ in self.walk() for name in (node.name, *node.aliases)]
         if self.kueue is not None:
@@ -478,7 +478,7 @@ class QueueTree:
         return {name.rpartition("/")[2]: None for name in names}
 
     def time_limits(self, job: Job) -> TimeLimits:
-        """Return the time limits for a job, from its partitions and its QOS."""
+        """Return the time limits that a job's partitions and QOS set for it."""
         named = job.request.partitions if job.request is not None else ()
         own = [part for part in self.partitions if part.name in (named or (job.partition,))] or self.partitions[:1]
         part = max(own, key=lambda part: part.max_time_s or inf, default=NodePartition(""))

@@ -1,9 +1,9 @@
 """Named streams of random numbers, which are derived from a single root seed and independent of
 each other.
 
-For each purpose (arrivals, shapes, failures), numbers are drawn from a separate stream with the
-name of the purpose, so that adding a stream does not change any other. Pass the number of an
-episode or worker as ``index``; never add it to ``root``.
+Each purpose (arrivals, shapes, failures) has a separate stream with its own name. Adding a stream
+therefore does not change the numbers in any other stream. Pass the number of an episode or worker
+as ``index``; never add it to ``root``.
 """
 
 from __future__ import annotations

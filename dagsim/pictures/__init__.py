@@ -1,4 +1,4 @@
-"""Pictures of a schedule at a given time, which show waiting, running and finished jobs."""
+"""Draw pictures of a schedule at a given time, with its waiting and running jobs."""
 
 from dagsim.pictures.scene import Scene
 

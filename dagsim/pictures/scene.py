@@ -1,6 +1,6 @@
-"""Pictures of a schedule at a given time, which show the waiting jobs, the GPUs of every node, and
-the queue length and GPU use up to that time. This module also defines the colours of all pictures,
-plots and pages. They are suitable for colour-blind readers.
+"""Draw pictures of a schedule at a given time. A picture shows the waiting jobs, the GPUs of every
+node, and the queue length and GPU use up to that time. This module also defines the colours of all
+pictures, plots and pages, which are suitable for colour-blind readers.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The card that represents each node, and the edge length of the cells on the cards. Each cell
-    represents a GPU.
+    """The positions of the cards that represent nodes, and the edge length of the cells on them.
+    Each cell represents a GPU.
     """
 
     cards: tuple[Box | None, ...]
@@ -218,7 +218,7 @@ class Scene:
         return whole.reduce(_FINE)
 
     def array(self, now_s: float) -> np.ndarray:
-        """Return the picture at a given time. Shape (height, width, 3), uint8."""
+        """Return the picture at a given time as an array, (height, width, 3) uint8."""
         return np.asarray(self.image(now_s))
 
     def _shares(self, chosen: Flags, now_s: float) -> list[GpuPart]:
@@ -318,7 +318,7 @@ class Scene:
         self._block(pen, _between(self._place(min(ahead, self._room() - 1)), target, _eased(way)), share.job)
 
     def _draw_leaving(self, pen: ImageDraw, share: GpuPart, way: float) -> None:
-        """Draw a block that shrinks in the place where its job ran."""
+        """Draw a block that shrinks at the place where its job ran."""
         box = self._layout.slot(share.node, share.first, share.last)
         if box is None:
             return

@@ -1,5 +1,5 @@
-"""Tables of results that compare policies, the points of a sweep, or the clusters in a ``whatif``
-or ``plan``.
+"""Build tables that compare the results of policies, of the points of a sweep, or of the clusters
+in a ``whatif`` or ``plan``.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def comparison_table(
     """Return a table that compares policies on the same seeds, in the order of ``ranked``.
 
     ``ranked`` contains the ``standings`` by ``metric``. Policies with equal results on every seed
-    share a row. Without ``wide``, the table fits into 80 columns. With ``wide``, it also has the
-    ratio of means, the median ratio, Holm's p and other metrics. ``to_bound`` states how much of
-    the gap to a lower bound each policy closes (see the family ``bounds``), and adds a column.
+    share a row. The table fits into 80 columns unless ``wide`` is True, which adds the ratio of
+    means, the median ratio, Holm's p and other metrics. ``to_bound`` states how much of the gap to
+    a lower bound each policy closes (see the family ``bounds``), and adds a column.
     """
     sample, n = ranked[0].sample, ranked[0].n
     policies = "1 policy" if len(ranked) == 1 else f"{len(ranked)} policies"
@@ -157,13 +157,13 @@ def metric_name(metric: str) -> str:
 
 
 def _unit(sample: Sample) -> str:
-    """Return the unit that a table counts. Runs on a whole trace are also counted in seeds."""
+    """Return the unit of the samples in a table. Runs on a whole trace also count as seeds."""
     return "seed" if sample is Sample.TRACE else str(sample)
 
 
 def _merged(ranked: Sequence[PolicyResult], *, wide: bool) -> Iterator[list[PolicyResult]]:
-    """Group the policies that share a row, because they have equal results on every seed and are
-    equal in everything else that the table shows.
+    """Group the policies that share a row. They have equal results on every seed, and are equal in
+    everything else that the table shows.
     """
     done: set[str] = set()
     for result in ranked:

@@ -1,5 +1,6 @@
 """Draw run folders as plots and Perfetto traces, and schedules as films in which jobs move from the
-queue to the GPUs. This module decides which plots a folder gets, and where the files go.
+queue to the GPUs. This module decides which plots are drawn for a folder, and where the files are
+written.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def draw(
     kind: str = "png",
     ranked: Sequence[PolicyResult] = (),
 ) -> list[Path]:
-    """Draw finished run ``number``. By default, draw the first run or, if there are several
-    policies, compare them.
+    """Draw the finished run with this number. By default, compare the policies or, if there is only
+    one, draw the first run.
 
     The plots go to ``out`` (default: ``plots/`` in the folder) as png, pdf or svg files. ``ranked``
     contains the standings of the folder's policies, if the caller already has them.
@@ -59,7 +60,7 @@ def draw(
 
 
 def draw_perfetto(folder: Store, path: Path, number: int = 0) -> Path:
-    """Write finished run ``number`` as a trace for ui.perfetto.dev.
+    """Write the finished run with this number as a trace for ui.perfetto.dev.
 
     Raises:
         InputError: There is no such run, or the file cannot be written.

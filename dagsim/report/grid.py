@@ -1,5 +1,5 @@
-"""Tables of text cells for the terminal, Markdown and LaTeX, the number formats in tables, and the
-tables of ``dagsim list``. Each of these tables imports the modules it needs only when it is
+"""Format tables of text cells for the terminal, Markdown and LaTeX, and numbers in tables. Also
+build the tables of ``dagsim list``, each of which imports the modules it needs only when it is
 requested.
 """
 
@@ -35,8 +35,8 @@ class TableFormat(StrEnum):
 
 
 class Lines(str):
-    """A cell with several lines. In all other cells, line breaks are replaced, because they can
-    only come from a name.
+    """A cell with several lines. In all other cells, line breaks are replaced, because only a name
+    from a file can contain them.
     """
 
 
@@ -97,7 +97,7 @@ class Grid:
         return widths
 
     def markdown(self) -> str:
-        """Format as a GitHub table, with the title above and the notes below."""
+        """Format the table as GitHub Markdown, with the title above and the notes below."""
         marks = ["---" if place in self.texts else "---:" for place in range(len(self.heads))]
         lines = [_markdown_row(self.heads), f"| {' | '.join(marks)} |", *map(_markdown_row, self.rows)]
         return "\n".join(
@@ -127,7 +127,7 @@ class Grid:
         )
 
     def shown(self, look: TableFormat) -> str:
-        """Format as Markdown or LaTeX."""
+        """Format the table as Markdown or LaTeX."""
         return self.latex() if look is TableFormat.LATEX else self.markdown()
 
 
@@ -256,8 +256,8 @@ def _configs() -> Listing:
 
 
 def _where(path: Path) -> str:
-    """Return a relative path as text. An absolute path belongs to dagsim, and is shown as
-    ``shipped``.
+    """Return a relative path as text. An absolute path is that of a file that ships with dagsim,
+    and is shown as ``shipped``.
     """
     return "shipped" if path.is_absolute() else str(path)
 

@@ -1,4 +1,4 @@
-"""Data series that both pages and plots show."""
+"""Compute the series of values that both pages and plots show."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def jobs_within(cols: ScheduleColumns, figure: str, shortest: float = 0.0) -> tu
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """One measure in several training runs: the points of each run, and the mean over the range
+    """One measure in several training runs, as the points of each run and the mean over the range
     that all runs have in common.
     """
 

@@ -1,4 +1,4 @@
-"""Schedules as Chrome trace events, for ui.perfetto.dev and chrome://tracing.
+"""Convert schedules to Chrome trace events, for ui.perfetto.dev and chrome://tracing.
 
 Each node is shown as a process and each GPU as a thread. Slices in one thread must not overlap, so
 runs that share a GPU, and runs without a GPU, get separate threads. Counters show the queue, the
@@ -89,7 +89,7 @@ def trace_events(schedule: Schedule) -> Iterator[Event]:
 
 
 def _placed(cols: ScheduleColumns) -> tuple[list[int], list[_Thread]]:
-    """Return, for each slice in order of start, its entry in ``RunColumns`` and its thread."""
+    """Return the entry in ``RunColumns`` and the thread of each slice, in order of start."""
     runs, lanes = cols.runs, lanes_of(cols)
     bars = bars_of(cols, lanes)
     top = bars.top - lanes.first[runs.node[bars.run]]
@@ -218,8 +218,8 @@ def _process(node: int) -> int:
 
 
 def _microseconds(time_s: Floats) -> list[int]:
-    """Round to whole microseconds. Rounding preserves the order, so adjacent slices stay adjacent
-    and do not overlap.
+    """Round a time to whole microseconds. Rounding preserves the order, so adjacent slices stay
+    adjacent and do not overlap.
     """
     rounded: list[int] = np.rint(time_s * 1e6).astype(np.int64).tolist()
     return rounded

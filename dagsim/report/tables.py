@@ -1,5 +1,5 @@
-"""Tables for the terminal that describe a run, a workload or a trace, or the reasons why a job
-waited.
+"""Build tables for the terminal that describe a run, a workload or a trace, or the reasons why a
+job waited.
 """
 
 from __future__ import annotations
@@ -169,9 +169,9 @@ def observed_table(policy: str, waits: Mapping[str, Any], tenants: int = _TENANT
 
 
 def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
-    """Return lines that state how far the simulated waits are from the observed waits: the errors
-    of the mean and p95, overall and for the worst account, partition and size, and the number of
-    jobs that start too early.
+    """Return lines that state how far the simulated waits are from the observed waits. They contain
+    the errors of the mean and the p95, overall and for the worst account, partition and size, and
+    the number of jobs that start too early.
     """
 
     def errors(pair: Mapping[str, Any]) -> str:
@@ -196,8 +196,8 @@ def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
 
 
 def _gap(pair: Mapping[str, Any]) -> float:
-    """Return the logarithm of the ratio of the simulated to the observed mean wait, after adding 10
-    s to each.
+    """Add 10 s to both mean waits, and return the logarithm of the ratio of the simulated to the
+    observed mean wait.
     """
     return log((pair["simulated_s"]["mean"] + 10) / (pair["observed_s"]["mean"] + 10))
 
@@ -383,8 +383,8 @@ def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = Tru
 
 
 def knowledge_of(workloads: Iterable[Mapping[str, Any]]) -> Knowledge | None:
-    """Return what information about run times the policies had in these runs, or None for systems
-    that do not record this.
+    """State what information about run times the policies had in these runs. Return None for
+    systems that do not record this.
     """
     from dagsim.systems.cluster.knowledge import Knowledge
 
@@ -422,9 +422,9 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
 
 
 def losses(lines: Iterable[CellRun]) -> list[str]:
-    """Return the sentences that must precede the figures, because the figures do not show these
-    facts: for each policy, the jobs that did not complete, with the reasons (only once if all
-    policies agree), and the policies' notes about their runs.
+    """Return the sentences about facts that the figures do not show, which must therefore come
+    first. For each policy, they state which jobs did not complete and why (only once if this is
+    equal for all policies), and what the policy notes about its runs.
     """
     lines = list(lines)
     by_policy: dict[str, list[Mapping[str, Any]]] = {}

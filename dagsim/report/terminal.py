@@ -44,8 +44,8 @@ LINE_S = 30.0
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Raise the error again, so that it is handled as for other output. By default, rich would
-        exit.
+        """Raise the error again, so that it is handled like an error in other output. By default,
+        rich would exit.
         """
         raise
 
@@ -94,8 +94,9 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> 
 
 @contextmanager
 def progress(wanted: bool, *, every_run: bool = False) -> Iterator[Watch | None]:
-    """If ``wanted``, show the progress of a plan on standard error, as a bar on a terminal and
-    otherwise as occasional lines. With ``every_run``, a line is also printed whenever a run begins.
+    """If ``wanted`` is True, show the progress of a plan on standard error, as a bar on a terminal
+    and otherwise as occasional lines. If ``every_run`` is True, also print a line whenever a run
+    begins.
     """
     if not wanted:
         yield None
@@ -116,8 +117,8 @@ def progress(wanted: bool, *, every_run: bool = False) -> Iterator[Watch | None]
 
 
 def _plan_lines(*, every_run: bool) -> Watch:
-    """Return a function that prints a line of progress every 30 s and, with ``every_run``, whenever
-    a run begins.
+    """Return a function that prints a line of progress every 30 s and, if ``every_run`` is True,
+    whenever a run begins.
     """
     last_s, last = time.monotonic(), ""
 
@@ -133,8 +134,9 @@ def _plan_lines(*, every_run: bool) -> Watch:
 
 
 def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> Callable[[Iterable[T]], Iterator[T]]:
-    """Return a function that yields the items it is given. If ``wanted``, it shows their number on
-    standard error, in a single line on a terminal, or else in a new line every 30 s.
+    """Return a function that yields the items it is given. If ``wanted`` is True, it also shows
+    their number on standard error: on a terminal in a single line, and otherwise in a new line
+    every 30 s.
     """
 
     def telling(items: Iterable[T]) -> Iterator[T]:

@@ -1,4 +1,4 @@
-"""Policies as users name them. Only this module parses such names."""
+"""The names by which users select policies. Only this module parses such names."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class PolicySpec:
 
     @property
     def call(self) -> Spec:
-        """The name and the parameters, in the form from which a registry creates the policy."""
+        """The name and the parameters as a ``Spec``, from which a registry creates the policy."""
         return Spec(self.name, dict(self.params))
 
     def with_checkpoint(self, path: Path) -> PolicySpec:
@@ -84,8 +84,8 @@ class PolicySpec:
         return PolicySpec.parse(str(Spec(self.name, {"checkpoint": str(path), **self.params})))
 
     def is_agent(self, scenario: Scenario) -> bool:
-        """Return True if this is a trained agent. If one of the system's own policies has the same
-        name, the name refers to that policy.
+        """Return True if this is a trained agent. A name that also belongs to one of the system's
+        own policies refers to that policy.
         """
         return self.kind is not PolicyKind.PROGRAM and self.name not in scenario.policies and self.names_agent()
 
@@ -101,8 +101,8 @@ class PolicySpec:
         return words + [str(self.params[name]) for name in ("binary", "config") if self.params.get(name)]
 
     def files(self) -> list[Path]:
-        """Return the existing files named in the parameters or, for a program, in the words of its
-        command.
+        """Return those files named in the parameters that exist. For a program, return the existing
+        files named in its command.
         """
         values = self.words() if self.kind is PolicyKind.PROGRAM else self.params.values()
         return named_files(values)
@@ -128,8 +128,8 @@ def labelled(text: str) -> tuple[str, str]:
 
 
 def split_policies(texts: Iterable[str]) -> list[str]:
-    """Split ``"sjf,easy[a=1,b=2]"`` at the commas outside brackets, and return each policy once, in
-    order. The command of a program is not split.
+    """Split a list such as ``"sjf,easy[a=1,b=2]"`` at the commas outside brackets. Return each
+    policy once, in order. The command of a program is not split.
     """
     flat: list[str] = []
     for text in texts:

@@ -1,10 +1,9 @@
-"""The interface that all systems implement. This module contains everything that systems have in
-common, and nothing else.
+"""The interface that all systems implement. It contains only what all systems have in common.
 
 A *system* is a kind of simulation (``System`` states what is known before anything is simulated).
 Its *scenario* contains a configuration and builds *kernels*, one per seed. A kernel yields a *view*
-of the current state and receives decisions in return; a ``Conversation`` drives it. Everything
-above a system (runs, environments, training, comparisons, plots) uses only this module.
+of the current state and receives decisions in return. A ``Conversation`` drives the kernel.
+Everything above a system (runs, environments, training, comparisons, plots) uses only this module.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ __all__ = [
 
 class View(Protocol):
     """The current state, as far as a policy may see it. A view is live and read-only, and it is
-    passed to the policy without a copy. The views of a system show more than this.
+    passed to the policy without a copy. Each system's own views show more than this.
     """
 
     @property
@@ -68,8 +67,8 @@ class View(Protocol):
         """Seconds since the start."""
 
     def stream(self, name: str) -> np.random.Generator:
-        """Return the random stream with this name. Each name has its own stream, so draws from
-        other streams do not affect it.
+        """Return the random number stream with this name. Each name has its own stream, so draws
+        from other streams do not affect it.
         """
 
 
@@ -95,9 +94,9 @@ class Kernel(Protocol[ShownT, TakenT]):
         """Seconds since the start."""
 
     def decisions(self, until_s: float = inf) -> Generator[ShownT, Iterable[TakenT] | None, None]:
-        """Yield a view whenever there is something to decide, and receive decisions for it
-        (``None``: no decision). Carry the decisions out one by one, and continue until every job
-        has left (or until ``until_s``).
+        """Yield a view whenever there is something to decide, and receive the decisions for this
+        view (``None`` if there are none). Carry out the decisions one by one, and continue until no
+        job is left, or until ``until_s``.
 
         Raises:
             IllegalDecision: A decision cannot be carried out.
@@ -109,9 +108,10 @@ class Kernel(Protocol[ShownT, TakenT]):
 class Policy(Protocol[AskedT, AnswerT]):
     """A policy. Heuristics, trained agents and users' own policies all implement this protocol.
 
-    A policy object serves one simulation at a time and may keep state about it. If its class has
-    ``clairvoyant = True``, it may read facts that no real scheduler could know (true durations), if
-    the system has them. For any other class, reading such a fact is an error.
+    A policy object is used in one simulation at a time and may keep state about it. If its class
+    has ``clairvoyant = True``, it may read facts that no real scheduler could know, such as true
+    durations, provided that the system has them. For any other class, reading such a fact is an
+    error.
     """
 
     def decide(self, view: AskedT) -> Iterable[AnswerT]:
@@ -121,8 +121,8 @@ class Policy(Protocol[AskedT, AnswerT]):
 
 
 class Statements:
-    """The optional attributes of a policy, with the values that apply to policies without these
-    attributes. ``stated`` reads these attributes.
+    """The optional attributes of a policy, with the values for policies that do not have them.
+    ``stated`` reads these attributes.
     """
 
     name: ClassVar[str] = ""
@@ -160,8 +160,8 @@ class Statements:
 
 
 def stated(part: object, name: str) -> Any:
-    """Return the value of an optional attribute of a policy or of a part of it, or the value that
-    applies if it does not have this attribute.
+    """Return the value of an optional attribute of a policy or of one of its parts. If it lacks the
+    attribute, return the default value.
 
     Raises:
         AttributeError: There is no optional attribute with this name.
@@ -174,7 +174,7 @@ class HasPast(Protocol):
     """A kernel that may begin in the middle of a schedule."""
 
     def remind(self, policy: object) -> None:
-        """Give the policy the memory that it would have at the beginning, if that is known."""
+        """If the past is known, give the policy the memory that it would have at the beginning."""
 
 
 @runtime_checkable
@@ -188,13 +188,14 @@ class HidesTruth(Protocol):
 
 
 class Codec(Protocol):
-    """A translator between arrays and the views of one simulation. It may keep state about this
-    simulation.
+    """An object that translates the views of one simulation into arrays, and choices into
+    decisions. It may keep state about this simulation.
     """
 
     def encode(self, view: Any) -> Any | None:
-        """Return the observation, which contains the available choices, or ``None`` if waiting is the
-        only option."""
+        """Return the observation with the available choices, or ``None`` if waiting is the only
+        option.
+        """
 
     def decode(self, view: Any, choice: Any) -> Iterable[Any]:
         """Return the decisions for ``choice``, one of the choices in the last observation. If the
@@ -202,20 +203,20 @@ class Codec(Protocol):
         """
 
     def choice_of(self, decisions: Iterable[Any]) -> Any | None:
-        """Return the choice in the last observation that represents a heuristic's decisions,
-        or ``None`` if no choice does.
+        """Return the choice in the last observation that leads to a heuristic's decisions, or
+        ``None`` if there is no such choice.
         """
 
 
 class CodecSettings(Protocol):
-    """A codec in a configuration: a dataclass with its settings, which creates one codec per
-    simulation.
+    """How a configuration describes a codec: a dataclass with the codec's settings that creates one
+    codec per simulation.
     """
 
     @property
     def features(self) -> Mapping[str, tuple[str, ...]]:
-        """The names of the columns in each part of an observation, which determine the size of a
-        network.
+        """The names of the columns in each part of an observation. They determine the input size of
+        a network.
         """
 
     def build(self) -> Codec:
@@ -225,12 +226,12 @@ class CodecSettings(Protocol):
 class RewardTerm(Protocol):
     """A cost that accrues during one simulation.
 
-    If a term also has a method ``take(row)``, this is called with every new row of the log before
-    the cost is read.
+    If a term also has a method ``take(row)``, this method is called with every new row of the log
+    before the cost is read.
     """
 
     def cost(self, now: float) -> float:
-        """Return the cost since the last call, up to ``now`` (s)."""
+        """Return the cost from the time of the last call until ``now`` (in seconds)."""
 
 
 Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
@@ -240,7 +241,7 @@ Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
 
 
 class EngineUse(NamedTuple):
-    """The engine that was requested, the engine that is used, and the reason in words."""
+    """The engine that was requested, the engine that is used, and an explanation in words."""
 
     asked: str
     used: str
@@ -266,8 +267,8 @@ class Blocking(NamedTuple):
 class System:
     """A system, as described by a configuration before anything is simulated.
 
-    Every system defines ``system`` and ``policies``. All other attributes are optional features,
-    which have defaults. A system overrides the features that it supports.
+    Every system defines ``system`` and ``policies``. All other attributes are optional features
+    with defaults. A system overrides the ones that it supports.
     """
 
     system: ClassVar[str]
@@ -302,8 +303,8 @@ class System:
     """Why jobs are blocked, if they cannot wait."""
 
     def of(self, keys: Any) -> System:
-        """Return the system for the top-level ``keys`` of a configuration, if the system's settings
-        are among them.
+        """Return the system that the top-level ``keys`` of a configuration describe, if its
+        settings are among these keys.
         """
         return self
 
@@ -323,13 +324,13 @@ class System:
 
     @property
     def sample(self) -> Sample:
-        """The meaning of one seed: a generated workload, a whole trace or a window of a trace."""
+        """What one seed stands for: a generated workload, a whole trace or a window of a trace."""
         return Sample.SEED
 
     @property
     def varied(self) -> bool:
-        """True if every seed has a different cluster and workload, and therefore a different unit
-        of time.
+        """True if every seed has a different cluster and workload, so that times from different
+        seeds are not comparable.
         """
         return False
 
@@ -356,7 +357,7 @@ class System:
         return () if self.trace_path is None else (self.trace_path,)
 
     def read_from(self, path: str) -> Mapping[str, Any]:
-        """Return keys of a configuration in which the trace is read from another path."""
+        """Return the keys of a configuration that change the path from which the trace is read."""
         raise NotImplementedError
 
     @property
@@ -371,9 +372,9 @@ class System:
         return ""
 
     def told(self, estimates: str) -> Mapping[str, Any]:
-        """Return keys of a configuration in which ``estimates`` determines the durations that
-        policies know: ``exact``, ``noisy`` or ``hidden``. The result is empty if the system does
-        not hide durations.
+        """Return the keys of a configuration that give policies the durations that ``estimates``
+        names: ``exact``, ``noisy`` or ``hidden``. The result is empty if the system does not hide
+        durations.
         """
         return {}
 
@@ -389,7 +390,7 @@ class Scenario(System, ABC):
 
         @property
         def cluster(self) -> Cluster:
-            """The machines as they appear in the log: nodes by number, with their GPUs.
+            """The machines that appear in the log. They are nodes with numbers and GPUs.
 
             Raises:
                 InputError: The machines cannot be built.
@@ -401,8 +402,8 @@ class Scenario(System, ABC):
     ) -> Kernel[Any, Any]:
         """Return a new kernel. The same seed always gives the same jobs, failures and outages.
 
-        ``record=False`` allows a kernel to keep only part of the runs in its log if that is faster;
-        arrivals and completions of jobs are always kept. ``on_arrivals`` is called from time to
+        With ``record=False``, a kernel may keep only part of the runs in its log if this is faster.
+        It always keeps arrivals and completions of jobs. ``on_arrivals`` is called from time to
         time with the number of jobs that have arrived.
 
         Raises:
@@ -411,19 +412,19 @@ class Scenario(System, ABC):
 
     @abstractmethod
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Return facts about the jobs in ``kernel`` as plain values: their number, their load, and
-        the source from which they come.
+        """Return facts about the jobs in ``kernel`` as plain values: how many there are, what load
+        they offer, and where they come from.
         """
 
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
-        """Return notes that have to be shown above the results of a run, in addition to the
+        """Return the notes that must be shown above the results of a run, in addition to the
         policy's own notes.
         """
         return []
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """Return, by number of the job, the known reasons why jobs that are still in ``kernel`` at
-        its end are unfinished.
+        """Map the number of each job that is still in ``kernel`` at the end of the simulation to
+        the reason why the job is unfinished, if the reason is known.
         """
         return {}
 
@@ -440,8 +441,8 @@ class Scenario(System, ABC):
         return self
 
     def engaged(self, policy: str, seed: int, *, on_arrivals: Callable[[int], None] | None = None) -> Engaged:
-        """Return the kernel for a policy given by name, in the requested engine or, if none is
-        requested, in the fastest possible one.
+        """Return the kernel for a policy that is given by name. It uses the requested engine or, if
+        none was requested, the fastest engine that supports the policy.
 
         Raises:
             InputError: As in ``kernel``, or the requested engine does not support this run.
@@ -449,29 +450,30 @@ class Scenario(System, ABC):
         return Engaged(self.kernel(seed, on_arrivals=on_arrivals))
 
     def check_engine(self, policy: str) -> None:
-        """Check that the requested engine can be used for a policy, as far as this is known without
-        jobs.
+        """Check that the requested engine can be used for a policy, as far as this can be checked
+        without jobs.
 
         Raises:
             ConfigError: The engine cannot be used.
         """
 
     def fitted(self, policy: Policy[Any, Any]) -> Policy[Any, Any]:
-        """Return the policy, wrapped if the scenario requires something that the policy does not do
-        itself."""
+        """Return the policy. If the scenario requires something that the policy does not do itself,
+        it is wrapped in an object that does.
+        """
         return policy
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-        """Return the reason why a compiled engine cannot run many episodes together. The result is
-        empty if it can.
+        """Return the reason why a compiled engine cannot run many episodes together, or an empty
+        text if it can.
         """
         return f"episodes of the system {self.system!r} are not compiled"
 
     def episodes(
         self, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, *, recorded: bool = False
     ) -> Any:
-        """Return ``count`` episodes in a compiled engine, or a text that explains why this is
-        impossible. Their observations and rewards are bit-identical to those of ``Episode``. A
+        """Return ``count`` episodes that run in a compiled engine, or a text that explains why this
+        is impossible. Their observations and rewards are bit-identical to those of ``Episode``. A
         reward is the weighted sum of ``terms``, divided by ``scale``. With ``recorded``, the
         episodes keep their logs.
         """
@@ -479,7 +481,8 @@ class Scenario(System, ABC):
 
 
 class Conversation(Generic[ViewT, DecisionT]):
-    """The exchange with a kernel, from its first view to its end. Only this class drives kernels.
+    """The exchange of views and decisions with a kernel, from the first view to the end of the
+    simulation. Kernels are only driven through this class.
 
     ``view`` is the view for which decisions are expected, or ``None`` at the end.
     """
@@ -531,7 +534,7 @@ def decisions_of(answer: object, now: float) -> Iterator[Any]:
     """
     if answer is None:
         return iter(())
-    # otherwise, the fields of the decision would be treated as decisions
+    # A decision is a tuple, so its fields would otherwise be treated as decisions.
     if isinstance(answer, tuple) and hasattr(answer, "_fields"):
         kind = type(answer).__name__
         raise IllegalDecision(
@@ -547,7 +550,7 @@ def decisions_of(answer: object, now: float) -> Iterator[Any]:
 
 
 def drive(kernel: Kernel[ViewT, DecisionT], policy: Policy[ViewT, DecisionT], until_s: float = inf) -> Schedule:
-    """Run ``kernel`` with ``policy`` until every job has left (or until ``until_s``).
+    """Run ``kernel`` with ``policy`` until no job is left, or until ``until_s``.
 
     Raises:
         IllegalDecision: A decision of the policy cannot be carried out.
@@ -563,8 +566,8 @@ _JOBS_PER_STEP = 500
 
 
 class CountedJobs(Generic[JobT]):
-    """An iterable that yields the ``jobs`` and calls ``on_arrivals`` with the number of jobs so
-    far, for the first job and for every 500th job.
+    """An iterable that yields the ``jobs``. For the first job and for every 500th job, it calls
+    ``on_arrivals`` with the number of jobs so far.
     """
 
     def __init__(self, jobs: Iterable[JobT], on_arrivals: Callable[[int], None]) -> None:

@@ -68,15 +68,15 @@ def chain(*work: float) -> TaskGraph:
 
 
 def diamond(first: float = 1.0, left: float = 2.0, right: float = 5.0, last: float = 1.0) -> TaskGraph:
-    """Return a task, followed by two parallel tasks and a last task. The critical path is ``first +
-    max(left, right) + last``.
+    """Return a graph in which one task is followed by two parallel tasks and then by a last task.
+    Its critical path is ``first + max(left, right) + last``.
     """
     return _graph((first, left, right, last), [(0, 1), (0, 2), (1, 3), (2, 3)])
 
 
 def fork_join(width: int, work: float = 1.0) -> TaskGraph:
-    """Return a task, followed by ``width`` parallel tasks and a last task, which all have the same
-    work. On m GPUs, they take ``(2 + ceil(width / m)) * work``.
+    """Return a graph in which one task is followed by ``width`` parallel tasks and then by a last
+    task. All tasks have the same work. On m GPUs, the graph takes ``(2 + ceil(width / m)) * work``.
     """
     inner = range(1, width + 1)
     edges = [(0, index) for index in inner] + [(index, width + 1) for index in inner]
@@ -84,8 +84,8 @@ def fork_join(width: int, work: float = 1.0) -> TaskGraph:
 
 
 def heft_example() -> TaskGraph:
-    """Return the ten tasks of a published example (figure 2 of Topcuoglu, Hariri and Wu, 2002), with
-    their seconds on the types P1, P2 and P3.
+    """Return the ten tasks of a published example (figure 2 of Topcuoglu, Hariri and Wu, 2002),
+    with their run times in seconds on the types P1, P2 and P3.
 
     Each edge carries as many GB as its communication cost in the paper, so that it takes that many
     seconds between nodes at 1 GB/s. With one processor per type, the makespan of HEFT is 80 and
@@ -136,16 +136,16 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
 
     - finish every job that the remaining nodes can run, even if tasks that take a day compete with
       tasks that take seconds;
-    - make the same decisions with the same seed, and with different true durations behind equal
-      estimates (unless its class sets ``clairvoyant = True``);
+    - make the same decisions for the same seed, even if true durations change while the estimates
+      stay equal (unless its class sets ``clairvoyant = True``);
     - change nothing except through decisions;
     - continue from a deep copy in a fork;
-    - have no attribute whose name is almost that of an optional attribute (``Statements`` in
+    - have no attribute whose name is probably a misspelt optional attribute (``Statements`` in
       ``systems.seam``).
 
-    The log must obey every rule of ``violations``. ``policy`` is a factory (such as a class), or a
-    policy that can be deep-copied before its first decision. A case named in a message can be run
-    again: ``dagsim.testing.random_case(3).play(policy)``.
+    The log must obey every rule of ``violations``. ``policy`` is a function or class that creates
+    the policy, or a policy that can be deep-copied before its first decision. To run a case from a
+    message again, use its number: ``dagsim.testing.random_case(3).play(policy)``.
 
     Raises:
         AssertionError: A rule is broken. The message names the rule and the workload.
@@ -181,8 +181,8 @@ def _cases(workloads: int) -> Iterator[tuple[Case, str]]:
 
 
 def _check_repetition(case: Case, make: Callable[[], ClusterPolicy], where: str) -> None:
-    """Check that the same seed gives the same log, and that a fork made at 3 s, with a copy of the
-    policy, runs to the end without a fault.
+    """Check that the same seed gives the same log. Also check that a fork that is made at 3 s, with
+    a copy of the policy, runs to the end without a fault.
     """
     schedules = [case.kernel() for _ in range(2)]
     for kernel in schedules:
@@ -200,13 +200,14 @@ def _check_repetition(case: Case, make: Callable[[], ClusterPolicy], where: str)
 
 
 def check_codec(make: Callable[[], Any], workloads: int = 4) -> None:
-    """Raise an error unless the codecs returned by ``make`` behave correctly under random choices,
-    on the workloads of ``check_policy``.
+    """Check that the codecs returned by ``make`` behave correctly if choices are random, and raise
+    an error otherwise. The workloads are those of ``check_policy``.
 
-    - Arrays have the columns named by the codec, in float32, finite and at most 1e4 in magnitude.
+    - Arrays have the columns that the codec names. Their values are float32 numbers that are finite
+      and at most 1e4 in magnitude.
     - Encoding twice gives equal arrays.
-    - Every choice decodes to a decision that the kernel carries out, and only the last choice
-      decodes to waiting.
+    - Every choice leads to a decision that the kernel can carry out, and only the last choice means
+      waiting.
     - All jobs finish, and the same choices give the same log.
     - True durations stay hidden: with different true durations behind equal estimates, the arrays
       are equal until a task ends.
@@ -225,11 +226,11 @@ def check_codec(make: Callable[[], Any], workloads: int = 4) -> None:
 
 
 def check_network(network: Network, workloads: int = 4) -> None:
-    """Raise an error unless the network works on the workloads of ``check_policy``, in which edges
-    carry gigabytes.
+    """Check that a network model works on the workloads of ``check_policy``, in which edges carry
+    gigabytes. Raise an error if it does not.
 
-    All jobs must finish. A second simulation with the same network must give the same log, and so
-    must a fork that runs beside it.
+    All jobs must finish. A second simulation with the same network must give the same log. So must
+    a fork that runs at the same time.
 
     Raises:
         AssertionError: A rule is broken. The message names the rule and the workload.
@@ -257,7 +258,7 @@ def _check_blind_codec(make: Callable[[], Any]) -> None:
     where = "(the work of the blind check)"
     shown: list[list[np.ndarray]] = [[], []]
     for kernel, arrays in zip(blind_kernels(0), shown, strict=True):
-        with suppress(Stalled):  # a randomly drawn choice may wait although nothing is running yet
+        with suppress(Stalled):  # a random choice may be to wait although nothing is running
             _play(make(), kernel, 0, where, BLIND_UNTIL_S, arrays)
     equal = len(shown[0]) == len(shown[1]) and all(map(np.array_equal, *shown))
     assert equal, "the codec shows what tasks really take: other true durations behind equal estimates change an array"

@@ -64,8 +64,8 @@ class Case:
         return self.kernel().run(self.admitting(make()))
 
     def drive(self, kernel: ClusterKernel, policy: ClusterPolicy) -> bool:
-        """Run the kernel to the end. Return False if a ready task remains that needs nodes that have
-        left.
+        """Run the kernel to the end. Return False if a ready task remains because the nodes that it
+        needs have left the cluster.
 
         Raises:
             IllegalDecision, Stalled: A decision is illegal, or the policy waits although it could
@@ -202,7 +202,7 @@ def _disturbances(rng: np.random.Generator, nodes: int) -> tuple[FailureModel, .
     models: list[FailureModel] = []
     if rng.random() < 0.35:
         models.append(NodeFailures(float(rng.choice((30.0, 100.0))), float(rng.choice((0.5, 5.0)))))
-    if rng.random() < 0.2:  # all jobs arrive simultaneously
+    if rng.random() < 0.2:  # all nodes go down simultaneously
         start_s = float(rng.choice((0.0, 1.0, 2.0)))
         models.append(Maintenance(tuple(range(nodes)), start_s, start_s + float(rng.choice((1.0, 7.0)))))
     if rng.random() < 0.3:
@@ -268,8 +268,8 @@ def blind_kernels(seed: int) -> tuple[ClusterKernel, ClusterKernel]:
     """Return two kernels with equal jobs and estimates but different true durations, all above
     ``BLIND_UNTIL_S``.
 
-    Tasks arrive in bursts and nodes join in turn, so that there is something to choose although no
-    task ends.
+    Tasks arrive in bursts, and nodes join one by one, so that a policy has to make choices although
+    no task ends.
     """
     rng = stream(seed, "blind")
     cluster = Cluster(tuple(Node(f"n{n}", gpu_type(("A100-40", "T4")[n % 2]), 2, 32, 256) for n in range(6)))
@@ -288,7 +288,8 @@ def blind_kernels(seed: int) -> tuple[ClusterKernel, ClusterKernel]:
             jobs.append(
                 Job(f"j{number}", TaskGraph((task,), ()), arrival_s, priority=priority, tenant=f"u{number % 3}")
             )
-        # If a preempted run kept its work, the policy could infer how long the run takes.
+        # If a preempted run kept its work, the work that is left would reveal the run's true
+        # duration to the policy.
         preemption = Preemption("restart", "restart")
         return ClusterScenario(
             cluster, jobs, preemption=preemption, failures=joining, estimates=Estimates("predicted")

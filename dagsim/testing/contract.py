@@ -29,17 +29,17 @@ def check_system(scenario: Scenario, policy: str | None = None, seed: int = 1) -
     the schedule for ``seed``. Use a small configuration with a few dozen jobs, whose seeds give
     different jobs. ``policy`` names one of the system's policies; the default is the first.
 
-    - The scenario has a name, policies, a ranking metric and a cluster, passes its own ``check``,
-      and can be sent to another process.
-    - The same seed gives the same log, byte for byte, however the kernel is driven, and another
+    - The scenario has a name, policies, a ranking metric and a cluster. It passes its own ``check``
+      and can be pickled for another process.
+    - The same seed gives the same log, byte for byte, in whatever way the kernel is driven. Another
       seed gives a different log.
     - Every job arrives and leaves once, and every run starts and ends once, on nodes of the
-      cluster. Times do not decrease, and the schedule ends at its last row.
+      cluster. Times in the log never decrease, and the schedule ends at the time of its last row.
     - A kernel stops at ``until_s``, and the log up to that time is the same as without ``until_s``.
     - ``None`` and an empty answer have the same meaning, and anything that is not a decision raises
       ``IllegalDecision``.
-    - Metrics and tables can be computed from the log, and ``facts`` and ``on_arrivals`` count the
-      jobs.
+    - Metrics and tables can be computed from the log, and ``facts`` and ``on_arrivals`` report the
+      right number of jobs.
 
     Raises:
         AssertionError: A rule is broken. The message names the rule.
@@ -106,7 +106,7 @@ def _check_log(schedule: Schedule) -> None:
     assert not len(backwards), f"row {backwards[0] + 1} of the log is earlier than the row before"
     last_s = float(rows["time_s"][-1])
     assert schedule.ended_s == last_s, f"ended_s is {schedule.ended_s!r}, but the last row is at {last_s!r}"
-    started: dict[tuple[int, int], float] = {}  # a run on several nodes has one row per node
+    started: dict[tuple[int, int], float] = {}  # by run and node, because a run on several nodes has one row per node
     for row in schedule.log:
         where = f"run {row.run} on node {row.node}"
         if row.kind == Kind.STARTED:
@@ -151,7 +151,7 @@ def _check_answers(scenario: Scenario, make: Callable[[], Policy[Any, Any]], see
     for nothing in (None, ()):
         kernel = scenario.kernel(seed)
         talk = Conversation(kernel)
-        with suppress(DagsimError):  # a system whose jobs cannot wait may stall
+        with suppress(DagsimError):  # the kernel may raise Stalled if the system does not let jobs wait
             if talk.answer(nothing) is not None:
                 talk.follow(make())
         logs.append(kernel.schedule.log)
@@ -173,12 +173,12 @@ def check_env(make: Any, seed: int = 1, steps: int = 300) -> None:
 
     - Observations are in ``observation_space``, rewards are finite, and flags are Boolean.
     - The action mask, if there is one, always allows an action. This also applies after the end of
-      the episode, because a vector of environments takes one more action in the step that starts
-      the next episode.
+      an episode, because a vector environment takes one more action in the step that starts the
+      next episode.
     - The same seed and the same legal actions give the same observations, rewards and flags.
     - Another seed gives another episode.
 
-    Each episode consists of random legal actions, and is followed for at most ``steps`` steps.
+    In each episode, random legal actions are taken for at most ``steps`` steps.
 
     Raises:
         AssertionError: A rule is broken. The message names the rule.

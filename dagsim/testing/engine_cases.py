@@ -1,6 +1,6 @@
-"""Random clusters and jobs with ties, zero lengths, gangs and shares, on which the logs of two
-kernels might differ, and the comparison of two schedules. ``scripts/check_engine.py`` compares the
-engines on them.
+"""Random clusters and jobs for comparing two kernels, and a function that compares their schedules.
+The jobs include ties, tasks without work, gangs and shares of GPUs, on which logs are most likely
+to differ. ``scripts/check_engine.py`` compares the engines on them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dagsim.systems.cluster.state import JobState, Run
 from dagsim.systems.seam import Conversation, drive
 
 TYPES = ("A100-40", "V100-16", "T4")
-_SOME = ("hrrn", "themis", "min-min", "sufferage")  # a few policies of the kinds ``waits`` and ``mapping``
+_SOME = ("hrrn", "themis", "min-min", "sufferage")  # a sample from the kinds ``waits`` and ``mapping``
 KINDS: Mapping[str, tuple[str, ...]] = {
     "strict": ("fifo",),
     "orders": ("fifo-fit", "ljf", "edf", "llf", "priority", "critical-path", "f1", "f2", "f3", "f4"),
@@ -42,8 +42,8 @@ rewards as well.
 
 
 def random_cluster(rng: random.Random) -> Cluster:
-    """Return nodes of a few types. Some clusters have a node with more GPUs than the log can name,
-    or nodes without GPUs.
+    """Return a random cluster with nodes of a few types. Some clusters have a node with more GPUs
+    than the log can name, or nodes without GPUs.
     """
     names = rng.sample(TYPES, rng.randint(1, 3))
     most = rng.choice((1, 2, 4, 8, 8, 70))
@@ -89,7 +89,8 @@ def jobs_of(rng: random.Random) -> list[Job]:
             for child in range(count)
             for parent in rng.sample(range(child), min(child, rng.randint(0, 2)))
         ]
-        places = rng.sample(range(count), count) if rng.random() < 0.3 else range(count)  # children may be listed first
+        # sometimes list children before their parents
+        places = rng.sample(range(count), count) if rng.random() < 0.3 else range(count)
         edges = tuple(Edge(places[parent], places[child]) for parent, child in pairs)
         deadline_s = now + rng.choice((50.0, 300.0)) if rng.random() < 0.5 else None
         priority, weight = float(rng.randint(0, 2)), rng.choice((1.0, 1.0, 3.0))
@@ -106,8 +107,8 @@ def without_shares(job: Job) -> Job:
 
 
 def in_the_middle(rng: random.Random, cluster: Cluster, jobs: list[Job]) -> tuple[list[Job], float]:
-    """Simulate the jobs until a random moment. Return this moment, and what is left of the jobs,
-    with the instances that are running at that moment.
+    """Simulate the jobs until a random moment. Return this moment and the unfinished jobs, with the
+    instances that are running then.
     """
     begins_s = rng.choice((10.0, 20.0, 30.0, rng.uniform(0.0, 1.5 * jobs[-1].arrival_s + 1.0)))
     kernel = ClusterScenario(cluster, jobs).kernel(0)
@@ -119,7 +120,7 @@ def in_the_middle(rng: random.Random, cluster: Cluster, jobs: list[Job]) -> tupl
 
 
 def left_of(rng: random.Random, active: JobState, runs: Sequence[Run]) -> Job:
-    """Return what is left of a job, with these runs in flight; some are overdue."""
+    """Return the unfinished part of a job with these runs in flight. Some of the runs are overdue."""
     graph = active.job.graph
     open_ = [index for index, task in enumerate(active.tasks) if task.unfinished]
     place = {index: number for number, index in enumerate(open_)}
@@ -139,7 +140,7 @@ def left_of(rng: random.Random, active: JobState, runs: Sequence[Run]) -> Job:
 def compiled_schedule(cluster: Cluster, jobs: Sequence[Job], policy: str, *, seed: int = 0, **models: Any) -> Schedule:
     """Return the schedule of the compiled engine."""
     kernel = ClusterScenario(cluster, jobs, engine="compiled", **models).engaged(policy, seed).kernel
-    Conversation(kernel)  # it simulates to the end in a single call
+    Conversation(kernel)  # this call simulates to the end
     return kernel.schedule
 
 

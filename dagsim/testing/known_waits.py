@@ -1,4 +1,4 @@
-"""Waits that are known without dagsim, from a recursion and from Erlang's formula."""
+"""Waiting times that can be computed without dagsim, by a recursion or by Erlang's formula."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 def first_come_waits(arrival_s: NDArray[np.float64], run_s: NDArray[np.float64], servers: int) -> NDArray[np.float64]:
-    """Return the waits of jobs that need one server each, under first come, first served (Kiefer
+    """Return the waits of jobs that each need one server and are served in order of arrival (Kiefer
     and Wolfowitz 1955).
     """
     free_s, waits = [0.0] * servers, []
@@ -22,8 +22,8 @@ def first_come_waits(arrival_s: NDArray[np.float64], run_s: NDArray[np.float64],
 
 
 def erlang_p95(servers: int, load: float, mean_s: float) -> float:
-    """Return the 95th percentile of the wait in an M/M/c queue with run times of ``mean_s`` seconds
-    on average (Erlang 1917): P(W > t) = C exp(-c (1 - load) t / mean).
+    """Return the 95th percentile of the wait in an M/M/c queue whose mean run time is ``mean_s``
+    (Erlang 1917): P(W > t) = C exp(-c (1 - load) t / mean).
     """
     blocking = 1.0
     for number in range(1, servers + 1):

@@ -1,4 +1,6 @@
-"""Check the log of a schedule, without the kernel, against the rules that every schedule obeys."""
+"""A check of a schedule's log against the rules that every schedule obeys. It does not use the
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -28,27 +30,28 @@ def violations(
     sharing: bool = False,
     suspensions: Sequence[JobSuspension] = (),
 ) -> list[str]:
-    """Describe every impossible event in the log. The result is empty if there is none.
+    """Describe every impossible event in the log. If there is none, the result is empty.
 
     The rules are:
 
     - Time never goes backwards.
     - Tasks start after their parents, and after the arrival and the admission of their job, on
       nodes that are up and have an allowed type. Gangs start as a whole, on one type.
-    - No node has more GPUs, cores or memory in use than it has, and no GPU serves more than one
-      whole task (with ``sharing``, two) or shares that add up to more than 1. A run that ends
-      releases the resources that it took.
+    - The runs on a node never use more GPUs, cores or memory than the node has. A GPU serves at
+      most one whole task (two with ``sharing``), or shares that add up to at most 1. A run that
+      ends releases the resources that it took.
     - A run fails only if one of its nodes went down at that moment. Nothing runs on a node that is
       down, off, booting or being powered down.
     - A job completes with its last task.
 
-    With ``seconds``, a run must compute for as long as its task takes on the run's GPU type (to the
-    last bit if no run of the task was stopped before, and the run had rate 1), and no task may end
-    with work left. An elastic task must complete all of its work. With ``keeps_work`` (no work is
-    lost, and runs compute from their start), no task may do more than its work either. With
-    ``whole``, every job must be completed or rejected at the end. ``suspensions`` are on the clock
-    of the log: a suspended run does not compute, and others may use its cores. After it has
-    resumed, it may share cores with the runs that started on its nodes in the meantime.
+    With ``seconds``, a run must compute for exactly as long as its task takes on the run's GPU
+    type, and no task may end with work left. The two durations must be equal to the last bit if no
+    run of the task was stopped before and the run's rate was 1. An elastic task must complete all
+    of its work. ``keeps_work`` means that no work is lost and that runs compute from their start.
+    In this case, no task may do more than its work either. With ``whole``, every job must be
+    completed or rejected at the end. ``suspensions`` use the clock of the log. A suspended run does
+    not compute, and other runs may use its cores. After it has been resumed, it may share cores
+    with runs that started on its nodes in the meantime.
     """
     reading = _Reading(schedule, jobs, seconds, 2 if sharing else 1, suspensions)
     for record in schedule.log:
@@ -58,15 +61,17 @@ def violations(
 
 
 def as_recorded(task: Task, gpu: GpuType | None) -> float:
-    """Return the recorded seconds: the task's work divided by its own speed on the type, or by 1."""
+    """Return the recorded seconds: the task's work divided by its own speed on the type, if it has
+    one.
+    """
     speeds = task.speeds if task.gpus else None
     return task.work / speeds.get(gpu.name, 1.0) if speeds and gpu is not None else task.work
 
 
 def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
     """Return the unfinished ready tasks that could not run on any node that is up at the end, even
-    if all nodes were empty. A simulation may end before all jobs have left only if there are such
-    tasks.
+    if all nodes were empty. Only if there are such tasks may a simulation end before all jobs are
+    done.
     """
     reading = _Reading(schedule, jobs, None)
     for record in schedule.log:
@@ -78,7 +83,7 @@ def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
 
 @dataclass(slots=True)
 class _Running:
-    """The rows of one run that have been read so far, combined."""
+    """The state of one run, according to those of its rows that have been read so far."""
 
     job: int
     task: int
@@ -202,8 +207,8 @@ class _Reading:
                 self.found.append(f"task {task} of job {job} did {done!r} of {work} instances' work")
 
     def ready(self) -> Iterator[tuple[int, int]]:
-        """Yield the tasks whose parents are done and that have instances which are neither running nor
-        finished.
+        """Yield the tasks whose parents are done, but of which some instances are neither running
+        nor finished.
         """
         for number, state in self.state.items():
             if state not in ("arrived", "admitted"):
@@ -300,7 +305,7 @@ class _Reading:
                 self.say(row, f"parent {parent} is not done")
 
     def _check_last_start(self) -> None:
-        """Check the number of instances in the last start, whose rows have all been read."""
+        """Check the number of instances in the last start, now that all its rows have been read."""
         run = self.last_start
         if run is None or not run.rows:
             return
@@ -339,16 +344,17 @@ class _Reading:
             self._take_gpus(row, task, node)
 
     def _suspended(self, run: _Running) -> Iterator[tuple[float, float]]:
-        """Yield the periods up to now for which a run was suspended: its start and its end. A job that
-        starts when the period begins is not suspended.
+        """Yield the start and the end of each period, up to now, in which a run was suspended. A
+        job that starts when the period begins is not suspended.
         """
         for one in self.suspensions:
             if one.job == self.jobs[run.job].id and run.begun and run.started_s < one.start_s <= self.now:
                 yield one.start_s, min(one.end_s, self.now)
 
     def _lent(self, node: int) -> float:
-        """Return how many cores of a node its runs may hold beyond those that it has: the cores of
-        suspended runs, and of runs that resumed, as many as later runs hold there.
+        """Return by how many cores the runs on a node may exceed its cores. These are the cores of
+        suspended runs. The cores of resumed runs also count, but only as many as later runs hold on
+        the node.
         """
         lent = 0.0
         for run in self.runs.values():
@@ -407,11 +413,12 @@ class _Reading:
         run = self.runs.get(row.run)
         if run is None or row.node not in run.rows or not row.value >= 0:
             self.say(row, "run is not there, or has no such rate")
-        elif run.since_s != row.time_s or run.rate != row.value:  # there is one row per node
+        # only the first of the run's rows (one per node) changes the rate
+        elif run.since_s != row.time_s or run.rate != row.value:
             run.work, run.rate, run.since_s = run.done(row.time_s), row.value, row.time_s
 
     def _end_of_run(self, row: Record, run: _Running) -> None:
-        """Check the first row at the end of a run: the reason for a failure, and the work that was
+        """Check the first row that ends a run: the reason if the run failed, and the work that was
         done.
         """
         if row.kind == Kind.FAILED and not any(self.fell_s.get(node) == row.time_s for node in run.rows):
@@ -479,7 +486,9 @@ class _Reading:
 
 
 def _range(task: Task) -> tuple[int, int]:
-    """Return the smallest and the largest number of instances of a task at any one time."""
+    """Return the smallest and the largest number of instances with which a task may run at any
+    time.
+    """
     return (task.instances, task.instances) if task.elastic is None else (task.elastic.least, task.elastic.most)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, tzinfo
 from math import inf
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -13,6 +14,29 @@ from dagsim.workload.records import MOST_INSTANCES, clipped
 
 MOST_GPUS = 1 << 16
 """Maximum number of GPUs per node. A larger number counts as a damaged field."""
+
+
+class Contradictory(str):
+    """A reason for dropping or noting a row that contradicts itself or another row, or has a value that
+    cannot be read.
+
+    A reason is a text, and its class states the kind of contradiction, so that the kind does not
+    depend on the wording. ``str()`` keeps the class. If you make a new text from a reason, convert
+    it to the same class (``type(reason)(...)``).
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    """One of ``report.OF_ROWS``."""
+
+    def __str__(self) -> Self:
+        return self  # str.__str__ would return a plain str, for example when Dirty(reason) is printed
+
+
+class InvalidValue(Contradictory):
+    """A reason for rows with a value that cannot be read."""
+
+    kind = "values"
 
 
 class Dirty(ValueError):
@@ -47,9 +71,10 @@ def finite_number(text: str, field: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise Dirty(f"without {field}" if not text.strip() else f"with a non-numeric value for {field}") from None
+        reason = InvalidValue(f"with a non-numeric value for {field}") if text.strip() else f"without {field}"
+        raise Dirty(reason) from None
     if not -inf < value < inf:
-        raise Dirty(f"with a non-numeric value for {field}")
+        raise Dirty(InvalidValue(f"with a non-numeric value for {field}"))
     return value
 
 
@@ -61,7 +86,7 @@ def count(text: str, field: str, least: int = 1, most: int = MOST_INSTANCES) -> 
     """
     value = int(text) if text.isdecimal() and len(text) < 10 else finite_number(text, field)
     if not least <= value <= most or value != int(value):
-        raise Dirty(f"with an invalid value for {field}")
+        raise Dirty(InvalidValue(f"with an invalid value for {field}"))
     return int(value)
 
 
@@ -83,11 +108,10 @@ def seconds_since_1970(text: str, field: str) -> float:
     try:
         moment = datetime.fromisoformat(text.strip()).replace(tzinfo=None)
     except ValueError:
-        raise Dirty(
-            f"without {field}" if text.strip() in ("", "None") else f"with an invalid date in {field}"
-        ) from None
+        empty = text.strip() in ("", "None")
+        raise Dirty(f"without {field}" if empty else InvalidValue(f"with an invalid date in {field}")) from None
     if moment < _EPOCH:
-        raise Dirty(f"with an invalid date in {field}")
+        raise Dirty(InvalidValue(f"with an invalid date in {field}"))
     return (moment - _EPOCH).total_seconds()
 
 
@@ -139,5 +163,5 @@ def memory_gb(text: str) -> float:
         else finite_number(text, "memory") / 1024
     )
     if not 0 <= size < inf:
-        raise Dirty("with an invalid value for memory")
+        raise Dirty(InvalidValue("with an invalid value for memory"))
     return size

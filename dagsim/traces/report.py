@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.text import count_of
-from dagsim.traces.fields import Dirty
+from dagsim.traces.fields import Contradictory, Dirty, InvalidValue
 from dagsim.workload.records import clipped
 
 _DETAILS = 100
@@ -65,30 +65,15 @@ CONTRADICTIONS: Mapping[str, str] = {
     "qos": "ran under a QOS that the site lacks",
     "users": "belong to users that their account lacks at the site",
     "reservations": "ran in reservations that the site lacks",
+    "values": "were left out because a value cannot be read",
     "columns": "have columns that disagree",
     "times": "have impossible times",
     "ids": "have the id of another row",
     "text": "state their GPUs only in text",
 }
 """Kinds of contradictions, each with the predicate of its sentence."""
-OF_ROWS = ("columns", "times", "ids", "text")
+OF_ROWS = ("values", "columns", "times", "ids", "text")
 """The kinds that readers find from the rows of a log alone."""
-
-
-class Contradictory(str):
-    """A reason for dropping or noting a row that contradicts itself or another row.
-
-    A reason is a text, and its class states the kind of contradiction, so that the kind does not
-    depend on the wording. ``str()`` keeps the class. If you make a new text from a reason, convert
-    it to the same class (``type(reason)(...)``).
-    """
-
-    __slots__ = ()
-    kind: ClassVar[str]
-    """One of ``OF_ROWS``."""
-
-    def __str__(self) -> Self:
-        return self  # str.__str__ would return a plain str, for example when Dirty(reason) is printed
 
 
 class Disagreement(Contradictory):
@@ -270,7 +255,7 @@ class Dropping:
         if error is None or not isinstance(error, (Dirty, ModelError)):
             return False
         dirty = isinstance(error, Dirty)
-        reason, detail = (str(error), str(self._detail)[:80]) if dirty else (self._impossible, str(error))
+        reason, detail = (str(error), str(self._detail)[:80]) if dirty else (InvalidValue(self._impossible), str(error))
         for place in self._places:
             self._report.drop(reason, place if isinstance(place, str) else place(), self._rows, detail)
         return True

@@ -22,9 +22,9 @@ import numpy as np
 
 from dagsim.model import Demand, Job
 from dagsim.traces.chunks import Table, date_seconds, distinct_texts
-from dagsim.traces.fields import Dirty, are_counts, seconds_since_1970
+from dagsim.traces.fields import Contradictory, Dirty, InvalidValue, are_counts, seconds_since_1970
 from dagsim.traces.reader import Block
-from dagsim.traces.report import NO_HOURS, Contradictory, Hours, ImpossibleTimes, ReadReport, RepeatedId
+from dagsim.traces.report import NO_HOURS, Hours, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, ranges
 from dagsim.workload.records import MOST_INSTANCES
 
@@ -271,7 +271,7 @@ class Checks:
                 texts = self.table.words_of[column]
                 empty = _mask([row for row in np.flatnonzero(faulty).tolist() if not texts[row].strip()], len(faulty))
             self.drop(faulty & empty, f"without {field}")
-            self.drop(faulty & ~empty, f"with a non-numeric value for {field}")
+            self.drop(faulty & ~empty, InvalidValue(f"with a non-numeric value for {field}"))
         return values
 
     def count(
@@ -289,7 +289,7 @@ class Checks:
         """
         values = self.number(column, field, blank, where)
         faulty = ~are_counts(values, least, most)
-        self.drop(faulty if where is None else faulty & where, f"with an invalid value for {field}")
+        self.drop(faulty if where is None else faulty & where, InvalidValue(f"with an invalid value for {field}"))
         return values
 
     def date(self, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:

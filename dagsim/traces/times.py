@@ -16,7 +16,7 @@ import numpy as np
 
 from dagsim.model.arithmetic import whole_sum
 from dagsim.traces.chunks import Table, date_seconds
-from dagsim.traces.fields import Dirty
+from dagsim.traces.fields import Dirty, InvalidValue
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.workload.arrays import objects
 
@@ -43,14 +43,14 @@ def duration_s(text: str, field: str) -> float | None:
         return None
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        raise Dirty(f"with an invalid duration in {field}")
+        raise Dirty(InvalidValue(f"with an invalid duration in {field}"))
     if text.strip() in NO_DURATION:
         return None
     days, first, second, seconds = match.groups()
     hours, minutes = (first, second) if second is not None else (None, first)
     # 2-03:04 would mean hours and minutes, but sacct does not print it
     if days is not None and second is None:
-        raise Dirty(f"with an invalid duration in {field}")
+        raise Dirty(InvalidValue(f"with an invalid duration in {field}"))
     return int(days or 0) * 86400.0 + int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0 + float(seconds)
 
 
@@ -73,7 +73,7 @@ def moment_s(text: str, field: str, zone: ZoneInfo | None, fold: int = 0) -> flo
             moment = moment.replace(tzinfo=zone or ZoneInfo("UTC"), fold=fold)
         return _positive((moment - _EPOCH) / timedelta(seconds=1), field)
     except (ValueError, OverflowError):
-        raise Dirty(f"with an invalid time in {field}") from None
+        raise Dirty(InvalidValue(f"with an invalid time in {field}")) from None
 
 
 def span_s(start: str, end: str, duration: str = "", zone: ZoneInfo | None = None) -> tuple[float | None, float | None]:
@@ -231,7 +231,7 @@ _FOLDS = ((0, 0), (0, 1), (1, 1), (1, 0))
 
 def _positive(seconds: float, field: str) -> float:
     if not 0 <= seconds < inf:
-        raise Dirty(f"with an invalid time in {field}")
+        raise Dirty(InvalidValue(f"with an invalid time in {field}"))
     return seconds
 
 

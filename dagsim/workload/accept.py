@@ -1,5 +1,5 @@
-"""Changes to the jobs in a workload: additional GPU types that they may use (for example, after GPUs
-have been replaced), and default submission terms.
+"""Change the jobs in a workload: let them use additional GPU types (for example, after GPUs have
+been replaced), and give them default submission terms.
 """
 
 from __future__ import annotations

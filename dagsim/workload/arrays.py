@@ -1,5 +1,5 @@
-"""Jobs and their tasks as NumPy arrays, in which generators, traces and the compiled engine all
-store their jobs.
+"""Jobs and their tasks as NumPy arrays. Generators, traces and the compiled engine store their jobs
+in this form.
 
 ``Job`` and ``Task`` objects are created only on demand (``JobArrays.jobs``).
 """
@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 
 class Labels(NamedTuple):
-    """One label per job, which may be empty: a word, the names of the job's nodes, or its instances
-    in flight.
+    """One label per job. A label is a word, the names of the job's nodes, or its instances in
+    flight, and may be empty.
     """
 
     place: np.ndarray  # (J,) int32: index of each value in words
@@ -195,7 +195,9 @@ def _kinds_of(tasks: Sequence[Task]) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobArrays:
-    """J jobs in order of arrival, with n tasks and E edges; the tasks of a job are adjacent."""
+    """J jobs in order of arrival, with n tasks and E edges in total. The tasks of a job are
+    adjacent.
+    """
 
     ids: np.ndarray  # (J,) object: str
     arrival_s: np.ndarray  # (J,) float64
@@ -313,8 +315,8 @@ class JobArrays:
         return map(graphs.__getitem__, graph.tolist())
 
     def graphs(self) -> tuple[np.ndarray, tuple[Parents, ...]]:
-        """Return (J,) int32: the index of each job's graph among the distinct graphs. Also return the
-        distinct graphs, in order of first use.
+        """Return the index of each job's graph among the distinct graphs, (J,) int32, and the
+        distinct graphs in order of first use.
         """
         if not len(self.parent):
             sizes, size = np.unique(np.diff(self.first), return_inverse=True)
@@ -390,8 +392,8 @@ class JobArrays:
         )
 
     def apart(self) -> JobArrays:
-        """Return each task as a separate job, without edges; the k-th task after the first in a job
-        becomes ``ID+k``."""
+        """Return each task as a separate job, without edges. The k-th task after the first task of
+        job ``ID`` becomes the job ``ID+k``."""
         job = np.repeat(np.arange(len(self)), np.diff(self.first))
         place = (np.arange(self.tasks) - self.first[job]).tolist()
         ids = [f"{id}+{task}" if task else id for id, task in zip(self.ids[job].tolist(), place, strict=True)]
@@ -414,8 +416,8 @@ class JobArrays:
         """Subtract ``origin`` from the jobs' times and multiply them by ``scale``. Deadlines keep
         their distance from the arrival. Times before ``begins_s`` are shifted, but not scaled.
 
-        With a scale other than 1, observed times no longer describe the real cluster, so
-        observations are left out.
+        If the scale is not 1, observed times no longer describe the real cluster, so observations
+        are left out.
         """
         with np.errstate(over="ignore"):  # the caller checks that arrivals are finite
             arrival_s = (self.arrival_s - origin) * scale
@@ -459,8 +461,8 @@ class JobArrays:
         )
 
     def faults(self, among: np.ndarray) -> Iterator[tuple[int, ModelError]]:
-        """Of the jobs in the mask ``among``, (J,) bool, yield those that are invalid, each with the
-        error that creating this job raises.
+        """Yield the invalid jobs in the mask ``among``, (J,) bool, each with the error that is
+        raised when the job is created.
         """
         bad_kind = np.array([not kind.is_possible() for kind in self.kinds] or [False], bool)
         with np.errstate(invalid="ignore"):
@@ -481,8 +483,9 @@ class JobArrays:
                 yield number, error
 
     def critical_paths(self, seconds: np.ndarray) -> np.ndarray:
-        """Return (J,) float64: the length of the longest path through each job, with ``seconds`` per
-        task. This takes as many passes as there are tasks in the longest chain.
+        """Return the length of the longest path through each job, (J,) float64. ``seconds``
+        contains the length of each task. The computation takes as many passes as there are tasks in
+        the longest chain.
         """
         child = np.repeat(np.arange(self.tasks), np.diff(self.waits))
         parent = np.repeat(self.first[:-1], np.diff(self.first))[child] + self.parent
@@ -508,16 +511,16 @@ class JobArrays:
         return self._tasks(slice(place, place + 1))[0], str(self.ids[np.searchsorted(self.first, place, "right") - 1])
 
     def asked(self, resource: str) -> np.ndarray:
-        """Return (n,) float64: the amount of ``resource`` (a field of ``Demand``) that an instance of
-        each task requests.
+        """Return how much of ``resource`` (a field of ``Demand``) an instance of each task
+        requests, (n,) float64.
         """
         demands: np.ndarray = np.array([getattr(kind.demand, resource) for kind in self.kinds], float)[self.kind]
         return demands
 
     def hours(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return two arrays (J,) float64: the GPU-hours and core-hours of each job, provided that
-        its work is in seconds. These hours are multiples of 2^-20 h (3 ms), so that their sums are
-        exact in any order.
+        """Return the GPU-hours and the core-hours of each job, (J,) float64 each. Work must be in
+        seconds. The hours are multiples of 2^-20 h (3 ms), so that their sums are exact in any
+        order.
         """
         job = np.repeat(np.arange(len(self)), np.diff(self.first))
         amount = self.work * self.instances / 3600
@@ -562,8 +565,8 @@ def kinds_of(
     models: tuple[str | None, ...],
     gpu_types: tuple[str, ...] | None,
 ) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """Compute ``kind`` and ``kinds`` for tasks with these columns, (n,) each; ``model`` is an index
-    in ``models``.
+    """Compute ``kind`` and ``kinds`` for tasks with these columns, (n,) each. ``model`` contains
+    indices in ``models``.
 
     Raises:
         ModelError: A task has an invalid demand.
@@ -579,8 +582,8 @@ def kinds_of(
 
 
 def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return (n,) int32: the number of each row's combination of values, in order of appearance.
-    Also return the index of the first row with each combination.
+    """Number the combinations of values in the rows, in order of appearance. Return the number of
+    each row's combination, (n,) int32, and the index of the first row with each combination.
     """
     count = len(columns[0])
     code, codes = np.zeros(count, np.int64), 1
@@ -602,11 +605,11 @@ def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
 
 
 def distinct_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct rows of a table (n, columns) in ascending order, and (n,) int64: the
-    index of each row among them. NaNs are equal.
+    """Return the distinct rows of a table (n, columns) in ascending order, and the index of each
+    row among them, (n,) int64. NaNs count as equal.
 
-    This gives the same result as ``np.unique`` with ``axis=0``, but compares numbers instead of
-    records, which takes a tenth of the time.
+    The result is the same as with ``np.unique`` and ``axis=0``, but takes a tenth of the time,
+    because numbers are compared instead of records.
     """
     code = np.zeros(len(table), np.int64)
     for column in table.T:
@@ -619,7 +622,7 @@ def distinct_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def places_of(column: np.ndarray) -> np.ndarray:
-    """Return (n,) int64: the index of each value among the sorted distinct values."""
+    """Return the index of each value among the sorted distinct values, (n,) int64."""
     # faster than np.unique(return_inverse=True), which sorts indices
     return np.searchsorted(np.unique(column), column)
 
@@ -635,7 +638,7 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[T, ...]]:
-    """Renumber kinds, keeping only those in use, in order of first use by a task."""
+    """Keep only the kinds in use, and renumber them in order of their first use by a task."""
     first = np.full(len(kinds), len(kind))
     # Assign backwards, so that the first task of each kind is assigned last and stays.
     first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)

@@ -1,5 +1,5 @@
-"""Arrival times of jobs: patterns over a span whose length is determined by the offered load
-(``dagsim.workload.load``), and rates that vary by hour, by weekday and randomly.
+"""Arrival times of jobs. They follow a pattern over a span, whose length the offered load
+determines (``dagsim.workload.load``), or a rate that varies by hour, by weekday and at random.
 
 ``times(rng, count, span_s)`` returns ``count`` sorted arrival times in seconds (float64), spread
 over ``span_s``.
@@ -197,7 +197,9 @@ class Rates:
                 raise WorkloadError(f"rates: {name} must be {wanted} factors of 0 or more, got {factors!r}")
 
     def weeks(self, rng: Draws) -> Iterator[np.ndarray]:
-        """Yield the arrival times of each week in seconds, sorted, without end."""
+        """Yield the sorted arrival times of one week after another, in seconds. There is no last
+        week.
+        """
         cycle = self._cycle()
         start = int(rng("rates/start").integers(HOURS_PER_WEEK))
         states: list[float | None] = [None] * len(self.swings)

@@ -29,8 +29,8 @@ def exp(x: np.ndarray) -> np.ndarray:
     units in the last place.
 
     NumPy has several implementations of this function and chooses one for the processor. Their
-    results differ in the last bit, which is enough to make a job differ between two machines. The
-    present function uses only additions and multiplications, for which IEEE 754 prescribes the
+    results differ in the last bit, which is enough to make a job differ between two machines. This
+    function therefore uses only additions and multiplications, for which IEEE 754 prescribes the
     rounding. Beyond the range of a float, the result is 0 or infinity.
     """
     x = np.minimum(np.maximum(x, -750.0), 750.0)
@@ -268,8 +268,8 @@ class Quantiles:
 
 @lru_cache(maxsize=256)
 def _table(points: tuple[tuple[float, float], ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the probabilities, the values, and by how much the logarithm of the value grows from each
-    point to the next.
+    """Return the probabilities and values of the points, and by how much the logarithm of the value
+    grows from each point to the next.
     """
     chances, values = np.array(points, float).T
     growth = [log(high) - log(low) if low > 0 else 0.0 for low, high in pairwise(values.tolist())]

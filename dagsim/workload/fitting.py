@@ -1,7 +1,7 @@
 """Fit a workload of sessions (``dagsim.workload.sessions``) to the jobs of a trace.
 
-Consecutive jobs of one tenant with equal demands form a session if successive jobs are at most
-``TOGETHER_S`` apart. The fit estimates:
+Consecutive jobs of one tenant form a session if they have equal demands, and each job arrives at
+most ``TOGETHER_S`` after the previous one. The fit estimates:
 
 - the rate of sessions by hour of the day and day of the week
 - the log-Gaussian fluctuations of that rate (by moments of the hourly counts at lags up to four
@@ -149,8 +149,8 @@ def _points(values: Sequence[float]) -> tuple[tuple[float, float], ...]:
 
 
 def _wide(job: Job) -> float:
-    """Return the number of GPUs of the widest task. For jobs without GPUs, return minus the number of
-    digits of the largest number of instances.
+    """Return the number of GPUs of the widest task. If the job has no GPUs, return minus the number
+    of digits in its largest number of instances.
     """
     gpus = max(task.gpus * task.instances for task in job.tasks)
     if gpus == 0:
@@ -163,8 +163,8 @@ def _several(job: Job) -> bool:
 
 
 def _joined(kinds: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """Return the kinds, with each rare kind replaced by the nearest frequent kind. A kind with the
-    same priority is preferred.
+    """Replace each rare kind with the nearest frequent kind, preferably one with the same priority.
+    Return the resulting kinds.
     """
     counts = Counter(kinds)
     frequent = [kind for kind, count in counts.items() if count >= _RARE * len(kinds)]
@@ -228,7 +228,9 @@ def _values(drawn: Sequence[float]) -> Distribution:
 
 
 def _ranks(work: np.ndarray, kinds: Sequence[tuple[float, ...]]) -> np.ndarray:
-    """Return the rank of each job's work within its kind, from 0 to 1; ties share a rank."""
+    """Return the rank of each job's work within its kind, from 0 to 1. Jobs with equal work share a
+    rank.
+    """
     ranks = np.zeros(len(work))
     labels = np.array([hash(kind) for kind in kinds])
     for label in set(labels.tolist()):

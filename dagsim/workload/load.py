@@ -53,8 +53,8 @@ class ArrivalTimes:
     """The first and the last arrival of jobs, and the period over which the jobs arrive.
 
     ``begins_s`` is a time from which all arrivals are known. Without it, a log begins with its
-    first job. With ``whole``, the period ends with the last arrival. This is the case for generated
-    jobs with ``load_mode: exact``, which are stretched in this way.
+    first job. If ``whole`` is True, the period ends with the last arrival. This applies to
+    generated jobs with ``load_mode: exact``, whose arrivals are stretched accordingly.
     """
 
     begins_s: float | None = None
@@ -147,8 +147,8 @@ class Load:
 
     @property
     def keeps_up(self) -> bool:
-        """False if the queue certainly grows while jobs arrive, under any policy. A load above 1 does
-        not prove this if it is caused by the work of the last jobs.
+        """True unless the queue certainly grows while jobs arrive, under any policy. A load above 1
+        does not prove that it grows if the work of the last jobs causes this load.
         """
         return self.offered <= _FULL or self.sure <= _FULL
 
@@ -179,8 +179,8 @@ class Load:
         return "" if scarcest is self.by_types[-1] else f" of {' or '.join(scarcest.types)}"
 
     def with_part(self, name: str, load: Load) -> Load:
-        """Return this load combined with ``load``, which comes from the jobs that may use only part
-        ``name`` of the cluster.
+        """Return this load combined with ``load``. The latter comes from the jobs that may use only
+        one part of the cluster, which is called ``name``.
         """
         scarcest = max(load.by_types, key=lambda one: one.load, default=None)
         return replace(
@@ -201,7 +201,7 @@ class Load:
 
 
 class _Resource:
-    """The GPUs or cores by GPU type, and the time for which tasks keep them busy."""
+    """The GPUs or cores on each GPU type, and how long tasks keep them busy."""
 
     def __init__(self, capacity: Sequence[float]) -> None:
         self.capacity = capacity
@@ -249,8 +249,8 @@ class _Resource:
         return rest
 
     def confined(self, types: int) -> float:
-        """Return the seconds for which all units of a set of types are kept busy by the tasks that may
-        use no types outside the set.
+        """Return how many seconds the tasks that may use no types outside a set keep all units of
+        the set busy.
         """
         total = self.units(types)
         return ordered_sum(
@@ -264,8 +264,8 @@ class _Resource:
         return max(map(self.confined, self._unions()), default=0.0)
 
     def _unions(self) -> Iterator[int]:
-        """Yield the sets that may be the scarcest, which are unions of overlapping sets. The
-        combined load of disjoint sets is between their loads, so such unions are left out.
+        """Yield the sets of types that may be the scarcest: the unions of overlapping sets. Unions
+        of disjoint sets are left out, because their load is between the loads of these sets.
         """
         yield from (unions := dict.fromkeys(self.busy_s))
         fresh = list(unions)
@@ -356,8 +356,8 @@ class LoadMeter:
         return max(self.gpu_s, self.cpu_s)
 
     def load(self, arrivals: ArrivalTimes | None = None) -> Load:
-        """Return the load of the added jobs. ``arrivals`` are the arrivals of a larger set of jobs
-        that contains the added jobs (default: only the added jobs).
+        """Return the load of the added jobs. ``arrivals`` contains the arrivals of a larger set of
+        jobs, to which the added jobs belong (default: the added jobs only).
         """
         arrivals = self.arrivals if arrivals is None else arrivals
         period_s, span_s = arrivals.period_s, arrivals.span_s
@@ -402,8 +402,8 @@ class LoadMeter:
 
 
 def seconds_of(jobs: JobArrays, runtime: WorkRuntime, types: tuple[GpuType | None, ...]) -> np.ndarray:
-    """Return (n, types) float64: the seconds that an instance of each task takes on each of
-    ``types``."""
+    """Return how many seconds an instance of each task takes on each of ``types``, (n, types)
+    float64."""
     rates = getattr(runtime, "rates", None)
     if rates is None:
         rows = [runtime.seconds(task, types) for job in jobs.jobs() for task in job.tasks]
@@ -415,7 +415,7 @@ def seconds_of(jobs: JobArrays, runtime: WorkRuntime, types: tuple[GpuType | Non
 
 
 def offered_load(jobs: Iterable[Job], cluster: Cluster, runtime: WorkRuntime, *, whole: bool = False) -> Load:
-    """Compute the load that ``jobs``, in order of arrival, offer to ``cluster``; ``whole`` has the
+    """Compute the load that ``jobs``, in order of arrival, offer to ``cluster``. ``whole`` has the
     same meaning as in ``ArrivalTimes``.
     """
     meter = LoadMeter(cluster, runtime)

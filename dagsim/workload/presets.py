@@ -1,9 +1,9 @@
 """Synthetic workloads by name (``dagsim list workloads``), as starting points for your own
 configurations.
 
-Short workloads measure a burst, because the cluster is empty at the start and at the end. This is a
-meaningful quantity in itself, but not a steady state. The ``steady`` workloads measure a steady
-state: arrivals continue at a constant rate to the end, and the jobs at both ends are not counted.
+In a short workload, the cluster is empty at the start and at the end, so the results describe a
+burst and not a steady state. The ``steady`` workloads measure a steady state: arrivals continue at
+a constant rate to the end, and the jobs at both ends are not counted.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """dagsim's own file format for workloads: JSON Lines with one job per line, gzipped if the name
 ends in ``.gz``.
 
-The first line is the header, ``{"format": "dagsim-workload", "version": 1, "meta": {...}}``. Users
-may put anything into ``meta``, except for ``begins_s``, which is the time at which the simulation
-begins if its first jobs are already running or waiting. Each of the following lines is a job, in
-order of arrival:
+The first line is the header, ``{"format": "dagsim-workload", "version": 1, "meta": {...}}``.
+``meta`` may contain anything. Its key ``begins_s`` is reserved: it is the time at which the
+simulation begins if its first jobs are already running or waiting. Each of the following lines is a
+job, in order of arrival:
 
     {"id": "job-7", "arrival_s": 12.5, "tasks": [{"name": "map", "work": 30.0, "instances": 4},
      {"name": "reduce", "work": 9.0}], "edges": [[0, 1, 2e6]]}
 
-The keys of jobs and tasks are the fields of ``dagsim.model.Job`` and ``Task``; fields with their
-default value are left out. ``edges`` are [parent, child] or [parent, child, bytes], by index in
+The keys of jobs and tasks are the fields of ``dagsim.model.Job`` and ``Task``. A field with its
+default value is left out. ``edges`` are [parent, child] or [parent, child, bytes], by index in
 ``tasks``. Numbers are read back without any loss.
 """
 
@@ -114,9 +114,7 @@ def clipped_repr(value: object) -> str:
 
 
 def clipped(text: object) -> str:
-    """Return ``text`` for a message, shortened because a damaged field may be as long as its
-    file.
-    """
+    """Shorten ``text`` for a message, because a damaged field may be as long as its file."""
     text = str(text)
     return text if len(text) <= _LONG else f"{text[:_LONG]} ..."
 

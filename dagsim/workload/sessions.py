@@ -1,5 +1,5 @@
-"""Workloads that consist of sessions, in which users submit several similar jobs in a row, as in
-the logs of real clusters.
+"""Workloads that consist of sessions. In a session, a user submits several similar jobs in a row,
+as in the logs of real clusters.
 
 Sessions start at the varying ``rates``. A session belongs to a tenant and to a kind, which
 determines its number of jobs, the seconds between them, and their common demand. Most of its jobs
@@ -321,8 +321,8 @@ class Sessions:
         return np.minimum(places, np.nextafter(1, 0))
 
     def _tasks(self, rng: Draws, arrived: _Arrived, tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the quantile of the duration and the number of instances of all tasks in the jobs of
-        a week. ``tasks`` is the number of tasks per job.
+        """Return, for all tasks in the jobs of a week, the quantile of the duration and the number
+        of instances. ``tasks`` contains the number of tasks of each job.
 
         The first task has the quantile of its job. The quantiles of the other tasks are near this
         quantile or anywhere.

@@ -2,10 +2,10 @@
 
 ``draw(rng, jobs)`` draws the DAGs of ``jobs`` jobs. Parents are listed before their children.
 
-``Alibaba`` draws jobs like those in Alibaba's 2018 trace: the population of Tian et al., SoCC 2019
+``Alibaba`` draws jobs like those in Alibaba's 2018 trace, as analysed by Tian et al., SoCC 2019
 (2,857,851 DAG jobs with 9,673,063 tasks). The points below come from their histograms
-(All-less/trace-generator), with quantiles interpolated between them. Instances, durations and
-shapes are drawn independently, although they are correlated in the real trace.
+(All-less/trace-generator), and quantiles are interpolated between the points. Instances, durations
+and shapes are drawn independently, although they are correlated in the real trace.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class DagArrays(NamedTuple):
 
     @classmethod
     def of_edges(cls, tasks: np.ndarray, parent: np.ndarray, child: np.ndarray) -> DagArrays:
-        """Return the jobs with these numbers of ``tasks`` and these edges, (E,) each, in any order;
-        edges contain indices among all tasks.
+        """Return the jobs with these numbers of ``tasks`` and these edges, which may be in any
+        order. ``parent`` and ``child``, (E,) each, contain indices among all tasks.
         """
         order = np.lexsort((parent, child))
         first = np.repeat(bounds(tasks)[:-1], tasks)
@@ -133,8 +133,8 @@ class Alibaba:
 
 
 def _deeper(tasks: np.ndarray) -> np.ndarray:
-    """Return the probability that a further task adds a level to a job, by the job's number of tasks.
-    Jobs with more than 20 tasks have about 6 further levels.
+    """Return the probability that a further task adds a level to a job, which depends on the job's
+    number of tasks. Jobs with more than 20 tasks have about 6 further levels.
     """
     chances = np.array((0.0, 0.0, *_DEEPER))
     beyond = 6.0 / np.maximum(tasks - 1, 1)
@@ -142,8 +142,8 @@ def _deeper(tasks: np.ndarray) -> np.ndarray:
 
 
 def _levels(tasks: np.ndarray, depth: np.ndarray, picks: np.ndarray) -> np.ndarray:
-    """Return (n,) int64: the level of each task, ascending within a job. Each level has at least one
-    task, and the remaining tasks may be on any level.
+    """Return the level of each task, (n,) int64, in ascending order within each job. Each level has
+    at least one task, and the remaining tasks may be on any level.
     """
     level = ranges(np.zeros(len(tasks), np.int64), tasks)
     depth = np.repeat(depth, tasks)

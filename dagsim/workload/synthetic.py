@@ -91,14 +91,16 @@ class Synthetic:
     """A generated workload of ``count`` jobs. They offer ``load`` to the cluster (defined in
     ``dagsim.workload.load``).
 
-    With ``load_mode="exact"``, arrivals are stretched so that each generated workload, from the
-    first arrival at 0 to the last, offers exactly ``load``. With ``"expected"``, the arrival rate
-    is the same for every seed and the load is right on average, up to the error of a pilot run with
-    32,768 jobs (1 to 2%). Choose this mode if arrivals must be a true Poisson process.
+    With ``load_mode="exact"``, the times of arrival are scaled so that every generated workload
+    offers exactly ``load`` between its first arrival (at time 0) and its last. With ``"expected"``,
+    the arrival rate is the same for every seed and the load is right on average, up to the error of
+    a pilot run with 32,768 jobs (1 to 2%). Choose this mode if arrivals must be a true Poisson
+    process.
 
-    ``priority`` defaults to the priority in ``sizes``, or else 0. ``tenants`` are equally likely.
-    With ``slack``, a job's deadline is its arrival plus ``slack`` times its ideal time, which is
-    the critical path on the fastest GPUs that it may use. Each edge carries ``output_gb``.
+    By default, ``priority`` is the priority in ``sizes``, or 0 if ``sizes`` has none. ``tenants``
+    are equally likely. With ``slack``, a job's deadline is its arrival plus ``slack`` times its
+    ideal time, which is the critical path on the fastest GPUs that it may use. Each edge carries
+    ``output_gb`` GB of data.
 
     Raises:
         WorkloadError: There are no jobs, or the load is not positive. When jobs are generated: the
@@ -243,7 +245,7 @@ def remembered(measure: Measured[WorkloadT]) -> Measured[WorkloadT]:
 
 @remembered
 def _expected_s(workload: Synthetic, cluster: Cluster, runtime: WorkRuntime) -> float:
-    """Return the seconds for which an average job keeps the cluster busy."""
+    """Return how many seconds an average job keeps the cluster busy."""
     drawn, _ = workload._drawn(_streams(0, "pilot/"), _PILOT)
     return _busy_s(drawn, cluster, runtime, seconds_of(drawn, runtime, cluster.gpu_types)) / _PILOT
 

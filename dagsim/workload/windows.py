@@ -1,5 +1,5 @@
-"""Select the jobs to count: disjoint windows that are spread evenly over a trace, and the measured
-jobs in a run.
+"""Select the jobs that count: in a trace, disjoint windows that are spread evenly over it, and in a
+run, the measured jobs.
 
 Each window is a separate sample. Consecutive windows would cover only one period of the trace (with
 30 consecutive windows of ITP, 95% intervals have a coverage of 85%), and overlapping windows would
@@ -53,8 +53,8 @@ def most_windows(jobs: int, window_jobs: int, part: tuple[float, float] = (0.0, 
 
 
 def spread_order(windows: int) -> tuple[int, ...]:
-    """Return the indices 0 to ``windows`` - 1, ordered such that every prefix is spread out: 0, 4, 2,
-    6, 1, 5, 3, 7.
+    """Return the indices 0 to ``windows`` - 1 in such an order that the first k of them are always
+    spread out: 0, 4, 2, 6, 1, 5, 3, 7.
 
     This order is used for ``--precision`` on a trace, where the number of windows is not known in
     advance (van der Corput).

@@ -1,9 +1,9 @@
-// A scheduler for dagsim in 30 lines of JavaScript: the oldest job first, and behind it, if it does not fit,
-// whatever fits and is expected to end before the job at the head could start.
+// A scheduler for dagsim in 30 lines of JavaScript. It starts the oldest job first. If this job does not fit, it starts
+// other jobs that fit and are expected to end before the oldest job could start.
 const lines = require("readline").createInterface({ input: process.stdin });
 
 function headStart(head, running, idle) {
-  // When enough GPUs are expected to be free for the head, on any nodes.
+  // Return the time at which enough GPUs for the oldest job are expected to be free, on any nodes.
   let need = head.instances * head.gpus - idle;
   const ends = [...running].sort((a, b) => a.expected_end - b.expected_end);
   for (const run of ends) {
@@ -25,6 +25,6 @@ function decide({ now, ready, running, free }) {
 
 lines.on("line", (line) => {
   const question = JSON.parse(line);
-  if (question.ask !== "decide") return; // "begin" says what never changes: GPU types and nodes
+  if (question.ask !== "decide") return; // "begin" contains what never changes: GPU types and nodes
   process.stdout.write(JSON.stringify({ decisions: decide(question) }) + "\n");
 });

@@ -2,7 +2,7 @@
 
     python docs/examples/behaviour_cloning.py        # half a minute
 
-The arrays are those that libraries for offline reinforcement learning expect.
+The data set contains the arrays that libraries for offline reinforcement learning expect.
 """
 
 import argparse
@@ -21,7 +21,7 @@ def masked(scores, masks):
 
 
 def cloned(data, epochs):
-    """Return a function from an observation and a mask to an action."""
+    """Train a network, and return a function that chooses an action for an observation and a mask."""
     seen, masks, actions = (torch.from_numpy(data[name]) for name in ("observations", "action_masks", "actions"))
     mean, deviation = seen.mean(0), seen.std(0) + 1e-6
     net = torch.nn.Sequential(torch.nn.Linear(seen.shape[1], 64), torch.nn.ReLU(), torch.nn.Linear(64, masks.shape[1]))
@@ -38,7 +38,7 @@ def cloned(data, epochs):
 
 
 def mean_jct_s(choose, seeds):
-    """Return the mean completion time on each seed if ``choose`` acts."""
+    """Return the mean completion time on each seed if ``choose`` chooses the actions."""
     env, results = make_env(**ENVIRONMENT), []
     for seed in seeds:
         observation, info = env.reset(seed=seed)

@@ -1,4 +1,4 @@
-"""A system of its own in 100 lines: GPUs that serve requests for models, and load weights when the model changes."""
+"""A complete system in 100 lines: GPUs serve requests for models, and load weights when the model changes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dagsim.systems.seam import Scenario, decisions_of
 
 
 class Serve(NamedTuple):
-    """The decision: serve a waiting request on an idle GPU."""
+    """A decision to serve a waiting request on an idle GPU."""
 
     request: int
     gpu: int
 
 
 class ServerView:
-    """The present as a policy sees it."""
+    """The current state, as a policy sees it."""
 
     def __init__(self, kernel: ServerKernel) -> None:
         self._kernel = kernel
@@ -39,7 +39,7 @@ class ServerView:
 
 
 class ServerKernel:
-    """The simulation: requests arrive, policies pair them with GPUs, and everything goes into one log."""
+    """The simulation, in which requests arrive and policies assign them to GPUs. It records every event in a log."""
 
     def __init__(self, server: ModelServer, seed: int, on_arrivals) -> None:
         rng = stream(seed, "requests")
@@ -102,7 +102,7 @@ class ServerKernel:
 
 
 class InOrder:
-    """Requests in order of arrival, each on an idle GPU that has its model, else on the first."""
+    """Serve requests in order of arrival, on an idle GPU that has loaded the model, or else on the first idle GPU."""
 
     def decide(self, view):
         number, model = view.waiting[0]
@@ -110,7 +110,7 @@ class InOrder:
 
 
 class SameModel:
-    """Requests for a loaded model first."""
+    """Serve requests for a loaded model first."""
 
     def decide(self, view):
         for number, model in view.waiting:
@@ -125,7 +125,7 @@ POLICIES = Registry("policy", [Entry("in-order", InOrder), Entry("same-model", S
 
 @dataclass(frozen=True)
 class ModelServer(Scenario):
-    """GPUs that serve requests; the fields are the keys of ``system`` in a configuration."""
+    """GPUs that serve requests. The fields are the keys of ``system`` in a configuration."""
 
     system: ClassVar[str] = "model-server"
     policies: ClassVar[Registry] = POLICIES

@@ -1,9 +1,9 @@
-"""Train an agent with a reward, a codec, a net and a curriculum of your own.
+"""Train an agent with your own reward, codec, network and curriculum.
 
-    python docs/examples/own_learning.py        # half a minute; run folders below results/own-learning
+    python docs/examples/own_learning.py        # takes half a minute; run folders are in results/own-learning
     dagsim eval --config results/own-learning/RUN --allow-code
 
-The codec adds a column to the candidates, and the curriculum goes from short episodes to longer ones."""
+The codec adds a column to the candidates, and the curriculum begins with short episodes."""
 
 import argparse
 import math
@@ -24,7 +24,7 @@ CURRICULUM = ((5, 4), (10, 6))  # jobs in an episode, and iterations
 
 
 class SquaredHours(ColumnReward):
-    """The sum over jobs of their squared hours in the system, which long stays raise more than short ones."""
+    """The sum of the squared completion times in hours, in which long jobs count more than short ones."""
 
     columns = ("kind", "time_s", "arrival_s")
 
@@ -33,7 +33,7 @@ class SquaredHours(ColumnReward):
 
 
 class WithBacklog(FurtherColumns):
-    """The candidates, each with one more column: the logarithm of the number of tasks that wait."""
+    """The candidates with one additional column: the logarithm of the number of waiting tasks."""
 
     names = ("log backlog",)
 
@@ -43,7 +43,7 @@ class WithBacklog(FurtherColumns):
 
 @dataclass(frozen=True)
 class OneHidden:
-    """A score for each candidate from one hidden layer."""
+    """A network with one hidden layer that computes a score for each candidate."""
 
     hidden: int = 32
 
@@ -52,7 +52,7 @@ class OneHidden:
 
 
 class Net(ScoreNet):
-    """The net of ``OneHidden``."""
+    """The network that ``OneHidden`` builds."""
 
     def __init__(self, sizes, hidden):
         super().__init__()

@@ -1,4 +1,4 @@
-"""A policy of one's own: the job with the least work left first, checked, and compared with two of dagsim's.
+"""Write your own policy, check it, and compare it with two built-in policies.
 
 python docs/examples/own_policy.py
 """
@@ -10,7 +10,7 @@ from dagsim.testing import check_policy
 
 
 class LeastWorkLeft:
-    """Ready tasks of the job with the shortest remaining path first, wherever they fit."""
+    """Start ready tasks wherever they fit, beginning with the job that has the shortest remaining path."""
 
     def decide(self, view: ClusterView) -> Iterator[Start]:
         for task in sorted(view.ready, key=lambda task: (task.rank_s, task.order)):

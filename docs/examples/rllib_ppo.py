@@ -1,12 +1,12 @@
-"""Train RLlib's PPO with an action mask on the scheduling environment: an example of use from another library.
+"""Train RLlib's PPO with an action mask on the scheduling environment.
 
     python -m venv rllib && rllib/bin/pip install torch "ray[rllib]" && rllib/bin/pip install --no-deps -e . && \
         rllib/bin/pip install simpy scipy pydantic rich typer pyyaml pandas matplotlib
     rllib/bin/python docs/examples/rllib_ppo.py --iterations 5
 
-RLlib pins an older Gymnasium than dagsim is tested with, so it wants an environment of its own (last run with Ray 2.60,
-Gymnasium 1.2.2). The observation preset ``dict`` has the keys that RLlib's ``ActionMaskingTorchRLModule`` looks for:
-``observations`` and ``action_mask``.
+RLlib requires an older version of Gymnasium than the one with which dagsim is tested, so it needs a separate Python
+environment (last run with Ray 2.60 and Gymnasium 1.2.2). The observations of the kind ``dict`` have the keys that
+RLlib's ``ActionMaskingTorchRLModule`` expects: ``observations`` and ``action_mask``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--workload", default="heterogeneous")
-    parser.add_argument("--runners", type=int, default=0, help="processes that play (0: the trainer's own)")
+    parser.add_argument("--runners", type=int, default=0, help="processes that run episodes (0: the training process)")
     options = parser.parse_args()
     try:
         from ray.rllib.algorithms.ppo import PPOConfig
@@ -35,7 +35,7 @@ def main() -> None:
         from ray.tune import register_env
     except ImportError:
         raise SystemExit(
-            "this example needs ray[rllib], in an environment of its own (see the top of the file)"
+            "this example needs ray[rllib] in a separate Python environment (see the top of the file)"
         ) from None
     register_env("dagsim", make)
     config = (

@@ -1,10 +1,10 @@
-"""Train MaskablePPO of sb3-contrib on dagsim, and judge its model beside the heuristics.
+"""Train MaskablePPO from sb3-contrib on dagsim, and compare its model with heuristics.
 
     pip install sb3-contrib
     python docs/examples/sb3_maskable_ppo.py --out model.zip
     dagsim baseline --policy sb3:model.zip --policy sjf --policy eft-wait --seeds 20
 
-The figures to expect are in docs/learning.md. Keep the discount below 1.
+docs/learning.md shows which results to expect. Keep the discount factor below 1.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dagsim.envs import make_sb3_env
 
 SETTINGS = {"gamma": 0.99, "n_steps": 256, "batch_size": 1024, "n_epochs": 4, "ent_coef": 0.003}
 LEARNING_RATE = 1e-3
-"""At the start; it falls linearly."""
+"""The learning rate at the start of training, from which it falls linearly."""
 
 
 def fold(envs: VecNormalize, model: MaskablePPO) -> None:
-    """Let the first layers take observations as they are: move the statistics of ``envs`` into their weights."""
+    """Merge the statistics of ``envs`` into the first layers, which then take raw observations."""
     mean = torch.from_numpy(envs.obs_rms.mean).float()
     deviation = torch.from_numpy(np.sqrt(envs.obs_rms.var + envs.epsilon)).float()
     for layers in (model.policy.mlp_extractor.policy_net, model.policy.mlp_extractor.value_net):
@@ -36,13 +36,13 @@ def fold(envs: VecNormalize, model: MaskablePPO) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train MaskablePPO on dagsim.")
-    parser.add_argument("--steps", type=int, default=500_000, help="number of choices to learn from")
-    parser.add_argument("--workload", default="heterogeneous", help="a name of `dagsim list workloads`")
+    parser.add_argument("--steps", type=int, default=500_000, help="number of decisions to learn from")
+    parser.add_argument("--workload", default="heterogeneous", help="a name from `dagsim list workloads`")
     parser.add_argument("--jobs", type=int, default=200, help="number of jobs in an episode")
-    parser.add_argument("--envs", type=int, default=32, help="number of environments, played in the compiled engine")
+    parser.add_argument("--envs", type=int, default=32, help="number of environments, which run in the compiled engine")
     parser.add_argument("--slots", type=int, default=16, help="number of actions; the last one is to wait")
     parser.add_argument("--pool", type=int, default=4096, help="number of job sequences to learn from")
-    parser.add_argument("--out", default="model.zip", help="the file of the model")
+    parser.add_argument("--out", default="model.zip", help="file in which to save the model")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", message=".*deterministic.*")
     envs = make_sb3_env(
@@ -65,7 +65,7 @@ def main() -> None:
     model.learn(options.steps)
     fold(scaled, model)
     model.save(options.out)
-    print(f"{options.out}: trained on {options.steps:,} choices")
+    print(f"{options.out}: trained on {options.steps:,} decisions")
 
 
 if __name__ == "__main__":

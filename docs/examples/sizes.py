@@ -1,4 +1,4 @@
-"""How many GPUs? The mean completion time of one log on clusters of three sizes, from Python.
+"""Compute the mean completion time of the jobs in a log on clusters of three sizes.
 
 python docs/examples/sizes.py
 """
@@ -6,7 +6,7 @@ python docs/examples/sizes.py
 from dagsim import Job, Task, simulate
 
 LOG = [Job.single(f"job-{n}", Task("train", 600.0 + 60 * (n % 7), gpus=1 + n % 4), 90.0 * n) for n in range(60)]
-"""Your jobs: work in seconds on the reference GPU."""
+"""Replace these jobs with your own. The work of a task is in seconds on the reference GPU."""
 
 if __name__ == "__main__":
     for gpus in (16, 24, 32):

@@ -1,8 +1,9 @@
-"""Search with copies of one state: try every choice, go on with the first legal ones, keep the best.
+"""Search with copies of one state: try each of the first choices, continue each copy with the first legal
+actions, and take the choice with the best result.
 
     python docs/examples/tree_search.py --jobs 8 --seed 3
 
-The choices of a decision are tried side by side in the compiled engine.
+The compiled engine simulates all copies together.
 """
 
 import argparse

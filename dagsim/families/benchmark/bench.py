@@ -5,8 +5,8 @@ A *suite* is a folder of configurations, ``configs/bench/v1``. Each configuratio
 of a task are a sweep over both policies, so each task has a run folder that every other command can
 read.
 
-The score for a task is the ratio of the entry to the reference, seed by seed; the score for the
-suite is the ratio of geometric means over the tasks. On the GPU cluster the metric is the
+The score for a task is the ratio of the entry to the reference, seed by seed. The score for the
+suite is the ratio of geometric means over the tasks. On the GPU cluster, the metric is the
 area-weighted response time (Boezennec, Dufossé, Pop 2024), because a mean slowdown can be improved
 by delaying the work of a few large jobs, but a mean that is weighted by area cannot.
 """
@@ -166,9 +166,8 @@ def _schedule_files(store: Store, cell: Cell) -> dict[str, bytes]:
 def bounds_of(
     tasks: Sequence[BenchTask], entry: BenchEntry, watch: Callable[[Iterable[int]], Iterable[int]] = iter
 ) -> dict[str, list[float]]:
-    """Return lower bounds for the score of each task that ``dagsim bound`` covers, one for each
-    seed. The bounds are valid for policies that do not stop runs. ``watch`` wraps the iterator of
-    seeds."""
+    """Return a lower bound for each seed of each task that ``dagsim bound`` covers. The bounds are
+    valid for policies that do not stop runs. ``watch`` wraps the iterator of seeds."""
     bounds: dict[str, list[float]] = {}
     for task in tasks:
         seeds = task.seeds(entry.seeds, entry.draw)
@@ -186,9 +185,9 @@ def entry_file(
     runs: Mapping[str, tuple[Store, Mapping[Cell, CellRun]]],
     bounds: Mapping[str, Sequence[float]],
 ) -> dict[str, Any]:
-    """Build the file of an entry: the runs, the hash of each log, the scores, and under ``timing``
-    the only values that were measured with a clock. ``runs`` contains the store and the finished
-    cells of each task, and ``bounds`` is the result of ``bounds_of``."""
+    """Build the file of an entry. It contains the runs, the hash of each log, the scores, and,
+    under ``timing``, all values that were measured with a clock. ``runs`` contains the store and
+    the finished cells of each task, and ``bounds`` is the result of ``bounds_of``."""
     content: dict[str, Any] = {
         "format": _FORMAT,
         "suite": SUITE,
@@ -231,8 +230,8 @@ def entry_file(
 
 
 def _config_digest(task: BenchTask, division: Division) -> str:
-    """Return the SHA-256 of a task's configuration in a division, which covers the file and the
-    durations that policies see.
+    """Return the SHA-256 of a task's configuration in a division. It covers the file, and what
+    policies know about durations.
     """
     return sha256(task.path.read_bytes() + division.encode()).hexdigest()
 
@@ -278,8 +277,8 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
     together. An entry has no score on a task in which it leaves a job unfinished that the reference
     completes.
 
-    Runs of different tasks are paired by the position of their seeds: replicate k of the suite is
-    the k-th seed of every task.
+    Runs of different tasks are paired by the position of their seeds, so replicate k of the suite
+    consists of the k-th seed of every task.
     """
     by_task: dict[str, Any] = {}
     logs: dict[str, list[list[float]]] = {"entry": [], "reference": []}
@@ -400,14 +399,14 @@ def read_entry(path: Path) -> dict[str, Any]:
 
 
 def of_other_code(content: Mapping[str, Any]) -> bool:
-    """Return True if an entry was made with another version of the simulation code. Only repeating
-    its runs shows whether this matters.
+    """Return True if an entry was made with another version of the simulation code. Its runs have
+    to be repeated to see whether this matters.
     """
     return bool(content["code_sha256"] != code_digest())
 
 
 def check_file(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for everything in an entry's file that differs from this checkout, or that
+    """Yield a sentence for each fact in an entry's file that differs from this checkout, or that
     contradicts the entry's own runs.
     """
     if content["suite_sha256"] != _suite_digest():
@@ -450,8 +449,8 @@ class PickedRun(NamedTuple):
 
 
 def differing_bounds(content: Mapping[str, Any], picked: Iterable[PickedRun]) -> Iterator[str]:
-    """Yield a sentence for each picked run whose bound in the file differs from the one computed for
-    its task and seed.
+    """Yield a sentence for each picked run whose bound in the file differs from the bound that is
+    computed for its task and seed.
     """
     for run in picked:
         if (bounds := content["bounds"].get(run.task.name)) is not None:

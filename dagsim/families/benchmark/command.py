@@ -38,7 +38,7 @@ Tasks = Annotated[
 
 @bench_app.command("tasks")
 def show_tasks(json_: Json = False) -> None:
-    """List the tasks of the suite, with the reference and the metric of each.
+    """List the tasks of the suite with their references and metrics.
 
     Example: dagsim bench tasks
     """
@@ -69,7 +69,7 @@ def run_bench(
     bound: Annotated[
         bool,
         typer.Option(
-            "--bound", help="Add proven lower bounds for the tasks that have such bounds. This takes minutes."
+            "--bound", help="Add proven lower bounds, for tasks for which they can be computed. This takes minutes."
         ),
     ] = False,
     name: Annotated[
@@ -80,9 +80,11 @@ def run_bench(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run a policy on all tasks beside their references, and write one file with hashes and scores.
+    """Run a policy and the reference policies on all tasks, and write one file with hashes and
+    scores.
 
-    The same command continues a stopped run. Without --test-seed, the seeds are the public ones for development.
+    Without --test-seed, the public seeds for development are used. Repeat the same command to
+    continue a stopped run.
 
     Example: dagsim bench run --policy easy-sjf --spark fair --task dags --seeds 2
     """
@@ -155,7 +157,7 @@ def _run_tasks(
 @bench_app.command("verify")
 def verify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A benchmark entry.")],
-    sample: Annotated[int, typer.Option(min=1, help="Number of runs to repeat as a check.")] = 12,
+    sample: Annotated[int, typer.Option(min=1, help="Number of runs to repeat.")] = 12,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Seed for choosing the runs (default: a new one, which is printed).")
     ] = None,
@@ -163,8 +165,8 @@ def verify(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Repeat a sample of an entry's runs, and compare logs, metrics, hashes and scores. Exits with
-    status 1 if anything differs.
+    """Repeat a sample of an entry's runs, and compare logs, metrics, hashes and scores. The exit
+    code is 1 if anything differs.
 
     Example: dagsim bench verify bench-mine-exact-dev.json --sample 2
     """
@@ -203,7 +205,8 @@ def tabulate(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Print the leaderboard of several entries, a table for each division, and write it as a page and as Markdown.
+    """Print a leaderboard of several entries, with one table per division. It can also be written
+    as an HTML page and as Markdown.
 
     Example: dagsim bench table bench-mine-exact-dev.json --html leaderboard.html
     """
@@ -245,8 +248,8 @@ def repeat_paper(
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Print the figures of a paper as published and as simulated here, and their differences. Exits
-    with status 1 if a difference is larger than allowed.
+    """Print the figures of a paper as published and as simulated by dagsim, with their differences.
+    The exit code is 1 if a difference is larger than allowed.
 
     Example: dagsim paper
     """

@@ -1,4 +1,6 @@
-"""Tables for the benchmark: one entry task by task, and the leaderboard of several entries."""
+"""Tables for the benchmark. They show one entry task by task, or the leaderboard of several
+entries.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,8 @@ def _division(content: Mapping[str, Any]) -> str:
 
 def leaderboards(entries: Sequence[Mapping[str, Any]]) -> list[Grid]:
     """Return a table for each group of comparable entries, which have the same division, seeds and
-    tasks. The best ratio comes first; entries without a score come last. Scores are computed from
-    the runs, not taken from the file.
+    tasks. The best ratio comes first, and entries without a score come last. Scores are computed
+    from the runs rather than taken from the file.
     """
     entries = [{**entry, **scored(entry)} for entry in entries]
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
@@ -75,7 +77,9 @@ def leaderboards(entries: Sequence[Mapping[str, Any]]) -> list[Grid]:
 
 
 def _by_task(title: str, tasks: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> Grid:
-    """Return the best entry for each task, next to the bound for the task if an entry has one."""
+    """Return a table with the best entry for each task and, if an entry has one, the bound for the
+    task.
+    """
     rows = []
     for task in tasks:
         ranked = [(_value(entry["scores"][task]["ratio"]), entry["entry"]) for entry in entries]
@@ -110,7 +114,7 @@ def _quotient(pair: Mapping[str, float | None], slack: float = 0.0) -> float:
 
 
 def _geometric(ratios: Sequence[float]) -> float:
-    """Return the geometric mean of the ratios that are known and above 0."""
+    """Return the geometric mean of all ratios that are known and above 0."""
     logs = [log(ratio) for ratio in ratios if ratio > 0]
     return exp(ordered_sum(logs) / len(logs)) if logs else nan
 

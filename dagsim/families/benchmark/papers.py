@@ -1,4 +1,4 @@
-"""Published tables, reproduced: the figures of a paper next to those of dagsim (``dagsim
+"""Reproduce published tables, and compare the figures of a paper with dagsim's own (``dagsim
 paper``)."""
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from dagsim.traces import Trace, TraceOptions, open_trace
 
 
 class PaperFigure(NamedTuple):
-    """A figure published in a paper or computed by another program, and dagsim's figure."""
+    """A figure that was published in a paper or computed by another program, and the same figure as
+    computed by dagsim.
+    """
 
     name: str
     published: float
@@ -123,8 +125,8 @@ class SequenceMeans(NamedTuple):
 
 
 def sequence_starts(jobs: int, count: int = 10, seed: int = 1) -> list[int]:
-    """Return the starts of the sequences, drawn with NumPy's old generator, seeded with a hash of
-    the seed as in Gym 0.15."""
+    """Draw the starts of the sequences. As in Gym 0.15, they come from NumPy's old generator, which
+    is seeded with a hash of the seed."""
     digest = hashlib.sha512(str(seed).encode()).digest()[:8]
     words = np.frombuffer(digest, "<u4").tolist()
     while len(words) > 1 and not words[-1]:
@@ -142,7 +144,9 @@ def _first_submit_s(trace: Path) -> float:
 
 
 def sequence_jobs(trace: Trace, log: Path) -> list[Job]:
-    """Return the jobs in a log, sorted by number, with absolute times, which F1 needs."""
+    """Return the jobs in a log, sorted by number. Their times are absolute, because the policy F1
+    needs absolute times.
+    """
     first_s = _first_submit_s(log)
     return [
         replace(job, arrival_s=job.arrival_s + first_s) for job in sorted(trace.jobs(), key=lambda job: int(job.id))
@@ -190,8 +194,8 @@ def sequence_slowdowns(
 
 
 class _Log(NamedTuple):
-    """A log in the tables, and its published figures in the order of ``_SCORES``: bounded slowdowns
-    (table V) and utilisations (table VI), without and with backfilling."""
+    """A log in the tables, with its published figures in the order of ``_SCORES``. They are bounded
+    slowdowns (table V) and utilisations (table VI), without and with backfilling."""
 
     title: str
     processors: int
@@ -258,7 +262,7 @@ class OptimaReached(TypedDict):
 
 
 def against_optimum(jobs: list[Job], cores: int, optimum: dict[str, float]) -> OptimaReached:
-    """Run each graph whose optimum is known alone on ``cores`` cores."""
+    """Run each graph with a known optimum alone on ``cores`` cores."""
     cluster = Cluster((Node("cores", None, 0, cores),))
     ratios = []
     for job in jobs:

@@ -1,12 +1,12 @@
 """RLTune (Dongare et al., SoCC 2025, arXiv 2512.10271): its claims, and the gains of heuristics in
 its setting on Philly.
 
-The paper describes the cluster (16 nodes with 2 GPUs and 20 nodes with 8 GPUs, where no job uses
-both kinds), the sequences (256 consecutive jobs from a random place in the trace, starting on an
-empty cluster) and the baseline (first come, first served, where the first job blocks all others),
-and states that the agent sees true durations. The jobs in its Philly file are not published (they
-are a selection, of which the repository stores only a pointer), so this module uses all Philly jobs
-that fit, as recorded.
+The paper describes the setting as follows. The cluster has 16 nodes with 2 GPUs and 20 nodes with 8
+GPUs, and no job uses both kinds. A sequence consists of 256 consecutive jobs from a random place in
+the trace, and starts on an empty cluster. The baseline is first come, first served, where the first
+job blocks all others. The agent sees true durations. The paper uses a selection of the Philly jobs,
+which is not published (the repository stores only a pointer to the file). Therefore, this module
+uses all Philly jobs that fit, as recorded.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ _NEAR = 0.05
 
 
 def figures(files: dict[str, Path]) -> Iterator[PaperFigure]:
-    """Yield the largest gains of the best heuristic next to the largest published gains. The best
-    heuristic is chosen by the mean completion time on other sequences.
+    """Yield the largest gains of the best heuristic, for comparison with the largest published
+    gains. The best heuristic is chosen by its mean completion time on other sequences.
     """
     (path,) = files.values()
     for estimates, policies in (("exact", EXACT), ("hidden", HIDDEN)):

@@ -24,7 +24,9 @@ _NODES = 8
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A lower bound for every schedule that completes all jobs that the cluster can run."""
+    """A lower bound. It is valid for every schedule that completes all jobs that the cluster can
+    run.
+    """
 
     bound_s: float
     """Seconds from arrival to completion, summed over the jobs that count."""
@@ -61,8 +63,8 @@ def bound_of(
     by_area: bool = False,
     watch: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> Bound:
-    """Compute a lower bound on the sum of completion minus arrival over all jobs of ``seed``; see
-    ``scenario_bound``.
+    """Compute a lower bound on the sum of completion minus arrival over all jobs of ``seed`` (see
+    ``scenario_bound``).
 
     Raises:
         InputError: The system has no bound, or ``scenario_bound`` raises the error.
@@ -95,12 +97,13 @@ def scenario_bound(
 ) -> Bound:
     """Compute a lower bound on the sum of completion minus arrival over all jobs.
 
-    ``preemptive`` includes schedules that stop runs and resume them. Such schedules are also
-    included if runs keep their work when a failure stops them. ``measured`` restricts the sum to a
-    range of jobs by arrival, as in ``summarize``; all other jobs run but do not count. With
-    ``by_area``, the time of each job is multiplied by its GPU-seconds on its fastest allowed types,
-    as in ``area_weighted_jct_s``. Without ``program``, small cases are not solved exactly.
-    ``watch`` wraps the iterator over the steps of the search, for example to show progress.
+    If ``preemptive`` is True, the bound is also valid for schedules that stop and resume runs. It
+    is valid for these in any case if runs keep their work when a failure stops them. ``measured``
+    restricts the sum to a range of jobs by arrival, as in ``summarize``; all other jobs run but do
+    not count. If ``by_area`` is True, the time of each job is multiplied by its GPU-seconds on its
+    fastest allowed types, as in ``area_weighted_jct_s``. If ``program`` is False, small cases are
+    not solved exactly. ``watch`` wraps the iterator over the steps of the search, for example to
+    show progress.
 
     Raises:
         InputError: The cluster can run none of the jobs, or jobs may be rejected.
@@ -169,8 +172,8 @@ def bounds_of_runs(
 def shares_of_the_way(
     lines: Sequence[RunMetrics], bounds: Mapping[int, Bound], reference: str | None = None
 ) -> dict[str, float]:
-    """Return, by policy, the share of the gap between the reference (default: the first policy) and
-    the bound that this policy closes.
+    """Return, for each policy, which share of the gap between the reference (default: the first
+    policy) and the bound it closes.
     """
     by_policy: dict[str, list[RunMetrics]] = {}
     for line in lines:

@@ -36,10 +36,11 @@ def print_bound(
     seed: Seed = None,
     windows: Windows = None,
     preemptive: Annotated[
-        bool, typer.Option("--preemptive", help="Include schedules that preempt and resume tasks.")
+        bool,
+        typer.Option("--preemptive", help="Make the bound valid for schedules that preempt and resume tasks, too."),
     ] = False,
     area: Annotated[
-        bool, typer.Option("--area", help="Weight each job by its GPU-seconds, as area_weighted_jct_s does.")
+        bool, typer.Option("--area", help="Weight each job by its GPU-seconds, as in the metric area_weighted_jct_s.")
     ] = False,
     json_: Json = False,
     quiet: Quiet = False,

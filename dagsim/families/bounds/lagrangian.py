@@ -6,10 +6,10 @@ replaced by a price:
 
 - The capacity of type i at time t has a price lambda_i(t) >= 0, which is constant in each cell of a
   grid of times and 0 after the grid.
-- Each job sends a flow of w_j through its DAG to its end. A task v receives mu_v directly and the
-  rest from its parents. The total alpha_v is divided among its children. The flow along an edge is
-  the price of the constraint that the child starts after its parent ends. The flow out of the last
-  tasks is the price of the constraint that the job ends after them. All C_j cancel out, and each
+- Each job sends a flow of w_j through its DAG to its end. A task v receives mu_v directly, and more
+  from its parents. It divides the total, alpha_v, among its children. The flow along an edge is the
+  price of the constraint that the child starts after its parent ends. The flow out of a last task
+  is the price of the constraint that the job ends after this task. All C_j cancel out, and each
   task contributes mu_v S_v + alpha_v p_v with its start S_v and its duration p_v.
 
 For any prices and flows, add up the lowest cost of each task on its own,
@@ -27,8 +27,8 @@ because it works at most at its highest speed: S_v + p/2 <= M_v <= C_v - p/2 wit
 type (Goemans, Queyranne, Schulz, Skutella and Wang 2002). The lowest cost is then the cost of p
 seconds (one unit of work) at the cheapest times, always on the type that is cheapest at that time.
 
-Subgradient steps have Polyak's length, with a target above the best value so far; flows are
-multiplied by factors.
+The length of subgradient steps follows Polyak's rule, with a target above the best value so far.
+Flows are multiplied by factors.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ def lagrangian(
 ) -> Dual:
     """Compute a lower bound on the weighted sum of completion minus arrival.
 
-    Without ``preemptive``, the bound is valid for schedules in which every copy runs once, without
-    a break, on one type. With it, the bound is also valid if copies stop, resume and change their
-    type. The cost is about ``steps * V * cells * T`` operations. ``watch`` wraps the iterator over
-    the steps, for example to show progress.
+    The bound is valid for schedules in which every copy runs once, without a break, on one type. If
+    ``preemptive`` is True, it is also valid if copies stop, resume and change their type. The cost
+    is about ``steps * V * cells * T`` operations. ``watch`` wraps the iterator over the steps, for
+    example to show progress.
     """
     cells = cells or (_CELLS_WITH_BREAKS if preemptive else _CELLS)
     entries = min(max(_SMALL_TABLE, _TABLE_PER_JOB * len(problem.weight)), _LARGE_TABLE) // (16 if preemptive else 1)
@@ -177,8 +177,8 @@ class Flows:
         self._by_parent = [np.flatnonzero(of == level) for level in range(int(of.max(initial=-1)) + 1)]
 
     def heads(self) -> np.ndarray:
-        """Return (V,) float64: the longest path from the arrival to the start of each task, with
-        every task on its fastest type."""
+        """Return the length of the longest path from the arrival to the start of each task, (V,)
+        float64, with every task on its fastest type."""
         head_s, parent, child = np.zeros(len(self._problem.job)), self._problem.parent, self._problem.child
         shortest_s = self._problem.shortest_s
         for edges in self._by_child:
@@ -186,8 +186,8 @@ class Flows:
         return head_s
 
     def tails(self) -> np.ndarray:
-        """Return (V,) float64: the longest path from the end of each task to the end of the job, on the
-        fastest types."""
+        """Return the length of the longest path from the end of each task to the end of the job,
+        (V,) float64, with every task on its fastest type."""
         tail_s, parent, child = np.zeros(len(self._problem.job)), self._problem.parent, self._problem.child
         shortest_s = self._problem.shortest_s
         for edges in reversed(self._by_parent):
@@ -202,7 +202,7 @@ class Flows:
         return entry, 1.0 / np.bincount(parent, minlength=len(job))[parent]
 
     def through(self, prices: DualPrices) -> np.ndarray:
-        """Return (V,) float64: the total flow through each task."""
+        """Return the total flow through each task, (V,) float64."""
         flow, parent, child = prices.entry.copy(), self._problem.parent, self._problem.child
         for edges in self._by_parent:
             np.add.at(flow, child[edges], flow[parent[edges]] * prices.split[edges])
@@ -233,7 +233,7 @@ class Flows:
 
 
 class _Unbroken:
-    """Copies that run once, without a break, on one type."""
+    """The costs of copies that run once, without a break, on one type."""
 
     def __init__(self, problem: Relaxation, release_s: np.ndarray, grid: np.ndarray) -> None:
         self._problem, self._grid, self._length_s = problem, grid, np.diff(grid)
@@ -326,7 +326,7 @@ class StartCosts:
 
 
 class _WithBreaks:
-    """Copies that may stop, resume and change their type.
+    """The costs of copies that may stop, resume and change their type.
 
     A copy does one unit of work, at the rate 1 / p_i on type i. Its lowest cost is the optimum of a
     linear program and, by duality, equal to
@@ -363,8 +363,8 @@ class _WithBreaks:
         return _Cheapest(work.value + ends, mean_s - shortest_s / 2, shortest_s, held)
 
     def _at(self, level: np.ndarray, slope: np.ndarray, rate: np.ndarray, *, whole: bool = False) -> _Work:
-        """Return the amount of work that is worthwhile at ``level`` (V,); the other results are
-        computed only with ``whole``.
+        """Return the amount of work that is worthwhile at ``level``, (V,). The other results are
+        computed only if ``whole`` is True.
         """
         excess, work, moment = 0.0, 0.0, 0.0
         held = [np.zeros_like(self._half_s) for _ in rate] if whole else []
@@ -396,7 +396,7 @@ class _WithBreaks:
 
 
 class _Work(NamedTuple):
-    """The best amount of work for each copy if a unit of work has a certain value."""
+    """The amount of work that is best for each copy if a unit of work has a certain value."""
 
     work: np.ndarray  # (V,): units of work
     value: np.ndarray  # (V,): lower bound on the cost of one unit

@@ -1,10 +1,10 @@
 """The problem for which the bounds are proven: a relaxation of the GPU cluster, in columns.
 
-It keeps the arrivals, the DAGs, the seconds of every instance on every GPU type, gangs, and one
-resource per type in a common pool: GPUs, cores or memory, whichever the jobs need most of. It
-ignores everything else: node boundaries, the other resources, transfers, set-ups, failures, the
-cost of preemption, and the limits of queues. These can only delay jobs, so every schedule of the
-kernel is a schedule of this problem with the same completion times.
+It keeps the arrivals, the DAGs, the seconds of every instance on every GPU type, and gangs. For
+each type, it keeps one resource, in a common pool: GPUs, cores or memory, whichever is scarcest. It
+ignores node boundaries, the other resources, transfers, set-ups, failures, the cost of preemption,
+and the limits of queues. All of these can only delay jobs. Therefore, every schedule of the kernel
+is also a schedule of this problem, with the same completion times.
 """
 
 from __future__ import annotations
@@ -67,10 +67,11 @@ class Relaxation(NamedTuple):
 def relaxation_of(
     jobs: JobArrays, cluster: Cluster, runtime: Runtime, weight: np.ndarray | None = None, *, by_node: bool = False
 ) -> Relaxation:
-    """Build the problem of these jobs; ``weight`` is (J,), 1 for each job by default.
+    """Build the problem of these jobs. ``weight``, (J,), is 1 for each job by default.
 
-    With ``by_node``, every node counts as a separate type. This respects the boundaries of nodes,
-    but a gang with several instances would then have to be on one node; see ``spans_nodes``.
+    If ``by_node`` is True, every node counts as a separate type. This respects the boundaries of
+    nodes, but a gang with several instances would then have to be on one node (see
+    ``spans_nodes``).
 
     Raises:
         InputError: The runtime model has no entry for a task.
@@ -114,8 +115,8 @@ def relaxation_of(
 
 
 def areas_gpu_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> np.ndarray:
-    """Return (J,): GPU-seconds of each job with every task on its fastest allowed type, as in
-    ``JobFacts.ideal_gpu_s``, or infinity for a job that no type can run.
+    """Return the GPU-seconds of each job, (J,), with every task on its fastest allowed type, as in
+    ``JobFacts.ideal_gpu_s``. They are infinite for a job that no type can run.
     """
     machines = ClusterState(cluster)
     demands = [machines.compile(kind.demand, 0) for kind in jobs.kinds]
@@ -150,8 +151,8 @@ def _amounts(machine: NodeState) -> tuple[float, float, float]:
 def _scarcest(
     demands: np.ndarray, copies: np.ndarray, seconds: np.ndarray, total: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the usage (V, T) and the capacity (T,) of one resource per type, namely the one that
-    the type's tasks need most."""
+    """Return the usage (V, T) and the capacity (T,) of one resource per type, which is the scarcest
+    for the type's tasks."""
     with np.errstate(divide="ignore", invalid="ignore"):
         busy = np.where(np.isfinite(seconds), seconds, 0).T @ (demands * copies[:, None]) / total
     resource = np.nan_to_num(busy, nan=0.0, posinf=0.0).argmax(axis=1)

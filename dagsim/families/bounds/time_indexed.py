@@ -3,16 +3,15 @@ Wolsey 1992).
 
 Time is divided into slots. Each variable states whether a copy starts in a certain slot on a
 certain type. If all times are multiples of the slot, the optimum of the program is the optimum of
-the problem, because moving every start of a schedule as early as possible results in starts that
-are sums of arrivals and durations. Otherwise, arrivals, durations and starts are rounded down. Two
-runs that do not overlap still do not overlap afterwards, because floor(a) + floor(b) <= floor(a +
-b), and any number of runs that overlap in pairs have a common moment. Every schedule therefore
-remains feasible and no job ends later, so the bound from the program is also a bound for the
-problem.
+the problem: if all starts in a schedule are moved as early as possible, they are sums of arrivals
+and durations. Otherwise, arrivals, durations and starts are rounded down. Two runs that do not
+overlap still do not overlap afterwards, because floor(a) + floor(b) <= floor(a + b), and any number
+of runs that overlap in pairs have a common moment. Every schedule therefore remains feasible and no
+job ends later, so the bound from the program is also a bound for the problem.
 
-Two steps make the program small. A list schedule gives a sum that the optimum does not exceed. The
-prices of the Lagrangian bound show by how much each start raises the bound; starts that raise it
-above that sum are omitted.
+The program is made small in two steps. First, a list schedule gives a sum that the optimum does not
+exceed. Second, the prices of the Lagrangian bound show by how much each start raises the bound.
+Starts that raise it above that sum are left out.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class _Slots(NamedTuple):
 
 def time_indexed(problem: Relaxation, dual: Dual) -> Optimum | None:
     """Compute a lower bound on the weighted sum of completion minus arrival with the integer
-    program; ``dual`` is the Lagrangian bound. Return None if the case is not small.
+    program. ``dual`` is the Lagrangian bound. Return None if the case is too large.
     """
     weight = float(problem.weight.sum())
     if problem.copies.sum() > MOST_COPIES or not (dual.bound_s > 0 and weight > 0):
@@ -140,8 +139,8 @@ def _common_unit(problem: Relaxation) -> float:
 
 
 def _end_s(problem: Relaxation) -> float:
-    """Return a time by which some optimal schedule ends, because an optimal schedule is never idle
-    after the last arrival.
+    """Return a time by which some optimal schedule ends. It exists because an optimal schedule is
+    never idle after the last arrival.
     """
     longest = np.where(np.isfinite(problem.seconds), problem.seconds, 0.0).max(axis=1)
     return float(problem.arrival_s.max(initial=0.0) + longest.sum())
@@ -211,7 +210,7 @@ class _Program(NamedTuple):
     high: np.ndarray
 
     def solved(self, slots: _Slots, problem: Relaxation) -> Optimum | None:
-        """Solve the program; ``problem`` contains the arrivals in seconds."""
+        """Solve the program. ``problem`` contains the arrivals in seconds."""
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         rows = slots.problem
@@ -236,7 +235,7 @@ class _Program(NamedTuple):
 
 
 def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
-    """Build the program for a problem in slots; return None if it is too large. ``start`` contains
+    """Build the program for a problem in slots. Return None if it is too large. ``start`` contains
     start times that give a good order of the tasks.
     """
     from scipy.sparse import coo_array
@@ -299,8 +298,8 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
 
 
 def _alike(problem: Relaxation) -> np.ndarray:
-    """Return (T,) int64: for each type, the number of earlier types that are identical to it for
-    every task."""
+    """Return, for each type, the number of earlier types that are identical to it for every task,
+    (T,) int64."""
     columns = np.vstack([problem.seconds, problem.usage, problem.capacity])
     return np.array(
         [(columns[:, :type_] == columns[:, [type_]]).all(axis=0).sum() for type_ in range(columns.shape[1])]
@@ -326,8 +325,8 @@ def _possible(
     """Yield the task, type, start and end of all starts that may be part of a schedule whose sum is
     at most ``most``.
 
-    If the start of one task is fixed, its cost at that start replaces its lowest cost in the bound
-    from the prices.
+    To find out by how much a start raises the bound, the lowest cost of its task is replaced with
+    the task's cost at this start.
     """
     costs = StartCosts(problem, dual)
     shortest = problem.shortest_s

@@ -1,2 +1,2 @@
-"""Answers for cluster operators: other machines, other policies, how many machines are enough, and
-what they cost."""
+"""Answer the questions of cluster operators: what other machines or policies would change, how many
+machines are enough, and what they cost."""

@@ -97,12 +97,12 @@ def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginnin
 
 
 def _longer(times: float, demand: Load) -> str:
-    """Describe how long a log would have to be to give an interval."""
+    """Describe how long a log would have to be for an interval to exist."""
     return f"{number(times * demand.span_s / 86400)} days, {number(times)} times as long"
 
 
 def _demand_notes(demand: Load) -> Iterator[str]:
-    """Describe the demand of the jobs next to today's capacity, by type."""
+    """Compare the demand of the jobs with today's capacity, by GPU type."""
     parts = "; ".join(map(str, demand.by_types))
     if not demand.span_s:
         yield "No job arrives after the beginning; the jobs waiting at that time count."
@@ -156,7 +156,7 @@ def plan_table(
 
 
 def _wrapped(metric: str) -> str:
-    """Write a metric with its group on a separate line; the middle of a long name is left out."""
+    """Write a metric with its group on a separate line. Leave out the middle of a long name."""
     group, _, of_group = metric.rpartition("].")
     kind, _, name = group.partition("[")
     if not name:

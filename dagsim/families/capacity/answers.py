@@ -1,4 +1,4 @@
-"""The answers of ``dagsim plan`` and ``dagsim whatif`` in sentences."""
+"""Write the answers of ``dagsim plan`` and ``dagsim whatif`` in sentences."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _assumptions(begins: Beginning, remarks: Sequence[str]) -> tuple[str, ...]:
-    """Return the assumptions behind every figure, and further remarks."""
+    """Return the assumptions behind the figures, followed by further remarks."""
     period = (
         "The run represents the next period, as long as the log and with the same demand, unless a growth is given."
     )
@@ -155,8 +155,8 @@ def whatif_answer(
     shifts: Mapping[tuple[str, str], Sequence[Shift]] | None = None,
 ) -> Recommendation:
     """Build the answer of ``dagsim whatif``: every alternative with its verdict and cost. ``grid``
-    is its table; ``remarks`` follow the assumptions. ``shifts`` are the waits of each job in each
-    alternative, by cluster and policy."""
+    is its table, and ``remarks`` follow the assumptions. ``shifts`` contains the waits of each job
+    in each alternative, by cluster and policy."""
     today = choices[0]
     sentences = _of_fit(fit)
     for choice in choices[1:]:
@@ -174,9 +174,7 @@ _NAMED = 3
 
 
 def _of_shifts(name: str, shifts: Sequence[Shift]) -> Iterator[str]:
-    """Describe who gains and who loses in an alternative: individual jobs, and queues by their mean
-    waits.
-    """
+    """Describe which jobs, and which queues by their mean waits, gain or lose in an alternative."""
     if not shifts:
         return
     gains, losses = [one for one in shifts if one.sooner_s > 0], [one for one in shifts if one.sooner_s < 0]
@@ -204,8 +202,8 @@ def _wait(seconds: float) -> str:
 
 
 def shift_facts(shifts: Mapping[tuple[str, str], Sequence[Shift]]) -> list[dict[str, Any]]:
-    """Return the waits of every job and queue in each alternative, for JSON; null means that a job
-    never starts.
+    """Return the waits of every job and queue in each alternative, for JSON. A null means that a
+    job never starts.
     """
 
     def finite(seconds: float) -> float | None:
@@ -256,8 +254,8 @@ def _of_alternatives(choices: Sequence[Alternative], metric: str, fit: Fit | Non
 
 
 def _sizes(planned: SizePlan) -> tuple[Chart, ...]:
-    """Return the chart of the target's metric over the size: each cluster that was tried, and
-    today's.
+    """Return a chart of the target's metric over the size of the cluster. It shows today's cluster,
+    and every cluster that was tried.
     """
     search, target = planned.search, planned.target.first
     priced = bool(planned.prices)

@@ -1,10 +1,10 @@
 """Estimate, from the first part of its log, the settings of a Slurm site that no file states.
 
 The parameters of ``slurm-multifactor`` that ``queues.scheduler`` does not set are tried in turn.
-Then a GPU limit is tried for each account that waits longer in the log than in the simulation: the
-largest number of GPUs that it held at once. A value is kept if it brings the simulated waits of the
-first jobs closer to the recorded ones. The error is measured on the other jobs, which are not used
-in the fit.
+Then a GPU limit is tried for each account that waits longer in the log than in the simulation. The
+limit is the largest number of GPUs that the account held at the same time. A value is kept if it
+brings the simulated waits of the first jobs closer to their recorded waits. The error is measured
+on the other jobs, which are not used in the fit.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _RULES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class TriedValue:
-    """A value that was tried, and the distance between simulation and log in the first part with this
-    value.
+    """A value that was tried, and the distance between the simulation with this value and the first
+    part of the log.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Calibration:
 
     @property
     def kept(self) -> dict[str, bool | float | str]:
-        """The values that differ from the previous ones."""
+        """The values that were kept and differ from the values before the fit."""
         return {trial.name: trial.value for trial in self.trials if trial.kept}
 
     @property
@@ -144,7 +144,7 @@ class _Replay:
         self._became_eligible_s = kernel.became_eligible_s
 
     def waits(self, since: int = 0) -> ObservedWaits:
-        """Compare the waits of the jobs from number ``since`` on with those in the log."""
+        """Compare the simulated and the recorded waits of the jobs from number ``since`` onwards."""
         started_s = self.started_s.copy()
         started_s[:since] = np.nan
         observed = started_s, self._eligible_s, self._partitions
@@ -154,7 +154,7 @@ class _Replay:
         return waits
 
     def most_gpus(self) -> dict[str, float]:
-        """Return the largest number of GPUs that each tenant held at once in the log."""
+        """Return the largest number of GPUs that each tenant held at the same time in the log."""
         cols = columns(self.schedule)
         length_s = np.zeros(len(cols.jobs))
         np.add.at(length_s, cols.runs.job, cols.runs.end_s - cols.runs.start_s)
@@ -171,7 +171,7 @@ class _Replay:
 
 
 class _Search:
-    """One pass over the values to try; ``queues`` contains the values kept so far."""
+    """One pass over the values to try. ``queues`` contains the values kept so far."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

@@ -1,5 +1,5 @@
-"""``dagsim whatif``, ``plan`` and ``calibrate``: the effect of other machines, how many are enough,
-and a site's hidden rules, fitted to its log."""
+"""The commands ``dagsim whatif``, ``plan`` and ``calibrate``. They estimate the effect of other
+machines, how many machines are enough, and the hidden rules of a site."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 TheLog = Annotated[Path, typer.Option("--trace", "-t", help="The log of the cluster.")]
 _PRICES = (
     "Prices per GPU hour, such as H200=3.5,A100-40=1.4, a YAML file with prices for renting or buying GPUs and for "
-    "power, or the word none (default: list prices in US dollars); "
+    "power, or the word none (default: list prices in US dollars)"
 )
 Prices_ = Annotated[
     list[str] | None,
     typer.Option(
         metavar="PRICES",
-        help=f"{_PRICES}a CSV of hourly prices per kWh (columns time,value) adds the cost of energy (repeatable).",
+        help=f"{_PRICES}. A CSV of hourly prices per kWh (columns time,value) adds the cost of energy (repeatable).",
     ),
 ]
 
@@ -93,7 +93,9 @@ class _Priced(NamedTuple):
 
 Growth = Annotated[
     str | None,
-    typer.Option(metavar="30%", help="Growth in demand: with 30%, the same jobs arrive 1.3 times as often."),
+    typer.Option(
+        metavar="30%", help="Growth in demand. With 30%, for example, the same jobs arrive 1.3 times as often."
+    ),
 ]
 
 Accept_ = Annotated[
@@ -101,8 +103,8 @@ Accept_ = Annotated[
     typer.Option(
         metavar="A100=H200[:SPEED]",
         help=(
-            "Let jobs that request the first GPU type also use the second, at a relative speed, on all "
-            "clusters except today's (repeatable)."
+            "Let jobs that request the first GPU type also use the second type, at the given relative speed. This "
+            "applies to all clusters except today's (repeatable)."
         ),
     ),
 ]
@@ -144,8 +146,11 @@ def whatif(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="A file with Kueue objects (YAML or JSON), such as a ClusterQueue with a different quota. Its "
-            "objects replace those with the same names. Each file is one alternative (repeatable).",
+            help=(
+                "A file with changed Kueue objects (YAML or JSON), such as a ClusterQueue with a different quota. "
+                "Its objects replace the site's objects with the same names. Each file is one alternative "
+                "(repeatable)."
+            ),
         ),
     ] = None,
     growth: Growth = None,
@@ -156,10 +161,10 @@ def whatif(
     config: ConfigFile = None,
     set_: Settings = None,
 ) -> None:
-    """Estimate the effect of other machines, another scheduler or other queues from a log: waits,
-    intervals, cost.
+    """Estimate from a log how other machines, another scheduler or other queues would change the
+    waits and the cost, with intervals.
 
-    Every alternative is one continuous simulation of the whole log.
+    Each alternative is simulated once, over the whole log without interruption.
 
     Example: dagsim whatif --trace sacct.txt --cluster cluster.yaml --add 16xH200 --policy fifo-fit,easy
     """
@@ -221,8 +226,8 @@ def plan_capacity(
         typer.Option(
             metavar="'wait_s.p95<4h'",
             help=(
-                "Target: a metric, < or >, and a bound. It applies to all jobs or, with a prefix such as "
-                "account[NAME]. or partition[NAME]., to some of them (repeatable)."
+                "Target: a metric, < or >, and a bound (repeatable). It applies to all jobs or, with a prefix such "
+                "as account[NAME]. or partition[NAME]., to some jobs."
             ),
         ),
     ],
@@ -230,11 +235,12 @@ def plan_capacity(
         str | None,
         typer.Option(
             metavar="H200,A100-40",
-            help="Vary only the number of nodes with these GPU types (default: the whole cluster).",
+            help="Vary only the number of nodes with these GPU types (default: vary the whole cluster).",
         ),
     ] = None,
     max_gpus: Annotated[
-        int | None, typer.Option(min=1, help="The largest cluster to try, in GPUs (default: four times today's).")
+        int | None,
+        typer.Option(min=1, help="Size of the largest cluster to try, in GPUs (default: four times today's cluster)."),
     ] = None,
     policy: Algo = None,
     growth: Growth = None,
@@ -243,7 +249,7 @@ def plan_capacity(
     carbon: UnlistedCarbon = None,
     budget: Annotated[
         float | None,
-        typer.Option(min=0, help="Find the best value of the --target metric that is possible at this monthly cost."),
+        typer.Option(min=0, help="Find the cluster with the best value of the --target metric for this monthly cost."),
     ] = None,
     plot: Annotated[
         Path | None,
@@ -254,7 +260,7 @@ def plan_capacity(
     config: ConfigFile = None,
     set_: Settings = None,
 ) -> None:
-    """Find the smallest cluster, or cheapest mix, that meets a target on a log.
+    """Find the smallest cluster, or the cheapest mix of GPU types, that meets a target on a log.
 
     Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
     """
@@ -301,9 +307,10 @@ def _tell_answer(
     remarks: Iterable[str],
     audit: Audit,
 ) -> None:
-    """Store an answer in its folder, write the page for decision makers, and print the answer and
+    """Store an answer in its folder, and write the page for decision makers. Print the answer and
     the remarks, or the facts as JSON. On the terminal, contradictions in the input come first. What
-    policies knew is described before the answer if it includes hindsight, or else after the answer.
+    the policies knew is described before the answer if it includes hindsight, and otherwise after
+    the answer.
     """
     from dagsim.experiment.store import Store
     from dagsim.families.capacity.whatif import TODAY
@@ -350,8 +357,9 @@ def _configured(
     *,
     watched: bool,
 ) -> tuple[Config, Audit]:
-    """Return the configuration with its log, its cluster and the first policy, and the
-    contradictions in the log, which are printed. Arrivals are more frequent if the demand grows.
+    """Return the configuration with its log, its cluster and the first policy. Also return the
+    contradictions in the log, after printing them. If the demand grows, jobs arrive more
+    frequently.
 
     Raises:
         InputError: An option is wrong, or the log or the cluster cannot be read.
@@ -455,9 +463,7 @@ def calibrate_site(
     set_: Settings = None,
     fit: Annotated[
         float,
-        typer.Option(
-            min=0.1, max=0.9, help="Fraction of the jobs, from the beginning of the log, that is used for the fit."
-        ),
+        typer.Option(min=0.1, max=0.9, help="Fraction of the jobs to use for the fit, from the beginning of the log."),
     ] = 0.5,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="YAML", help="File for the fitted configuration.")
@@ -465,11 +471,12 @@ def calibrate_site(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Estimate settings of a Slurm site that its files do not contain, from the first part of its log.
+    """Estimate those settings of a Slurm site that its files do not contain. The first part of the
+    site's log is used for this.
 
-    This tries several delays of scheduling cycles, rules for ties, and limits that the files do not
-    state. It prints the error of the simulated waits on the rest of the log, before and after the
-    fit.
+    The command tries several delays of scheduling cycles, rules for ties, and limits that are
+    missing from the files. It then prints how far the simulated waits are off on the rest of the
+    log, before and after the fit.
 
     Example: dagsim calibrate --trace sacct.txt --config cluster.yaml -o calibrated.yaml
     """

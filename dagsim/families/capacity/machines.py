@@ -1,4 +1,4 @@
-"""Clusters with machines added, removed or resized, and their cost."""
+"""Add machines to a cluster, remove or resize them, and compute what a cluster costs."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def read_gpus(text: str, option: str = "", own: Collection[str] = ()) -> GpuCoun
 
 
 class OnDemandGpus(NamedTuple):
-    """GPUs on nodes that are powered on demand: the maximum number that can be up, and the rule by
-    which they are powered.
+    """GPUs on nodes that are powered on demand: how many can be up at most, and the rule by which
+    the nodes are powered.
     """
 
     gpus: GpuCount
@@ -164,9 +164,9 @@ def read_accept(texts: Iterable[str]) -> dict[str, dict[str, float | None]]:
 
 
 def with_memberships(config: Config) -> Config:
-    """Return the configuration with the partitions in ``queues`` recorded at the groups of nodes,
-    so that they also apply to a changed cluster. Groups whose nodes are in different partitions are
-    split."""
+    """Return the configuration in which each group of nodes states its partitions, as given in
+    ``queues``, so that they also apply to a changed cluster. Split a group whose nodes are in
+    different partitions."""
     if config.queues is None or config.cluster.from_trace:
         return config
     groups: list[NodeGroup] = []
@@ -190,8 +190,8 @@ def with_memberships(config: Config) -> Config:
 
 
 def joined(cluster: ClusterSection, changed: ClusterSection) -> list[str]:
-    """Describe the new nodes in a changed cluster: a last node with fewer GPUs, the partitions that the
-    nodes join, and when they arrive.
+    """Describe the new nodes in a changed cluster: whether the last one has fewer GPUs, which
+    partitions they join, and when they arrive.
     """
     names = {group.name for group in cluster.groups}
     partial = [
@@ -233,8 +233,8 @@ def resized(
 
 
 def with_added(cluster: ClusterSection, gpus: GpuCount, from_s: float = 0.0) -> ClusterSection:
-    """Return the cluster with more GPUs, on nodes like the present ones of that type, which arrive
-    ``from_s`` seconds after the beginning.
+    """Return the cluster with more GPUs. Their nodes are like the present nodes of that type, and
+    arrive ``from_s`` seconds after the beginning.
 
     If there are no such nodes, the new nodes have eight GPUs, and as many cores and as much memory
     per GPU as the best node. The last node may have fewer GPUs. New nodes are in the partitions of
@@ -256,7 +256,7 @@ def with_added(cluster: ClusterSection, gpus: GpuCount, from_s: float = 0.0) -> 
 
 
 def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
-    """Return the cluster without some GPUs: the last nodes of that type are removed.
+    """Return the cluster without some GPUs, by removing the last nodes of that type.
 
     Raises:
         ConfigError: The cluster has fewer GPUs of that type, or they do not make whole nodes.
@@ -284,8 +284,8 @@ def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
 
 
 def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSection | None:
-    """Return the cluster with the given numbers of nodes of some types and all other nodes
-    unchanged, or ``None`` if no node is left in the cluster or in one of its partitions.
+    """Return the cluster with the given numbers of nodes of some types, and with all other nodes
+    unchanged. Return ``None`` if the cluster or one of its partitions would have no node.
 
     Remaining nodes keep their places, so today's numbers give today's cluster.
     """
@@ -306,8 +306,8 @@ def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSec
 
 
 def proportional(cluster: ClusterSection, nodes: int) -> ClusterSection | None:
-    """Return the cluster with a given total number of nodes and the current proportions between its
-    groups, or ``None`` if a partition would have no node.
+    """Return the cluster with a given total number of nodes, divided among its groups in the
+    current proportions. Return ``None`` if a partition would have no node.
 
     Each additional node goes to the group with the highest count / (2 granted + 1) (Webster's
     method), so a larger total never takes a node from a group.
@@ -417,9 +417,9 @@ class Prices:
     def read(
         cls, texts: Iterable[str], configured: Mapping[str, float] | None = None, file: Path | None = None
     ) -> Prices:
-        """Read prices from texts such as ``H200=3.5,A100=1.9``; ``none`` means no prices at all. Types
-        that the texts omit have the price in ``file``, or else in ``configured``, or else the list
-        price.
+        """Read prices from texts such as ``H200=3.5,A100=1.9``. The text ``none`` means no prices
+        at all. The price of a type that the texts omit comes from ``file``, from ``configured``, or
+        from the list prices, in this order.
 
         ``file`` is YAML: ``rent`` (price per GPU hour by type), ``buy`` (price of a GPU with its
         share of the node), ``years`` (over which purchases are written off), ``power`` (price per
@@ -460,8 +460,8 @@ class Prices:
         return bool(self.per_gpu_h)
 
     def of(self, clusters: Iterable[ClusterSection]) -> Prices:
-        """Return the prices for the GPU types in these clusters, or no prices if one is missing and
-        the user gave none.
+        """Return the prices for the GPU types in these clusters. If a price is missing and the user
+        gave none, return no prices.
 
         Raises:
             ConfigError: A type has no price although the user gave others.
@@ -505,8 +505,8 @@ class Prices:
         return mean_kw * HOURS_A_MONTH * self.per_kwh
 
     def a_month(self, cluster: ClusterSection) -> float:
-        """Return the monthly price of all GPUs in the cluster, used or not. Every type must have a
-        price."""
+        """Return the monthly price of all GPUs in the cluster, whether or not they are used. Every
+        type must have a price."""
         groups = [group for group in cluster.groups if group.gpu is not None]
         an_hour = ordered_sum(group.count * group.gpus * self.per_gpu_h[canonical(group.gpu or "")] for group in groups)
         return an_hour * HOURS_A_MONTH

@@ -1,4 +1,4 @@
-"""``dagsim.plan``: the smallest cluster that meets a target on a log."""
+"""The function ``dagsim.plan``, which finds the smallest cluster that meets a target on a log."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def plan(
     out: str | Path = "results",
     on: str = "local",
 ) -> SizePlan:
-    """Find the smallest cluster, or the cheapest mix of GPU ``types``, that meets ``target`` on a
-    log, as ``dagsim plan`` does. ``target`` is one or several texts such as ``wait_s.p95<600``.
-    With a monthly ``budget``, find the cluster with the best value instead.
+    """Like ``dagsim plan``, find the smallest cluster (or the cheapest mix of GPU ``types``) that
+    meets ``target`` on a log. ``target`` is one or several texts such as ``wait_s.p95<600``. If a
+    monthly ``budget`` is given, find the cluster with the best result for this budget instead.
 
-    ``prices`` are texts such as ``H200=3.5`` (US dollars per GPU hour), ``price_file`` is the YAML
-    file of ``--price``. Trials are kept below ``out`` and are not run again. The other arguments
-    are the same as for ``replay``.
+    ``prices`` are texts such as ``H200=3.5`` (US dollars per GPU hour), and ``price_file`` is the
+    YAML file that ``--price`` accepts. The results of all trials are stored below ``out``, so no
+    trial is run twice. The other arguments are the same as for ``replay``.
 
     Raises:
         InputError: The trace cannot be read, or an argument is wrong.

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 def sizes(planned: SizeSearch, today: Size, target: Target, title: str, *, priced: bool) -> Figure:
-    """Plot a point for each cluster that was tried, blue if it meets the target.
+    """Plot a point for each cluster that was tried. The point is blue if the cluster meets the
+    target.
 
     A ring marks the best cluster, and a cross marks today's.
     """

@@ -132,19 +132,19 @@ class Target:
         return Met(value, trial.lost, meets, trial.load, trial.keeps_up)
 
     def holds(self, value: float) -> bool:
-        """Return True if a value is on the right side of the bound."""
+        """Return True if the value meets the bound."""
         value, bound = rounded(value), rounded(self.bound)
         return value > bound if self.above else value < bound
 
     def is_sure_of(self, value: Period) -> bool:
-        """Return True if the interval of a value is entirely on the right side of the bound."""
+        """Return True if every value in the interval meets the bound."""
         far = value.low if self.above else value.high
         return isfinite(far) and self.holds(far)
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """One or several conditions that must all hold. Tables and curves show the first."""
+    """One or several conditions, all of which must be met. Tables and curves show the first one."""
 
     conditions: tuple[Target, ...]
 
@@ -178,7 +178,7 @@ class Targets:
         return replace(first, meets=meets, further=tuple([other.value for other in others]))
 
     def is_sure(self, met: Met) -> bool:
-        """Return True if every interval is entirely on the right side of the bound."""
+        """Return True if, for each target, every value in the interval meets the bound."""
         values = (met.value, *met.further)
         return met.meets and all(one.is_sure_of(value) for one, value in zip(self.conditions, values, strict=True))
 
@@ -229,8 +229,9 @@ class SizeSearch:
 
     @property
     def best(self) -> Size | None:
-        """The cheapest cluster that meets the target or, of several equally cheap clusters, the one
-        with the fewest GPUs. With a budget, the cluster with the best value within it.
+        """The cheapest cluster that meets the target. If several are equally cheap, it is the one
+        with the fewest GPUs. If there is a budget, it is the cluster with the best value within the
+        budget.
         """
         meeting = [size for size in self.tried.values() if size.met.meets and size.cost <= self.budget]
         if isfinite(self.budget):
@@ -278,8 +279,8 @@ def plan_size(
     of ``config``. Every trial replays the whole log.
 
     The arguments are the same as for ``dagsim plan``; ``target`` may be one target or several.
-    Trials are kept in the folder ``plan-NAME`` below ``out``, by default one folder for each
-    question. ``watching`` shows the progress of the trials.
+    Trials are kept in the folder ``plan-NAME`` below ``out``. By default, each question has its own
+    folder. ``watching`` shows the progress of the trials.
 
     Raises:
         InputError: One of the arguments is wrong.
@@ -349,14 +350,15 @@ def least_size(
     budget: float | None = None,
     accept: Accept | None = None,
 ) -> tuple[Size, SizeSearch]:
-    """Try today's cluster, then search for the fewest nodes with today's proportions, or for the
-    cheapest numbers of nodes of ``types`` with all other nodes as today.
+    """Try today's cluster, and then search. The search is for the fewest nodes in today's
+    proportions or, if ``types`` are given, for the cheapest numbers of nodes of these types, with
+    all other nodes as today.
 
     Clusters with more than ``most_gpus`` GPUs (default: four times today's number) are not tried.
     ``run`` simulates all jobs on a cluster if ``load_on`` shows that the cluster can keep up. The
-    search assumes that more machines do no harm, and that there are enough once doubling them
-    changes nothing. With several types, it enumerates the numbers of all types but the last, and
-    skips combinations that cannot be cheaper. With a ``budget``, it instead tries the largest
+    search assumes that more machines do no harm, and that there are enough machines if doubling
+    them changes nothing. With several types, it enumerates the numbers of all types but the last,
+    and skips combinations that cannot be cheaper. With a ``budget``, it instead tries the largest
     clusters that the budget allows, and looks for the best value. On all clusters but today's, jobs
     ``accept`` other GPU types than those that they name.
 
@@ -427,8 +429,8 @@ class _Search:
         self._least(lambda nodes: (*fixed, nodes), start)
 
     def within(self, budget: float) -> None:
-        """Try clusters for which the budget allows no additional node: all of them, or some that are
-        spread evenly.
+        """Try clusters to which the budget allows no further node to be added. Try all of them or,
+        if there are many, an even selection.
         """
         largest = list(self._largest((), budget))
         if not largest:
@@ -445,8 +447,8 @@ class _Search:
                 counts = (*counts[:-1], counts[-1] - 1)
 
     def _largest(self, fixed: tuple[int, ...], budget: float) -> Iterator[tuple[int, ...]]:
-        """Yield numbers of nodes, each with the largest number of the last type that the budget
-        allows."""
+        """Yield combinations of numbers of nodes. In each, the number of the last type is the
+        largest that the budget allows."""
         rest = max(len(self.types), 1) - len(fixed) - 1
 
         def fits(nodes: int) -> bool:
@@ -465,8 +467,8 @@ class _Search:
                 yield (*fixed, nodes)
 
     def probed(self) -> None:
-        """Try 1, 2, 4, 8 ... nodes of each other type if no type alone is enough, with as many of
-        the last type as fit."""
+        """If no type alone is enough, try 1, 2, 4, 8 ... nodes of each type but the last, together
+        with as many nodes of the last type as the maximum size allows."""
         for place in range(len(self.types) - 1):
             nodes = 1
             while self.progress.best is None and self._allowed(counts := self._only(place, nodes)):
@@ -477,8 +479,8 @@ class _Search:
         return tuple(nodes if at == place else 0 for at in range(len(self.types)))
 
     def mixed(self, fixed: tuple[int, ...]) -> None:
-        """Try numbers of nodes of all types but the last, each with the smallest number of the last
-        type, as long as this is cheaper than the best so far.
+        """Try numbers of nodes of all types but the last, each with the smallest sufficient number
+        of the last type. Skip combinations that cannot be cheaper than the best one so far.
         """
         if self.progress.best is None:
             return
@@ -505,7 +507,7 @@ class _Search:
             self._bisect(lambda nodes: (*fixed, nodes), -1, high)
 
     def _least(self, at: Callable[[int], tuple[int, ...]], start: int) -> None:
-        """Double the number from ``start`` until the target is met, then bisect."""
+        """Starting from ``start``, double the number until the target is met, and then bisect."""
         low, high = -1, max(start, 1)
         while not self._allowed(at(high)):
             high = high // 2

@@ -69,7 +69,7 @@ _OBSERVED = {"wait_s.mean": "mean", "wait_s.p50": "median", "wait_s.p95": "p95"}
 
 def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
     """Return the configuration with the whole log as one run, and the total demand of the jobs. A
-    requested load refers to today's cluster; the other clusters get the same arrivals.
+    requested load refers to today's cluster, and the other clusters get the same arrivals.
 
     Raises:
         ConfigError: The workload is not a trace, or windows are requested.
@@ -100,8 +100,8 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
 
 
 def _from_full(trace: TraceFile, config: Config) -> TraceFile:
-    """Return the trace from the time at which it first lists every running job, if it begins with a
-    full cluster.
+    """If the trace begins with a full cluster, return the part from the time at which it first
+    lists every running job.
     """
     recorded = trace.as_recorded()
     if trace.has_period or recorded.begins_s is not None:
@@ -197,8 +197,8 @@ class LogDemand:
         return meter.load(self._arrivals)
 
     def _confined(self, jobs: JobArrays, section: ClusterSection) -> Iterator[tuple[str, np.ndarray, Cluster]]:
-        """Yield the parts of a cluster to which partitions and constraints confine some jobs: a
-        name, the indices of the jobs that may use no other nodes, and the part."""
+        """Yield the parts of a cluster to which partitions and constraints confine some jobs. Each
+        consists of a name, the indices of the jobs that may use no other nodes, and the part."""
         config = self._with(section)
         cluster = config.build_cluster()
         if not SiteState.binds(cluster, config.queues):
@@ -307,8 +307,8 @@ def _waiting(jobs: JobArrays) -> np.ndarray:
 
 
 def question(log: Path, config: Config, *asked: Any) -> str:
-    """Return the name of the folder for a question: the name of the log up to its first dot, and a
-    hash of everything in the question, so that a different question gets a different folder."""
+    """Return the name of the folder for a question. It contains the name of the log up to its first
+    dot, and a hash of everything in the question, so that each question has its own folder."""
     text = repr((sorted(plain(config).items()), asked))
     return f"{log.name.partition('.')[0] or 'log'}-{sha256(text.encode()).hexdigest()[:6]}"
 
@@ -366,13 +366,13 @@ class Trial:
 
     @property
     def keeps_up(self) -> bool:
-        """False if the jobs demand more than the cluster has."""
+        """True unless the jobs demand more than the cluster can do."""
         return self.demand.keeps_up
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The simulation of today's cluster, compared with the log."""
+    """A comparison of the simulation of today's cluster with the log."""
 
     metric: str
     observed: float
@@ -387,8 +387,8 @@ class Fit:
 
     @classmethod
     def of(cls, today: Trial, metric: str) -> Fit | None:
-        """Compare the waits in today's run with those in the log: by ``metric`` if it is a metric of
-        waits that the log provides, otherwise by the mean or the p95, whichever differs more.
+        """Compare the waits in today's run with those in the log. Use ``metric`` if it is a metric
+        of waits that the log provides. Otherwise, use the mean or the p95, whichever differs more.
         Return None if the log has no starts, or if jobs do not arrive as in the log.
         """
         workload = today.run.workload
@@ -530,7 +530,7 @@ class WhatIf:
         alternatives: Sequence[Path] = (),
     ) -> WhatIf:
         """Read the texts of ``--add``, ``--remove``, ``--accept`` and ``--price``, and the files of
-        ``--alternative``; the first policy (default: the one in ``config``) is today's.
+        ``--alternative``. The first policy (default: the one in ``config``) is today's.
 
         Raises:
             InputError: A text or the log cannot be read, there is nothing to compare, or jobs that
@@ -634,12 +634,14 @@ class Shift(NamedTuple):
 
     @property
     def sooner_s(self) -> float:
-        """Seconds that the job gains, or 0 if it starts in neither case."""
+        """How many seconds sooner the job starts in the alternative, or 0 if it starts in neither
+        case.
+        """
         return 0.0 if self.today_s == self.wait_s else self.today_s - self.wait_s
 
 
 def shifts_of(choice: Alternative, today: Alternative, demand: LogDemand) -> list[Shift]:
-    """Return the waits of every job that counts, largest gain first."""
+    """Return the waits of every counted job, largest gain first."""
     series = [one.trial.series.values["wait_s"] for one in (today, choice)]
     waits = [np.where(np.isnan(one), inf, one).tolist() for one in series]
     shifts: dict[str, Shift] = {}
@@ -704,8 +706,8 @@ def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config, demand
 
 
 class Trials:
-    """Runs clusters under one policy on the same jobs. Cells that are already in the folder are not
-    run again."""
+    """An object that runs clusters under one policy on the same jobs. It does not repeat cells that
+    are already in the folder."""
 
     def __init__(
         self,
@@ -729,7 +731,7 @@ class Trials:
         """Return the run of one cluster.
 
         Raises:
-            KeyboardInterrupt: The user stopped it; finished cells are kept.
+            KeyboardInterrupt: The user stopped the run. Finished cells are kept.
             SimulationError: A cell failed, or did not replay the whole log.
             DagsimError: See ``carry_out``.
         """

@@ -1,45 +1,45 @@
-"""The compiled engine: a second implementation of the SimPy kernel's rules, over columns, for large
-scenarios without special features.
+"""The compiled engine: a second implementation of the rules of the SimPy kernel. It works on
+columns, and is meant for large scenarios without special features.
 
 ARCHITECTURE.md describes the rules, and the SimPy kernel defines them. Both engines write the same
-log, byte for byte; ``scripts/check_engine.py`` compares them on random scenarios. The kernel runs
-everything that the engine does not support, and ``choice`` gives the reason.
+log, byte for byte. ``scripts/check_engine.py`` checks this on random scenarios. The kernel runs
+every scenario that the engine does not support, and ``choice`` states the reason.
 
 **The files**, in reading order:
 
 - ``memory``: every record and array. ``Work``, ``Classes`` and ``EmptyNodes`` are inputs that never
-  change; ``State`` contains everything that a simulation changes. Tasks, jobs, runs, nodes and
-  demand classes are row numbers.
+  change. ``State`` contains everything that changes during a simulation. Tasks, jobs, runs, nodes
+  and demand classes are identified by row numbers.
 - ``reading``: converts jobs, cluster and models to columns.
 - ``node_trees``: finds the next node. ``rules``: completions, arrivals, starts, and binary heaps.
 - One loop per kind of policy, with its queues: ``list_scheduling``, ``longest_wait``, ``mapping``,
-  ``job_keys``, ``easy``, ``srtf``, ``las``. Each file names its twin, which is the policy that it
+  ``job_keys``, ``easy``, ``srtf``, ``las``. Each file names its twin, the policy in Python that it
   reproduces.
-- ``policies.formulas``: computations shared by a policy and its loop, written once for both.
+- ``policies.formulas``: computations that a policy and its loop share.
 - ``drive``: chooses the loop, calls it, and enlarges its arrays. ``jit`` and ``pointers``: compile
   all of this with numba; ``warming`` does so ahead of time.
 
-The family ``episodes`` runs policies that decide step by step under the same rules.
+The family ``episodes`` uses the same rules for policies that decide step by step.
 
-**The life of a task.** From the beginning a task has a row in ``State.tasks`` and in
-``State.todo``, with the number of unfinished parents. When its job arrives, or its last parent
-ends, ``rules`` puts it into ``State.fresh``. The loop of the policy moves it from there into the
-policy's queue, finds a node for it with ``node_trees.choose``, and starts it with ``rules.start``:
-this creates a slot in ``State.runs``, a hold per node, an entry in the heap ``State.ends``, and a
-row in the log. When the run ends, its slot goes into ``State.ended``, where the policy finds it. A
-preempted run comes back as a *piece*: another row, after the rows of all tasks, with the remaining
-work.
+**The life of a task.** From the beginning, a task has a row in ``State.tasks``, and a row in
+``State.todo`` with the number of its unfinished parents. When its job arrives, or its last parent
+ends, ``rules`` puts it into ``State.fresh``. The policy's loop moves the task from there into the
+policy's queue, finds a node for it with ``node_trees.choose``, and starts it with ``rules.start``.
+This creates a slot in ``State.runs``, a hold for each node, an entry in the heap ``State.ends``,
+and a row in the log. When the run ends, ``rules`` puts its slot into ``State.ended`` for the
+policy. The rest of a preempted run becomes a *piece*, which is a further row with the remaining
+work. Rows of pieces follow the rows of all tasks.
 
 **The loop.** ``advance_*`` does one thing per turn: a completion, an arrival, or one decision. All
-of its state is in the arrays, so it can stop at any turn and continue later: when the log is full,
-or when an array has to grow (``with_more_room``).
+of its state is in the arrays. It can therefore stop after any turn, when the log is full or an
+array has to grow (``with_more_room``), and continue later.
 
-**Finding a node.** There is one *tournament tree* per demand class and GPU type. Its leaves are the
-scores of the type's nodes (smaller is better), and each inner position contains the smaller of the
-two scores below it. The root is the best score. A tree is updated when it is queried: it applies
-the latest changes to nodes, which are kept in a ring buffer, and each change costs O(log nodes). No
-operation therefore ever scans the whole cluster.
+**Finding a node.** There is one *tournament tree* per demand class and GPU type. The leaves of a
+tree are the scores of the type's nodes (smaller is better), and each inner position contains the
+smaller of the two scores below it. The root is the best score. A tree is updated only when it is
+queried. It then applies the latest changes to nodes, which are stored in a ring buffer, at a cost
+of O(log nodes) per change. So no operation ever scans the whole cluster.
 
-**Without numba**, or with ``NUMBA_DISABLE_JIT=1``, the same code runs as plain Python, which serves
-as a check of the compiled code.
+**Without numba**, or with ``NUMBA_DISABLE_JIT=1``, the same code runs as plain Python, which is a
+check of the compiled code.
 """

@@ -1,13 +1,13 @@
-"""The choice of engine for a run: whether the compiled engine supports the run and saves time, and
-the reason if it does not.
+"""The choice of engine for a run. It depends on whether the compiled engine supports the run, and
+whether it would save time. If it is not used, the reason is stated.
 
-The SimPy kernel defines the rules and calls the policy for every decision. The compiled engine has
-its own implementation of the policy, requests no decisions during the run, and writes the same
-bytes. If the compiled engine does not support something, the kernel takes over, and the reason is
-reported.
+The SimPy kernel defines the rules and calls the policy for every decision. The compiled engine
+contains its own implementation of the policy, so it does not call the policy during the run. Its
+output has the same bytes. If the compiled engine does not support something, the kernel takes over,
+and the reason is reported.
 
-Reasons are checked in order of cost: features of the scenario, whether numba is installed, the
-number of tasks, and only then the engine itself. Nothing here imports numba.
+Reasons are checked in order of cost: first the features of the scenario, then whether numba is
+installed, then the number of tasks, and last the engine itself. Nothing here imports numba.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ LONG_S = 30.0
 
 
 class CompiledKernel:
-    """A simulation in the compiled engine. It runs to the end in one step and requests no
-    decisions.
+    """A simulation in the compiled engine. The simulation runs to its end in one step, without
+    asking a policy for decisions.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class CompiledKernel:
         return self.schedule.ended_s
 
     def decisions(self, until_s: float = inf) -> Generator[Any, Any, None]:
-        """Run to the end, without yielding anything.
+        """Run to the end. No decision is yielded.
 
         Raises:
             ConfigError: ``until_s`` would stop the run before the end.
@@ -92,13 +92,13 @@ class CompiledKernel:
 
         compile_loop(self._plan)
         scene, self._scene = self._scene, None
-        if scene is not None:  # metrics need much memory, so free the scene's columns before they are computed
+        if scene is not None:  # free the scene's columns, because the metrics that follow need much memory
             self.schedule = scheduled(self.schedule.cluster, scene, self._plan, self.schedule.seed)
         yield from ()
 
 
 def is_installed() -> bool:
-    """Return True if numba is installed; does not import it."""
+    """Return True if numba is installed. This does not import numba."""
     return find_spec("numba") is not None
 
 
@@ -114,15 +114,15 @@ def why_broken() -> str:
 
 @cache
 def costs() -> Mapping[str, Mapping[str, Any]]:
-    """Return the measured costs of each loop, and of the kernel under the same policy
-    (``scripts/bench_engine.py``)."""
+    """Return how long each loop took, and the kernel under the same policy, as measured by
+    ``scripts/bench_engine.py``."""
     measured: Mapping[str, Mapping[str, Any]] = json.loads(files(__package__).joinpath("costs.json").read_text("utf-8"))
     return measured
 
 
 def pays(policy: str) -> int:
-    """Return the measured number of tasks above which the compiled engine is faster than the kernel
-    under a supported policy.
+    """Return the number of tasks above which the compiled engine was faster than the kernel, as
+    measured for a supported policy.
     """
     from dagsim.families.compiled.drive import plan_of
 
@@ -135,8 +135,8 @@ def fewest() -> int:
 
 
 def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
-    """Return the plan by which the compiled engine would run a policy, which is given by name with
-    its parameters in brackets.
+    """Return the plan by which the compiled engine would run a policy. The policy is given by name,
+    with parameters in brackets.
 
     Raises:
         ConfigError: The engine does not support the policy, its placement, its parameters, or
@@ -162,7 +162,7 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
 
 
 def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
-    """Return a reason for not using the compiled engine that does not depend on the jobs. The
+    """Return a reason against the compiled engine that can be found without the jobs. The
     result is empty if there is no such reason.
     """
     if scenario.engine == "simpy":
@@ -174,9 +174,9 @@ def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> s
 
 
 def why_not_live(scenario: ClusterScenario) -> str:
-    """Return the reason why the compiled engine cannot be used for episodes
-    (``episodes.side_by_side``), in which decisions are made one by one. The result is empty if it
-    can be used. For a trace, one window is read to inspect its columns.
+    """Return the reason why the compiled engine cannot run episodes, in which decisions are made
+    one by one (``episodes.side_by_side``). The result is empty if the engine can run them. For a
+    trace, one window is read, because its columns have to be inspected.
     """
     if scenario.engine == "simpy":
         return "asked for"
@@ -217,7 +217,8 @@ def unplayable(jobs: JobArrays) -> str:
 def compiled(
     scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, on_arrivals: Callable[[int], None] | None
 ) -> Engaged | str:
-    """Return the compiled kernel and the reason for using it, or the reason for not using it.
+    """Decide on the engine. Return the compiled kernel and the reason for using it, or only the
+    reason for not using it.
 
     Raises:
         TraceError, WorkloadError: The jobs cannot be generated.
@@ -263,10 +264,10 @@ def compiled(
 
 
 def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engine: EngineUse, wall_s: float) -> str:
-    """Return a hint for the user after a long run in engine simpy that the compiled engine could have
-    carried out; otherwise, return an empty string.
+    """Return a hint if a long run in engine simpy could have used the compiled engine, and an empty
+    string otherwise.
 
-    The caller prints it once per command, after the first run for which there is a hint.
+    The caller prints only the first hint of each command.
     """
     name = PolicySpec.parse(policy).name
     if engine.reason == BESIDE:
@@ -286,7 +287,8 @@ def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engin
 
 
 def faster(policy: str) -> str:
-    """Return the measured speed-up of the compiled engine over the kernel for many tasks."""
+    """Return how many times faster the compiled engine was than the kernel, as measured with many
+    tasks."""
     from dagsim.families.compiled.drive import plan_of
 
     cost = costs()[plan_of(POLICIES.create(policy)).loop]
@@ -298,15 +300,14 @@ def _few(tasks: int) -> str:
 
 
 def too_much(scene: EngineScenario, loop: str) -> str:
-    """Return a reason for not using the compiled engine that depends on the jobs. The result is
+    """Return a reason against the compiled engine that depends on the jobs. The result is
     empty if there is no such reason."""
     from dagsim.families.compiled.memory import NAMED_GPUS
 
     work, classes, nodes = scene.work, scene.classes, scene.nodes
     unnamed = np.unique(nodes.table.type[nodes.table.gpus > NAMED_GPUS])
-    # The engine records single GPUs only on nodes with at most NAMED_GPUS GPUs. Placing a share of
-    # a GPU requires this record, because later shares fit or not depending on which GPU earlier
-    # ones use.
+    # On nodes with more than NAMED_GPUS GPUs, the engine does not record which GPUs a run uses.
+    # Shares of GPUs need this record, because it decides where later shares fit.
     if (classes.may[classes.table.share > 0][:, unnamed] > 0).any():
         return f"the compiled engine does not support shares of GPUs on nodes of more than {NAMED_GPUS} GPUs"
     jobs = len(work.jobs.arrival_s)

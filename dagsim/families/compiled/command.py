@@ -22,7 +22,8 @@ def warm(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Compile the fast engine for this machine once; large runs then use it automatically.
+    """Compile the fast engine for this machine. This is only needed once. Large runs then use it
+    automatically.
 
     Example: dagsim warm --policy sjf
     """

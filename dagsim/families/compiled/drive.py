@@ -1,5 +1,5 @@
-"""Computes the schedule of a scenario: chooses the loop, calls it, and enlarges arrays when it needs
-more space.
+"""Computing the schedule of a scenario: choose the loop, call it, and enlarge the arrays when the
+loop needs more space.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ differently."""
 
 
 class UncompiledPlacement(ConfigError):
-    """A placement rule is not supported by the compiled engine."""
+    """Raised if the compiled engine does not support a placement rule."""
 
 
 class EnginePlan(NamedTuple):
@@ -85,8 +85,8 @@ def plan_of(policy: object, *, keeps: bool = True) -> EnginePlan:
     """Return the plan for a policy object.
 
     Raises:
-        ConfigError: The engine does not support the policy or its placement. The error message
-        continues a sentence about the policy.
+        ConfigError: The engine does not support the policy or its placement. The message of the
+            error completes a sentence that begins with the policy.
     """
     loop = _LOOPS.get(type(policy))
     match policy:
@@ -112,8 +112,8 @@ def placement_number(rule: object) -> int:
     """Return the number of a placement rule in the compiled engine.
 
     Raises:
-        UncompiledPlacement: The rule is not compiled. The error message continues a sentence about
-        the object that uses the rule.
+        UncompiledPlacement: The rule is not compiled. The message of the error completes a sentence
+            that begins with the object that uses the rule.
     """
     if type(rule) not in _PLACEMENTS:
         raise UncompiledPlacement(f"the placement {type(rule).__name__} is not compiled")
@@ -121,8 +121,8 @@ def placement_number(rule: object) -> int:
 
 
 def scheduled(cluster: Cluster, scene: EngineScenario, plan: EnginePlan, seed: int) -> Schedule:
-    """Return the schedule of a scene. It equals the schedule from ``ClusterKernel``: the log (byte
-    for byte), the jobs, and all other fields.
+    """Return the schedule of a scene. The log is the same as that of ``ClusterKernel``, byte for
+    byte, and so are the jobs and all other fields.
 
     Raises:
         ConfigError: The policy's key cannot be computed for these tasks.
@@ -133,8 +133,9 @@ def scheduled(cluster: Cluster, scene: EngineScenario, plan: EnginePlan, seed: i
 
 
 def compile_loop(plan: EnginePlan) -> bool:
-    """Compile and store the functions that a policy needs; return True if any was not compiled
-    before. If several processes call this function, one of them compiles and the others wait.
+    """Compile and store the functions that a policy needs. Return True if at least one had not been
+    compiled before. If several processes call this function, one of them compiles and the others
+    wait.
     """
     if not jit.jitted() or is_warm(plan):
         return False
@@ -168,7 +169,7 @@ def whole_log(scene: EngineScenario, plan: EnginePlan) -> tuple[np.ndarray, floa
 
 
 class Loop:
-    """The compiled loop of a policy, with the state of the engine and of the policy."""
+    """The compiled loop of a policy, together with the state of the engine and of the policy."""
 
     def __init__(self, s: State, advance: Callable[..., bool], *more: Any) -> None:
         self.s = s
@@ -176,12 +177,13 @@ class Loop:
         self._more = more
 
     def advance(self, log: np.recarray) -> bool:
-        """Run until everything is done (return False) or more space is needed (return True)."""
+        """Run until everything is done (return False), or until more space is needed (return
+        True)."""
         return self._advance(self.s, log, *self._more)
 
     @property
     def endless(self) -> str:
-        """An explanation if the loop stopped although jobs could continue; otherwise empty."""
+        """The reason why the loop stopped although jobs could continue, or an empty text."""
         if self.s.clock.phase != ENDLESS:
             return ""
         round_ = self._more[0].round
@@ -202,8 +204,8 @@ def _loop(scene: EngineScenario, plan: EnginePlan) -> Loop:
             order = policy
         case LeastRemaining():
             order = policy.order
-        # The remaining policies keep their own queues. Tasks with equal keys leave these queues in
-        # order of arrival.
+        # The remaining policies have their own queues, which serve tasks with equal keys in order
+        # of arrival.
         case _:
             order = fifo()
     s = new_state(work, classes, scene.nodes, key_columns(order, columns), plan.placement)
@@ -231,7 +233,8 @@ def _loop(scene: EngineScenario, plan: EnginePlan) -> Loop:
 
 
 def rows_at_first(scene: EngineScenario) -> int:
-    """Return the initial number of rows in the log: enough for one run per task on one node."""
+    """Return the initial number of rows in the log, which is enough if each task has one run on one
+    node."""
     return 2 * len(scene.work.truth) + 2 * scene.jobs + len(scene.nodes.table) + 2
 
 

@@ -1,12 +1,13 @@
-"""EASY backfilling: the oldest task gets a reservation, and others may start before it if they do
-not delay it.
+"""EASY backfilling: the oldest task gets a reservation, and other tasks may start before it if they
+do not delay it.
 
 The twin of ``policies.backfilling`` (``Easy``, ``Backlog``, ``AlikeTasks``) and ``ExpectedFree``.
-Ready tasks are grouped by demand, ratios of speed between types, and number of waiting instances.
-All tasks of a group would go to the same type and need the same resources there, so each group is
-examined only once. Each group has a tree over its potential members, oldest first. A leaf contains
-the task's seconds, or ``inf`` while the task is not waiting, so the tree can find tasks that take
-at most t seconds. The few tasks with some instances already started are in a list.
+Ready tasks are grouped by their demand, by their ratios of speed between GPU types, and by their
+number of waiting instances. All tasks of a group would run on the same type and need the same
+resources there, so only one examination per group is necessary. Each group has a tree whose leaves
+are its potential members, oldest first. A leaf contains the task's seconds, or ``inf`` while the
+task does not wait, so the tree can find the tasks that take at most t seconds. A list contains the
+few tasks of which some instances have already started.
 """
 
 from __future__ import annotations
@@ -84,18 +85,18 @@ class Groups(NamedTuple):
     group: np.ndarray  # (n,) int64: group of each task
     leaf: np.ndarray  # (n,) int64: index of the task's leaf in the group's tree, valid while all its instances wait
     task: np.ndarray  # (n,) int64: the tasks, sorted by group and then by leaf.
-    # float64: the search trees, one per group. A leaf contains the seconds of its task, or inf
+    # Float64: the search trees, one per group. A leaf contains the seconds of its task, or inf
     # while the task is not in the group.
     trees: np.ndarray
     first: np.ndarray  # (profiles,) int64: the first group of each profile
     groups: np.recarray  # GROUP
     ratios: np.ndarray  # (groups, types) float64: run time on each type divided by the run time on the fastest type
     active: np.ndarray  # (groups,) int64: the groups that contain tasks
-    loose: np.ndarray  # (n,) int64: partly started tasks
+    loose: np.ndarray  # (n,) int64: tasks of which some instances have already started
 
 
 def new_groups(work: Work, rank: int) -> Groups:
-    """Return the groups before any task is ready: one per profile and number of instances."""
+    """Return the initial groups, without ready tasks: one per profile and number of instances."""
     best_s, waiting = work.best_s, work.waiting
     profile = profiles(work, best_s, 9)
     pairs, group = distinct_rows(np.stack([profile, waiting], axis=1))
@@ -136,8 +137,8 @@ def new_groups(work: Work, rank: int) -> Groups:
 
 def profiles(work: Work, best_s: np.ndarray, digits: int) -> np.ndarray:
     """Return (n,) int64: the profile of each task. Tasks with the same profile have the same demand
-    class and the same ratios, rounded to ``digits`` digits. All tasks of zero length have the same
-    ratios."""
+    class and the same ratios, rounded to ``digits`` digits. All tasks of zero length count as
+    having the same ratios."""
     ratios = np.zeros_like(work.seconds)
     long = best_s > 0
     with np.errstate(invalid="ignore"):
@@ -150,8 +151,8 @@ def profiles(work: Work, best_s: np.ndarray, digits: int) -> np.ndarray:
 
 
 def _chains(profile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first group of each profile, and the next group after each one; groups are sorted
-    by profile."""
+    """Return the first group of each profile and, for each group, the next one with the same
+    profile. The groups must be sorted by profile."""
     first = np.flatnonzero(np.diff(profile, prepend=-1))
     behind = np.arange(1, len(profile) + 1)
     behind[np.append(first[1:], len(profile)) - 1] = -1
@@ -170,8 +171,8 @@ def add(s: State, g: Groups, task: int, ready_s: float) -> None:
 
 @inner
 def remove(s: State, g: Groups, task: int) -> None:
-    """Update the groups after instances of a task were started: remove the task, or move it to the
-    group for its number of waiting instances."""
+    """Update the groups after instances of a task have started: remove the task, or move it to the
+    group with the number of instances that still wait."""
     group = g.group[task]
     if g.leaf[task] >= 0:
         set_leaf(g.trees, g.groups[group].at, g.groups[group].width + g.leaf[task], np.inf)
@@ -195,8 +196,8 @@ def remove(s: State, g: Groups, task: int) -> None:
 
 @inner
 def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int:
-    """Find the first task of a group that would end by ``until_s`` if it started on a type now;
-    return -1 if there is none.
+    """Find the first task of a group that would end by ``until_s`` if it started on this type now.
+    Return -1 if there is none.
 
     The twin of ``AlikeTasks.first``.
     """
@@ -224,15 +225,15 @@ def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int
 
 @inner
 def _ends_by(s: State, task: int, type_: int, until_s: float) -> bool:
-    """Return True if a task that starts now on a type ends by ``until_s``. End times are compared,
-    as in the kernel."""
+    """Return True if a task that starts now on a type ends by ``until_s``. Like the kernel, compare
+    end times, not durations."""
     return s.clock.now_s + s.seconds[task, type_] <= until_s
 
 
 @inner
 def before(s: State, g: Groups, one: int, other: int) -> bool:
-    """Return True if one task comes before another: by rank and, among equal ranks, first come,
-    first served."""
+    """Return True if one task comes before another. The order is by rank, and first come, first
+    served among equal ranks."""
     one_rank, other_rank = _rank(s, g, one), _rank(s, g, other)
     return one_rank < other_rank or (one_rank == other_rank and one < other)
 
@@ -248,11 +249,11 @@ def _rank(s: State, g: Groups, task: int) -> float:
 
 @inner
 def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, until_s: float) -> int:
-    """Find the task with the lowest rank that ends by ``until_s``, among leaves of at most
-    ``limit_s``; return -1 if there is none.
+    """Among leaves of at most ``limit_s``, find the task with the lowest rank that ends by
+    ``until_s``. Return -1 if there is none.
 
-    The search visits the subtrees that contain such a leaf from left to right; leaves are sorted by
-    age.
+    The leaves are sorted by age. The search visits the subtrees that contain such a leaf from left
+    to right.
     """
     at, width = g.groups[group].at, g.groups[group].width
     best = int64(-1)
@@ -266,7 +267,9 @@ def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, unt
             if _ends_by(s, task, type_, until_s) and (best < 0 or before(s, g, task, best)):
                 best = task
                 if g.count.rank == BY_ORDER or (g.count.rank == BY_LENGTH and limit_s == g.trees[at + 1]):
-                    return best  # no better task follows: the remaining tasks are younger, and none is shorter
+                    # This is the best task, because the remaining ones are younger and none of them
+                    # is shorter.
+                    return best
         while place & 1:
             place >>= 1
         if place:
@@ -276,7 +279,7 @@ def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, unt
 
 @inner
 def _count(g: Groups, group: int, change: int) -> None:
-    """Change the number of tasks in a group, and update the list of groups with tasks."""
+    """Change the number of tasks in a group, and keep the list of groups with tasks up to date."""
     held = g.groups[group].held
     g.groups[group].held = held + change
     if held == 0:
@@ -293,7 +296,8 @@ def _count(g: Groups, group: int, change: int) -> None:
 
 @inner
 def _group_of(g: Groups, profile: int, waiting: int) -> int:
-    """Find the group of a profile with this number of waiting instances, or create it."""
+    """Return the group of a profile with this number of waiting instances. Create it if it does not
+    exist."""
     group = g.first[profile]
     while g.groups[group].waiting != waiting:
         if g.groups[group].behind < 0:
@@ -315,7 +319,7 @@ def _group_of(g: Groups, profile: int, waiting: int) -> int:
 
 @inner
 def _name(s: State, g: Groups, group: int, task: int) -> None:
-    """Set the ratios of the group from its first task."""
+    """Copy the ratios of the group from its first task."""
     if g.groups[group].named:
         return
     g.groups[group].named = 1
@@ -335,14 +339,14 @@ class Ends(NamedTuple):
     """Heaps of ``(expected end, run)``. Entries of ended runs are dropped when they reach the top."""
 
     heaps: np.recarray  # (types * length,) ENTRY
-    held: np.ndarray  # (types,) int64
+    held: np.ndarray  # (types,) int64: number of entries in each heap.
     # (length,) ENTRY: entries that a search removes temporarily
     aside: np.recarray
     gpus: np.ndarray  # (K,) int64: GPUs per instance, in millionths
 
 
 def new_ends(types: int, runs: int, classes: Classes) -> Ends:
-    """Return empty heaps with space for a state with ``runs`` slots."""
+    """Return empty heaps with space for all slots of a state, ``runs`` in number."""
     length = 2 * runs + _SPARE
     gpus = np.array([round(gpus * MICRO) for gpus in classes.table.gpus.tolist()], np.int64)
     return Ends(records(ENTRY, types * length), np.zeros(types, np.int64), records(ENTRY, length), gpus)
@@ -364,8 +368,8 @@ def look(s: State, e: Ends) -> None:
 
 
 class Surplus(NamedTuple):
-    """Amounts on a type that the reserved task leaves over for other tasks, in millionths.
-    Resources that the reserved task does not need have a very large amount."""
+    """What the reserved task leaves on its type for other tasks, in millionths.
+    For resources that the reserved task does not need, the amount is very large."""
 
     gpus: int
     cpus: int
@@ -385,8 +389,8 @@ def _exceeds(s: State, e: Ends, kind: int, count: int, extra: Surplus) -> bool:
 
 @inner
 def reservation(s: State, e: Ends, head: int) -> tuple[float, int, Surplus]:
-    """Find the earliest time at which a task fits, the type on which it fits then, and the amounts
-    left over there.
+    """Find the earliest time at which a task fits, the type on which it then fits, and what it
+    leaves over on that type.
     """
     kind = int64(s.tasks[head].kind)
     soonest, on, extra = np.inf, -1, Surplus(int64(0), int64(0), int64(0))
@@ -400,11 +404,11 @@ def reservation(s: State, e: Ends, head: int) -> tuple[float, int, Surplus]:
 
 @inner
 def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, Surplus]:
-    """Return the time at which a type has enough free resources for the class, and the surplus at
-    that time.
+    """Return the time at which enough resources of a type are free for the class, and the surplus
+    at that time.
 
-    As in the SimPy kernel, GPUs are summed as floating-point numbers, and cores and memory are
-    summed in millionths.
+    Like the SimPy kernel, add up GPUs as floating-point numbers, and cores and memory in
+    millionths.
     """
     together = int64(max(s.classes[kind].gang, 1))
     gpus = s.classes[kind].gpus * together - s.types[type_].idle if s.classes[kind].gpus > 0 else -np.inf
@@ -478,7 +482,7 @@ def advance_easy(s: State, log: np.recarray, b: EasyState) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, b: EasyState) -> bool:
-    """Start one task; return False if none can start."""
+    """Start one task. Return False if none can start."""
     _take_in(s, b.g)
     head = _oldest(s)
     if head < 0:
@@ -497,7 +501,7 @@ def _decide(s: State, log: np.recarray, b: EasyState) -> bool:
 
 @inner
 def _take_in(s: State, g: Groups) -> None:
-    """Put tasks that have become ready into the queue and the groups."""
+    """Add tasks that have become ready to the queue and to the groups."""
     s.count.ended = 0
     for index in range(s.count.fresh):
         task = s.fresh[index]
@@ -522,8 +526,8 @@ def _oldest(s: State) -> int:
 
 @inner
 def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
-    """Find the first task by rank that fits and does not delay ``head``, and its type and node;
-    return -1 if there is none.
+    """Find the first task by rank that fits and does not delay ``head``. Return it with its type
+    and node, or -1 if there is none.
     """
     shadow_s, shadow_type, extra = np.inf, -1, Surplus(int64(0), int64(0), int64(0))
     b.g.count.searches += 1
@@ -576,5 +580,5 @@ def _fastest_with_room(s: State, g: Groups, group: int, kind: int) -> int:
 
 @inner
 def _takes_more(s: State, e: Ends, task: int, type_: int, node: int, extra: Surplus) -> bool:
-    """Return True if a task that is started now would take more of a type than is left over."""
+    """Return True if a task that starts now would take more of a type than is left over."""
     return _exceeds(s, e, int64(s.tasks[task].kind), int64(count_started(s, task, type_, node)), extra)

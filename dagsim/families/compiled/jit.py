@@ -1,25 +1,25 @@
-"""Functions that numba compiles once and that are later loaded without numba.
+"""Functions that are compiled once with numba, and later loaded without numba.
 
 Two decorators mark two kinds of functions. ``outer`` is for functions that Python calls with arrays
-and named tuples of arrays. ``inner`` is for functions that outer functions call: they are inlined
-if they are small, because passing the state between functions costs more than most of their work.
-Neither kind may allocate. ``_nrt=False`` enforces that and makes them fast, because every function
-would otherwise count references to every array of the state. Without numba, or with
-``NUMBA_DISABLE_JIT=1``, they run as plain Python.
+and named tuples of arrays. ``inner`` is for functions that outer functions call. They are inlined
+if they are small, because passing the state from one function to another costs more than most
+functions do. Functions of both kinds may not allocate memory. ``_nrt=False`` enforces this. It also
+makes the functions fast, because otherwise each of them would count references to every array of
+the state. Without numba, or with ``NUMBA_DISABLE_JIT=1``, they run as plain Python.
 
 **The first call of an outer function** compiles it with everything that it calls (``pointers``),
-and stores the object code. **Every later process loads the object code** with llvmlite alone:
-importing numba, setting up its typing and reading its own cache would cost 1.3 CPU seconds, but
-loading costs only 0.1. A compiled function takes one argument, the address of a table of words: the
-address and the lengths of each array, in the order of the arguments (``words_of``). The table is
-built anew for each call, because an array may have moved since the last one, and types and
-contiguity are checked at the same time. Arguments of another form lead to another compilation, and
-unsupported arguments raise an error; neither is ever read from a wrong address.
+and stores the object code. **Every later process loads the object code** with llvmlite alone, which
+takes 0.1 CPU seconds. Importing numba, setting up its typing and reading its own cache would take
+1.3 CPU seconds. A compiled function has one argument: the address of a table of words. The table
+contains the address and the lengths of each array, in the order of the arguments (``words_of``).
+The table is built again for each call, because arrays may have moved since the previous call. Types
+and contiguity are checked at the same time. Arguments of another form lead to another compilation,
+and arguments that are not supported raise an error. No argument is ever read from a wrong address.
 
-Object code is stored below ``NUMBA_CACHE_DIR``, or in the user's cache folder, under a digest of
-everything on which it depends: the files in this folder, the core modules that they use, the files
-that families add (``compiled_sources``), the versions of Python and numba, and the processor with
-its features.
+Object code is stored below ``NUMBA_CACHE_DIR`` or in the user's cache folder. The name of the
+folder is a digest of everything on which the code depends: the files in this folder, the core
+modules that they use, the files that families add (``compiled_sources``), the versions of Python
+and numba, and the processor with its features.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ example of the tuple."""
 
 @cache
 def installed() -> bool:
-    """Return True if numba is installed; does not import it."""
+    """Return True if numba is installed. This does not import numba."""
     return find_spec("numba") is not None
 
 
@@ -82,12 +82,12 @@ def jitted() -> bool:
 
 
 def is_kept(name: str) -> bool:
-    """Return True if an outer function with that name has been compiled from these files for this
-    processor and can be loaded.
+    """Return True if an outer function with this name was compiled from these files for this
+    processor, and can be loaded.
     """
     try:
         return jitted() and any(_read(path) is not None for path in folder().glob(f"{name}-*.o"))
-    except OSError:  # Python 3.11 raises an error if a parent folder is not readable
+    except OSError:  # in Python 3.11, ``glob`` raises an error if a parent folder is not readable
         return False
 
 
@@ -110,16 +110,17 @@ def alone() -> Iterator[None]:
 
 
 def by_pointer(cls: Record) -> Record:
-    """Make compiled functions pass named tuples of this class as one pointer."""
+    """Register a class of named tuples, which compiled functions then pass as one pointer."""
     TUPLES.append(cls)
     return cls
 
 
 def at_address(example: Callable[[], Any]) -> tuple[Callable[[int], Any], dict[int, Any]]:
-    """Return a function that turns the address of a table (``words_of``) into the named tuple that it
-    describes, which must have the type of ``example()``; also return a dictionary.
+    """Return a function that turns the address of a table (``words_of``) into the named tuple that
+    the table describes. The named tuple must have the type of ``example()``. Also return a
+    dictionary.
 
-    Plain Python cannot read such tables, so there the function looks addresses up in the
+    Plain Python cannot read such tables. There, the function looks the address up in the
     dictionary.
     """
     plain: dict[int, Any] = {}
@@ -144,7 +145,8 @@ axes of an array, or -1 for a record."""
 
 
 class Outer:
-    """A function that Python calls. It is compiled once for each combination of argument forms."""
+    """A function that Python calls. It is compiled once for each combination of forms that its
+    arguments have."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.plain = function
@@ -170,7 +172,8 @@ class Outer:
         return result.value
 
     def _load(self, forms: list[Form], args: tuple[Any, ...]) -> Callable[..., int]:
-        """Load the object code for these arguments; compile and store it first if necessary."""
+        """Load the object code for these arguments. If there is none yet, compile and store it
+        first."""
         digest = sha256(repr([(dtype.descr, axes) for dtype, axes in forms]).encode()).hexdigest()[:16]
         path = folder() / f"{self.__name__}-{digest}.o"
         kept = _read(path)
@@ -199,8 +202,9 @@ _flags, _dtype, _ndim, _shape = (vars(np.ndarray)[name].__get__ for name in ("fl
 
 
 def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
-    """Append the forms and the words of a value. These are the address and the lengths of an array, the
-    address of a record, or the forms and words of all members of a tuple.
+    """Append the forms of a value and the words that describe it. For an array, the words are its
+    address and its lengths. For a record, they are its address. For a tuple, the forms and words of
+    all its members are appended.
 
     Raises:
         TypeError: The value is none of these, or is not contiguous.
@@ -224,16 +228,16 @@ def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
 def _address(array: Any) -> int:
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))
-    # from_buffer rejects read-only and empty arrays; ctypes.data accepts them but takes eight times
-    # as long
+    # from_buffer rejects read-only and empty arrays. ctypes.data accepts them, but takes eight
+    # times as long.
     except (TypeError, ValueError):
         address: int = array.ctypes.data
         return address
 
 
 def _read(path: Path) -> tuple[str, bytes] | None:
-    """Return the symbol and the object code in a file, or None if there is no such file, or if it
-    is damaged or belongs to an untrusted user.
+    """Return the symbol and the object code in a file. Return None if there is no such file, if it
+    is damaged, or if it belongs to an untrusted user.
     """
     try:
         if not _is_trusted(path):
@@ -268,7 +272,7 @@ def _engine() -> Any:
 
 
 def _linked(symbol: str, code: bytes) -> Callable[..., int]:
-    """Return the function ``symbol`` from object code, which stays in memory until the process
+    """Return the function ``symbol`` from object code. The code stays in memory until the process
     ends."""
     from llvmlite import binding
 
@@ -281,7 +285,7 @@ def _linked(symbol: str, code: bytes) -> Callable[..., int]:
 
 def dispatched(function: Function) -> Function:
     """Compile a function with numba's own dispatcher, if numba is installed. This is for functions
-    that are called very often and have numbers among their arguments.
+    that are called very often and that have numbers among their arguments.
     """
     if not jitted():
         return function
@@ -302,8 +306,8 @@ def dispatched(function: Function) -> Function:
 
 @cache
 def _numba_cache() -> Any:
-    """Return a class for numba's cache of a function that treats damaged or unreadable files as
-    missing.
+    """Return a class for numba's cache of a function. The class treats damaged or unreadable files
+    as if they were missing.
     """
     from numba.core import caching
 
@@ -336,8 +340,8 @@ def sources() -> list[Path]:
 
 @cache
 def folder() -> Path:
-    """Return the folder for functions compiled from exactly these files, with this version of numba
-    and for this kind of processor."""
+    """Return the folder for functions that were compiled from exactly these files, with this
+    version of numba, for this kind of processor."""
     from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
     processor = f"{get_host_cpu_name()} {get_host_cpu_features().flatten()}"

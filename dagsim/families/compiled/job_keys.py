@@ -1,9 +1,9 @@
-"""Orders over whole jobs: the first ready task that fits is chosen by the key of its job and then
-by the longest path to the end of the job.
+"""Orders over whole jobs. Among the ready tasks that fit, the first one is chosen by the key of its
+job, and then by the longest path from the task to the end of the job.
 
-The twin of ``policies.job_orders.JobOrdered`` and ``JobQueue``. A job's key is recomputed when one
-of its runs has ended. Keys never grow, so the tasks of a job whose key has changed only move up in
-their heaps, which record the position of each task.
+The twin of ``policies.job_orders.JobOrdered`` and ``JobQueue``. The key of a job is recomputed
+whenever one of its runs has ended. Keys never grow. If the key of a job changes, its tasks can
+therefore only move up in their heaps, which record the position of each task.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def advance_jobs(s: State, log: np.recarray, o: JobOrder) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, o: JobOrder) -> bool:
-    """Start one task; return False if none can start."""
+    """Start one task. Return False if none can start."""
     _rank_again(s, o)
     _take_in(s, o)
     task = _first(s, o)
@@ -97,7 +97,7 @@ def _decide(s: State, log: np.recarray, o: JobOrder) -> bool:
 
 @inner
 def _rank_again(s: State, o: JobOrder) -> None:
-    """Recompute the keys of jobs with ended runs, and move their tasks up."""
+    """Recompute the keys of jobs whose runs have ended, and move their tasks up."""
     for index in range(s.count.ended):
         job = int64(s.tasks[s.runs[s.ended[index]].task].job)
         if not s.jobs[job].left:
@@ -167,8 +167,8 @@ def _before(s: State, o: JobOrder, one: int, other: int) -> bool:
 
 @inner
 def _head(s: State, o: JobOrder, queue: int) -> int:
-    """Return the first task in a queue, or -1 if the queue is empty, and drop tasks without waiting
-    instances."""
+    """Return the first task in a queue, or -1 if the queue is empty. Drop tasks without waiting
+    instances on the way."""
     at = s.queues[queue].at
     while s.queues[queue].held:
         task = o.ready[at].task
@@ -184,8 +184,8 @@ def _head(s: State, o: JobOrder, queue: int) -> int:
 
 @inner
 def _rise(s: State, o: JobOrder, task: int, place: int, key: float) -> None:
-    """Move a task up its heap to the position for its key, starting from a free position or from
-    its current one."""
+    """Move a task up its heap to the position that its key requires, starting from a free position
+    or from its current one."""
     at = s.queues[s.tasks[task].kind].at
     second = -o.rank_s[task]
     while place:
@@ -199,7 +199,7 @@ def _rise(s: State, o: JobOrder, task: int, place: int, key: float) -> None:
 
 @inner
 def _sink(o: JobOrder, at: int, held: int, key: float, second: float, task: int) -> None:
-    """Move a task down from the top of a heap that then has ``held`` entries."""
+    """Move a task down from the top of a heap, which then has ``held`` entries."""
     place, below = 0, 1
     while below < held:
         if below + 1 < held:

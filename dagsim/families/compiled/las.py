@@ -1,14 +1,15 @@
-"""Least attained service, in rounds: the service of jobs, the queue of jobs, and the loop.
+"""Least attained service, in rounds: the service that jobs have received, their queue, and the
+loop.
 
 The twin of ``policies.rounds.Rounds`` with the ranks of ``las`` and ``2d-las``, of ``Service`` and
-of ``JobQueue``. In a round, a ready task that does not fit replaces the runs that rank last, if
-each of them ranks after it. Between rounds, tasks that fit start in that order and nothing is
-preempted.
+of ``JobQueue``. In a round, a ready task that does not fit replaces the runs with the lowest ranks,
+if each of them ranks after the task. Between rounds, tasks that fit are started in the same order,
+and nothing is preempted.
 
-Service is summed in the order of ``Service``: ended runs by number, then current runs in the order
-in which they were first seen. A job's key is computed when one of its tasks becomes ready, when one
-of its runs has ended, and when a round begins. It is dropped once no task of the job is left in the
-queue.
+Service is added up in the same order as in ``Service``: ended runs by number, then current runs in
+the order in which they were first seen. The key of a job is computed when one of its tasks becomes
+ready, when one of its runs has ended, and when a round begins. The key is dropped when no task of
+the job is left in the queue.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ QUEUE_COUNT = record_type(i8="ready")
 
 @by_pointer
 class LasQueues(NamedTuple):
-    """Queues of jobs and their tasks; the heaps are in ``State``."""
+    """The tasks of each job in the queue. The heaps are in ``State``."""
 
     count: Any  # QUEUE_COUNT
     known: np.ndarray  # (J,) bool: True once the job's key has been computed
@@ -176,7 +177,8 @@ COUNTED = record_type(f8="until_s", i8="by_gpus")
 
 @by_pointer
 class LasService(NamedTuple):
-    """The service of each job. Current runs are in a linked list per job, with -1 at its ends."""
+    """The service of each job. The current runs of a job form a linked list, with -1 at both
+    ends."""
 
     counted: Any  # COUNTED
     ended_s: np.ndarray  # (J,) float64: service received in completed runs
@@ -201,7 +203,7 @@ def new_service(s: State, by_gpus: bool) -> LasService:
 
 @inner
 def served(s: State, v: LasService, job: int) -> float:
-    """Return the total service that a job has received so far."""
+    """Return how much service a job has received so far."""
     total = v.ended_s[job]
     run = v.first[job]
     while run >= 0:
@@ -246,7 +248,7 @@ def end_service(s: State, v: LasService, run: int) -> None:
 
 @inner
 def _weight(s: State, v: LasService, run: int) -> float:
-    """Return the service per second of a run."""
+    """Return how much service a run adds per second."""
     return s.classes[s.tasks[s.runs[run].task].kind].gpus * s.runs[run].count if v.counted.by_gpus else 1.0
 
 
@@ -330,7 +332,7 @@ def advance_las(s: State, log: np.recarray, p: Las) -> bool:
 
 @inner
 def _wakes_first(s: State, p: Las) -> bool:
-    """Return True if a round is the next event, before any end or arrival."""
+    """Return True if the beginning of a round is the next event, before any end or arrival."""
     coming = s.count.jobs < len(s.jobs) - 1
     if s.count.ends and s.ends[0].key <= p.round.wake_s:
         return False
@@ -341,7 +343,7 @@ def _wakes_first(s: State, p: Las) -> bool:
 
 @inner
 def _wakes_too_often(s: State, p: Las) -> bool:
-    """Count a round; return True if there will be too many rounds before anything else happens."""
+    """Count a round. Return True if too many rounds would follow before anything else happens."""
     now = s.clock.now_s
     if not p.round.woken:
         p.round.since_s = now
@@ -363,7 +365,7 @@ def _wakes_too_often(s: State, p: Las) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, p: Las) -> bool:
-    """Take one step; return False if nothing more can be done now."""
+    """Take one step. Return False if nothing more can be done now."""
     see_starts(s, p.v)
     take_in_jobs(s, p.v, p.q)
     if p.round.competing:
@@ -397,8 +399,8 @@ def _decide(s: State, log: np.recarray, p: Las) -> bool:
 
 @inner
 def _wait(p: Las) -> None:
-    """Request another decision at the beginning of the next round that must be checked, if any task
-    is waiting.
+    """If any task waits, request another decision at the beginning of the next round that has to be
+    checked.
     """
     if p.q.count.ready:
         p.round.wake_s = min(p.round.wake_s, p.round.check * p.round.quantum_s)
@@ -416,8 +418,8 @@ def _rank_at(s: State, p: Las, latest_s: float) -> None:
 
 @inner
 def _skip(s: State, p: Las) -> None:
-    """Skip the rounds in which no task can displace a run that it cannot displace now, provided that
-    nothing else happens earlier (``Rounds._next_round``).
+    """Skip the next rounds as long as no task could displace a run in them that it cannot displace
+    now, and as long as nothing else happens (``Rounds._next_round``).
     """
     p.round.skips = 1
     left_s = np.inf
@@ -431,9 +433,9 @@ def _skip(s: State, p: Las) -> None:
 
 @inner
 def _queue_waits_s(s: State, p: Las, queue: int) -> float:
-    """Return a lower bound on the seconds until a task in a queue can displace more runs. If the
-    job of the first task is also running, its key may rise above the key of another job, and that
-    job may then displace its runs."""
+    """Return a lower bound on how many seconds pass until a task in a queue can displace further
+    runs. The job of the first task may also have running tasks. Its key may then rise above the key
+    of another job, which may displace these runs."""
     at = s.queues[queue].at
     left_s = _overtakes_s(s, p, task_of_entry(s, s.ready[at].what))
     if p.v.first[s.tasks[task_of_entry(s, s.ready[at].what)].job] < 0:
@@ -456,8 +458,8 @@ def _queue_waits_s(s: State, p: Las, queue: int) -> float:
 
 @inner
 def _overtakes_s(s: State, p: Las, task: int) -> float:
-    """Return a lower bound on the seconds until growing service lets a task displace a run of another
-    job that it cannot displace now.
+    """Return a lower bound on how many seconds pass until a task can displace a run of another job
+    that it cannot displace now, because the service of that job grows.
     """
     job, origin = int64(s.tasks[task].job), origin_of(s, task)
     key = p.q.key[job]
@@ -480,7 +482,7 @@ def _overtakes_s(s: State, p: Las, task: int) -> float:
 
 @inner
 def _alike(s: State, p: Las, one: int, other: int) -> bool:
-    """Return True if the service of two jobs with one run each stays equal, down to the last
+    """Return True if two jobs with one run each always have the same service, down to the last
     bit."""
     if p.v.first[one] != p.v.last[one] or p.v.first[other] != p.v.last[other]:
         return False
@@ -503,7 +505,7 @@ def _look(s: State, p: Las) -> None:
 
 @inner
 def _round_begins(s: State, p: Las) -> bool:
-    """Count the rounds so far; return True if one begins now."""
+    """Count the rounds so far. Return True if one begins now."""
     now, quantum = s.clock.now_s, p.round.quantum_s
     quotient = (now - now % quantum) / quantum  # computed like Python's //, so that both engines count the same rounds
     whole = np.floor(quotient)
@@ -549,8 +551,9 @@ def _begin_round(s: State, p: Las) -> None:
 
 @inner
 def _compete(s: State, log: np.recarray, p: Las) -> bool:
-    """Stop a doomed run, or else start the task for which runs were stopped, or else doom runs to
-    make space for the next task. Return False when all tasks have had their turn.
+    """If runs have been chosen to be stopped, stop the next one. Otherwise, start the task for
+    which runs were stopped, or choose the runs to stop for the next task. Return False after all
+    tasks have had their turn.
     """
     if p.r.count.doomed:
         run = next_doomed(p.r)
@@ -588,8 +591,8 @@ def _start(s: State, log: np.recarray, p: Las, task: int) -> None:
 
 @inner
 def _make_room(s: State, p: Las, task: int) -> None:
-    """Doom the runs that must stop for a task, provided that stopping runs of other jobs that rank
-    after it is sufficient.
+    """Choose the runs that must stop for a task. Only runs of other jobs that rank after the task
+    may be stopped. If they are not enough, none is chosen.
     """
     seek_room(p.r)
     job = s.tasks[task].job
@@ -607,8 +610,8 @@ def _make_room(s: State, p: Las, task: int) -> None:
 
 @inner
 def _first(s: State, p: Las, that_fits: bool) -> int:
-    """Return the first task that fits, or -1 if no task fits. Within a round, find the first task
-    whose class has not been given up.
+    """Return the first task that fits, or -1 if no task fits. Within a round, skip demand classes
+    that no longer fit.
     """
     best, best_key, best_entry = int64(-1), 0.0, int64(0)
     for queue in range(len(s.queues)):
@@ -626,7 +629,7 @@ def _first(s: State, p: Las, that_fits: bool) -> int:
 
 @inner
 def _sink(s: State, p: Las, place: int, held: int) -> None:
-    """Move a run down in a heap that has the run with the best rank on top."""
+    """Move a run down in a heap whose top is the run with the best rank."""
     run = p.ranked[place]
     below = 2 * place + 1
     while below < held:

@@ -1,9 +1,9 @@
-"""List scheduling: the computation of the keys of all tasks at once, the queues, and the loop.
+"""List scheduling: the keys of all tasks (computed together), the queues, and the loop.
 
 The twin of ``policies.orders.Ordered`` and ``TypedOrdered``. A policy is a column of keys: one per
-task, or one per task and GPU type. Smaller keys come first; equal keys are served first come, first
-served, and then by type. Either all tasks in a demand class fit or none does, so each class has a
-heap, and only the first task of each heap is examined.
+task, or one per task and GPU type. Smaller keys come first. Tasks with equal keys are served first
+come, first served, and then by type. If one task in a demand class fits, all tasks in the class
+fit. Each class therefore has a heap, of which only the first task is examined.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dagsim.systems.cluster.policies.orders import LongestWait, Ordered, TypedOr
 
 
 class KeyColumns:
-    """Columns for n tasks from which keys are computed."""
+    """The columns from which the keys of n tasks are computed."""
 
     def __init__(self, work: Work, classes: Classes) -> None:
         rows, jobs = work.rows, work.jobs
@@ -54,22 +54,22 @@ class KeyColumns:
 
     @cached_property
     def rank_s(self) -> np.ndarray:
-        """(n,) float64: the longest path from the start of the task to the end of the job."""
+        """(n,) float64: the longest path from the start of each task to the end of its job."""
         return upward_rank(self._work, self.best_s)
 
     @cached_property
     def ideal_s(self) -> np.ndarray:
-        """(n,) float64: the longest path through the job of the task."""
+        """(n,) float64: the longest path through the job of each task."""
         return ideal_s(self._work, self.rank_s)[self._work.rows.job]
 
 
 class AllTasks:
-    """All tasks at once, with the attribute names of ``TaskState``, so that a key written for one
-    task returns a column.
+    """All tasks together, with the attribute names of ``TaskState``. A key that was written for a
+    single task then returns a column.
 
-    It contains only constant facts about tasks. A key that uses anything else (``ready_s``, the
-    tenant) raises ``AttributeError``, and one that branches on a value raises ``ValueError``. With
-    ``place``, it represents that one task.
+    Only attributes that never change are available. A key that uses anything else (``ready_s``, the
+    tenant) raises ``AttributeError``, and a key that branches on a value raises ``ValueError``.
+    With ``place``, the object stands for the task at this position.
     """
 
     def __init__(self, columns: KeyColumns, place: int | None = None) -> None:
@@ -98,7 +98,7 @@ class AllTasks:
 
 
 class _AllJobs:
-    """The jobs of all tasks at once, like ``AllTasks``."""
+    """The jobs of all tasks together, like ``AllTasks``."""
 
     def __init__(self, job: Any, ideal_s: Callable[[], Any]) -> None:
         self.job, self._ideal_s = job, ideal_s
@@ -153,7 +153,8 @@ def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns
 
 
 def sample_columns() -> KeyColumns:
-    """Return two synthetic tasks, to check whether a key can be computed for columns at all."""
+    """Return two artificial tasks. With them, one can check whether a key works on columns at
+    all."""
     jobs = Jobs(
         arrival_s=np.array([0.0, 7.0]),
         rejected=np.zeros(2),
@@ -203,7 +204,7 @@ def widths(work: Work, classes: Classes) -> np.ndarray:
 
 @outer
 def _add_longest(order: np.ndarray, tasks: np.recarray, child: np.ndarray, rank: np.ndarray) -> None:
-    """Add to every rank the largest rank among the task's children."""
+    """Add to the rank of each task the largest rank among its children."""
     for place in range(len(rank) - 1, -1, -1):
         task = int64(order[place]) if len(order) else place
         longest = 0.0
@@ -214,7 +215,7 @@ def _add_longest(order: np.ndarray, tasks: np.recarray, child: np.ndarray, rank:
 
 @outer
 def _add_up(job: np.ndarray, gpus: np.ndarray, best_s: np.ndarray, sums: np.ndarray) -> None:
-    """Add every task's GPU-seconds to the sum for its job."""
+    """Add the GPU-seconds of each task to the total of its job."""
     for task in range(len(job)):
         if gpus[task]:
             sums[job[task]] += gpus[task] * best_s[task]
@@ -286,8 +287,8 @@ def _fits(s: State, queue: int, width: int) -> bool:
 
 @inner
 def _head(s: State, queue: int) -> int:
-    """Return the first task in a queue, or -1 if the queue is empty, and drop tasks without waiting
-    instances."""
+    """Return the first task in a queue, or -1 if the queue is empty. Drop tasks without waiting
+    instances on the way."""
     at = s.queues[queue].at
     while s.queues[queue].held:
         task = task_of_entry(s, s.ready[at].what)
@@ -316,7 +317,7 @@ def advance_list(s: State, log: np.recarray) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray) -> bool:
-    """Start one task; return False if none can start."""
+    """Start one task. Return False if none can start."""
     s.count.ended = 0
     s.count.starts = 0
     take_in(s)

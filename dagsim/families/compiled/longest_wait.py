@@ -1,10 +1,11 @@
-"""Orders by waiting time, which choose the ready task with the largest ``rate x seconds waited``
-among all ready tasks that fit.
+"""Orders by waiting time. Among the ready tasks that fit, they choose the one with the largest
+``rate x seconds waited``.
 
 The twin of ``policies.orders.LongestWait``. The rows of a demand class are in the range of its
-queue, in blocks. A block stores which of its rows is first and the time until which that row is
-certain to stay first, so most decisions examine one row per block. Rows of tasks that have started
-keep their positions, with a negative rate, until they make up half of the range.
+queue. They are divided into blocks. Each block stores which of its rows is first, and until when
+this row is certain to remain first. Most decisions therefore examine only one row per block. Rows
+of tasks that have started keep their positions, with a negative rate. They are removed when they
+make up half of the range.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dagsim.systems.cluster.policies.formulas import BLOCK, ROUNDING
 class WaitingRows(NamedTuple):
     """The ready tasks, in addition to the engine's state. Rows are in the ranges of ``State.queues``."""
 
-    rates: np.ndarray  # (n,) float64: rate of each task: what it gains per second of waiting
+    rates: np.ndarray  # (n,) float64: rate of each task, by which the seconds of its wait are multiplied
     since_s: np.ndarray  # (n,) float64: time from which a task waits; (0,) if this is the time when it becomes ready
     task: np.ndarray  # (n,) int64: task of each row
     rate: np.ndarray  # (n,) float64: rate of the row's task; -1 after the task has started
@@ -37,8 +38,9 @@ class WaitingRows(NamedTuple):
 
 
 def new_waits(s: State, columns: np.ndarray) -> WaitingRows:
-    """Return the state before any task is ready. ``columns`` contains the rate of each task and, in
-    policies that do not count from the time at which a task became ready, the start of its wait."""
+    """Return the state before any task is ready. ``columns`` contains the rate of each task. If the
+    policy does not count from the time at which a task becomes ready, a second column contains the
+    start of the task's wait."""
     tasks, blocks = len(columns), -(-s.queues.most // BLOCK)
     total = int(blocks.sum())
     return WaitingRows(
@@ -73,7 +75,7 @@ def advance_waits(s: State, log: np.recarray, w: WaitingRows) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, w: WaitingRows) -> bool:
-    """Start one task; return False if none can start."""
+    """Start one task. Return False if none can start."""
     s.count.ended = 0
     s.count.starts = 0
     _take_in(s, w)
@@ -129,8 +131,8 @@ def _before(s: State, w: WaitingRows, one: int, other: int) -> bool:
 
 @inner
 def _look_again(s: State, w: WaitingRows, queue: int, number: int) -> None:
-    """Find the row in a block that is first now, and the time until which it is certain to stay
-    first.
+    """Find the row of a block that is first now, and the time until which this row is certain to
+    remain first.
     """
     begin = s.queues[queue].at + number * BLOCK
     end = min(begin + BLOCK, s.queues[queue].at + s.queues[queue].held)
@@ -147,12 +149,12 @@ def _look_again(s: State, w: WaitingRows, queue: int, number: int) -> None:
 
 @inner
 def _leads_until(s: State, w: WaitingRows, leader: int, begin: int, end: int, farthest_s: float) -> float:
-    """Return the time until which a row is certain to stay first in its block, with an allowance for
-    rounding errors. The twin of ``orders._leads_until``."""
+    """Return the time until which a row is certain to remain first in its block. Rounding errors
+    are allowed for. The twin of ``orders._leads_until``."""
     from_s, rate = w.from_s[leader], w.rate[leader]
     until_s, second, falls = np.inf, 0.0, False
     for row in range(begin, end):
-        if w.rate[row] > rate:  # the row's key grows faster, so it overtakes the leader where their lines cross
+        if w.rate[row] > rate:  # the row's value grows faster, so it overtakes the leader where their lines cross
             gain = w.rate[row] - rate
             cross_s = (w.rate[row] * w.from_s[row] - rate * from_s) / gain
             until_s = min(until_s, cross_s - ROUNDING * w.rate[row] * (abs(cross_s) + farthest_s) / gain)
@@ -168,14 +170,14 @@ def _leads_until(s: State, w: WaitingRows, leader: int, begin: int, end: int, fa
 
 @inner
 def _change(w: WaitingRows, block: int) -> None:
-    """Mark a block as having to be searched again."""
+    """Mark a block, so that it is searched again before its next use."""
     w.until_s[block] = -np.inf
     w.looked_s[block] = np.nan
 
 
 @inner
 def _drop(s: State, w: WaitingRows, queue: int, row: int) -> None:
-    """Mark the row of a started task, and remove all such rows if they make up half of the rows."""
+    """Mark the row of a started task. If half of the rows are marked, remove them."""
     at, held = s.queues[queue].at, s.queues[queue].held
     w.rate[row] = w.from_s[row] = -1.0
     _change(w, w.first[queue] + (row - at) // BLOCK)

@@ -1,9 +1,9 @@
-"""Batch-mode mapping: ready tasks are mapped to GPU types one by one, by their earliest completion
+"""Batch-mode mapping: ready tasks are mapped to GPU types in turn, by their earliest completion
 times, until one of them can start.
 
 The twin of ``policies.batch_mode.BatchMode``, with ``ExpectedFree.times`` and the groups of tasks
-with equal demands and ratios. Mapped tasks that have to wait are taken out of their heaps for the
-rest of the decision.
+with equal demands and ratios. A mapped task that has to wait is taken out of its heaps for the rest
+of the decision.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MappingState(NamedTuple):
     short: np.recarray  # (n,) ENTRY: heaps with the shortest task first
     long: np.recarray  # (n,) ENTRY: heaps with the longest task first
     passed: np.ndarray  # (n,) uint8: 1 for tasks that were mapped in this decision
-    mapped: np.ndarray  # (AHEAD,) int64: the tasks that were mapped in this decision
+    mapped: np.ndarray  # (AHEAD,) int64: the tasks that were mapped in this decision.
     # (2 * AHEAD,) ENTRY: entries of mapped tasks, removed during this decision. The last bit tells from
     # which of the two heaps an entry was removed.
     put_aside: np.recarray
@@ -112,7 +112,7 @@ def advance_mapping(s: State, log: np.recarray, m: MappingState) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, m: MappingState) -> bool:
-    """Start one task; return False if none can start."""
+    """Start one task. Return False if none can start."""
     _take_in(s, m)
     if not _any_fits(s, m):
         return False
@@ -138,8 +138,8 @@ def _start_of(m: MappingState, type_: int) -> int:
 
 @inner
 def _take_in(s: State, m: MappingState) -> None:
-    """Add tasks that have become ready to their groups, and runs that have started to the order of
-    expected ends."""
+    """Add tasks that have become ready to their groups, and add runs that have started to the order
+    of expected ends."""
     s.count.ended = 0
     for index in range(s.count.fresh):
         task = s.fresh[index]
@@ -211,7 +211,7 @@ def _lay_lanes(s: State, m: MappingState) -> None:
 
 @inner
 def _mapped(s: State, m: MappingState) -> tuple[int, int]:
-    """Map tasks until one of them can start; return this task and its type, or -1 if no task can
+    """Map tasks until one of them can start. Return this task and its type, or -1 if no task can
     start."""
     for _ in range(AHEAD):
         best, best_type, best_key, best_s = int64(-1), int64(-1), 0.0, 0.0
@@ -237,8 +237,8 @@ def _mapped(s: State, m: MappingState) -> tuple[int, int]:
 
 @inner
 def _head(s: State, m: MappingState, group: int, heap: int) -> int:
-    """Return the first task in a heap of a group that was not mapped in this decision, or -1 if
-    there is none."""
+    """Return the first task in one of a group's heaps that has not been mapped in this decision, or
+    -1 if there is none."""
     at = m.at[group]
     while m.left[group, heap]:
         key = m.short[at].key if heap == 0 else m.long[at].key
@@ -276,8 +276,8 @@ def _put_back(m: MappingState) -> None:
 
 @inner
 def _completion(s: State, m: MappingState, task: int) -> tuple[float, int, float]:
-    """Return the key of a task, the type on which it can complete first (-1 if it can complete on
-    none), and the time of that completion."""
+    """Return the key of a task, the type on which the task can complete first, and the time of that
+    completion. The type is -1 if the task cannot complete on any type."""
     kind = int64(s.tasks[task].kind)
     first_s, second_s, on, types = np.inf, np.inf, int64(-1), int64(0)
     for type_ in range(len(m.held)):
@@ -309,7 +309,7 @@ def _free_at_s(s: State, m: MappingState, kind: int, type_: int) -> float:
 
 @inner
 def _take_lanes(m: MappingState, type_: int, width: int, until_s: float) -> None:
-    """Mark those GPUs of a type that become free first as taken until a given time."""
+    """Mark the GPUs of a type that become free first as taken until a given time."""
     at, place = _start_of(m, type_), int64(0)
     end = m.lanes_held[type_]
     while place + width < end and m.lanes[at + place + width] <= until_s:
@@ -330,8 +330,8 @@ def _any_fits(s: State, m: MappingState) -> bool:
 
 @inner
 def _oldest_that_fits(s: State, m: MappingState) -> int:
-    """Return the oldest task that fits among the shortest and longest tasks of all groups, or -1 if
-    there is none."""
+    """Among the shortest and the longest task of each group, return the oldest that fits, or -1 if
+    none fits."""
     oldest = int64(-1)
     for group in range(len(m.kind)):
         for heap in range(2):

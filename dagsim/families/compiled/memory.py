@@ -1,8 +1,8 @@
-"""The arrays of the compiled engine: the inputs, the state that a simulation changes, and the
-functions that enlarge it.
+"""The arrays of the compiled engine: its inputs, the state that changes during a simulation, and
+the functions that enlarge this state.
 
-Records have named fields. Single numbers (the clock, counters) are in records, whose fields are
-read and written as ``s.clock.now_s`` or ``s.count.runs``.
+Records have named fields. Single numbers, such as the clock and counters, are in records as well.
+Their fields are read and written as ``s.clock.now_s`` or ``s.count.runs``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MICRO = 1_000_000
 
 
 def record_type(**fields: str) -> np.dtype:
-    """Return an aligned record type with the given field names for each kind, as in
+    """Return an aligned record type. Each argument names a kind and the fields of that kind, as in
     ``record_type(f8="key", i8="what")``."""
     return np.dtype([(name, kind) for kind, names in fields.items() for name in names.split()], align=True)
 
@@ -68,11 +68,11 @@ class Work(NamedTuple):
     """A whole workload with n tasks."""
 
     jobs: Jobs
-    # (n + 1,) TASK; the last record is not a task, but marks where the children of the last task
-    # end
+    # (n + 1,) TASK; the last record is not a task. It marks where the children of the last task
+    # end.
     tasks: np.recarray
     child: np.ndarray  # (edges,) int32: children
-    truth: np.ndarray  # (n, types) float64: run time of one instance in seconds; inf on types that cannot run it
+    truth: np.ndarray  # (n, types) float64: run time of one instance in seconds; inf on types that cannot run it.
     # (n, types) float64: run times that policies see as estimates, in seconds; may be the same array as ``truth``
     seconds: np.ndarray
     # (n,) int32: the tasks sorted so that each job's tasks are adjacent and parents come before
@@ -85,12 +85,13 @@ class Work(NamedTuple):
 
     @property
     def rows(self) -> Any:
-        """(n,) TASK: the tasks without the final record, which only marks the end."""
+        """(n,) TASK: the tasks, without the final record that only marks the end."""
         return self.tasks[:-1]
 
     @property
     def waiting(self) -> np.ndarray:
-        """(n,) int64: instances that are not in flight when the simulation begins."""
+        """(n,) int64: the number of instances that are not yet running when the simulation
+        begins."""
         waiting: np.ndarray = self.rows.instances.astype(np.int64)
         np.subtract.at(waiting, self.past.task, self.past["count"])
         return waiting
@@ -105,7 +106,8 @@ class Work(NamedTuple):
 
 
 def records(record: np.dtype, rows: int, /, **columns: Iterable[object]) -> np.recarray:
-    """Return a record array with ``rows`` rows. Columns may be shorter; missing values are 0."""
+    """Return a record array with ``rows`` rows. Columns may be shorter than that. Missing values
+    are 0."""
     array = np.zeros(rows, record) if columns else np.empty(rows, record)
     for name, column in columns.items():
         values = np.asarray(column)
@@ -114,7 +116,7 @@ def records(record: np.dtype, rows: int, /, **columns: Iterable[object]) -> np.r
 
 
 def one_record(type_: np.dtype, **values: float) -> Any:
-    """Return one record with these values and zeros elsewhere, whose fields are read and written as
+    """Return a single record with these values, and zeros in all other fields. Its fields are
     attributes."""
     one = np.zeros(1, type_).view(np.recarray)[0]
     for name, value in values.items():
@@ -183,7 +185,7 @@ TYPE = record_type(i8="count idle cpus memory")
 
 @by_pointer
 class State(NamedTuple):
-    """The state of a simulation. Between two calls to ``advance``, ``with_more_room`` replaces
+    """The state of a simulation. Between two calls to ``advance``, ``with_more_room`` replaces the
     arrays that are too small."""
 
     clock: Any  # CLOCK
@@ -199,7 +201,7 @@ class State(NamedTuple):
     key: np.ndarray  # (n, 1 or types) float64: sort key of each task
     classes: np.recarray  # (K,) CLASS
     may: np.ndarray  # (K, types) uint8
-    nodes: np.recarray  # (N,) NODE
+    nodes: np.recarray  # (N,) NODE.
     # (N, largest number of GPUs) int64: free millionths of each partly used GPU; -1 for GPUs that
     # are entirely free or entirely used
     left: np.ndarray
@@ -212,7 +214,7 @@ class State(NamedTuple):
     ready: np.recarray  # ENTRY: ready tasks
     ends: np.recarray  # (runs,) ENTRY
     runs: np.recarray  # (runs,) RUN
-    holds: np.recarray  # HOLD
+    holds: np.recarray  # HOLD.
     # (pieces,) int64: the task of which each piece is the rest. Columns with n + pieces rows
     # contain the tasks first.
     origin: np.ndarray
@@ -307,14 +309,14 @@ def with_pieces(s: State) -> State:
 
 
 def more_pieces(s: State) -> int:
-    """Return the number of pieces for which to add space when the state grows; 0 without
-    preemption."""
+    """Return for how many more pieces there has to be space when the state grows (0 without
+    preemption)."""
     return max(SPARE, len(s.origin)) if len(s.work_left) else 0
 
 
 def with_more_room(s: State, pieces: int) -> State:
-    """Return the same state with space for twice as many runs and ``pieces`` more pieces, and with
-    larger queues."""
+    """Return the same state with larger queues, and with space for twice as many runs and for
+    ``pieces`` more pieces."""
     s = grown(s, pieces)
     if not pieces:
         return s
@@ -327,10 +329,10 @@ def with_more_room(s: State, pieces: int) -> State:
 
 
 def grown(state: Any, pieces: int) -> Any:
-    """Return a named tuple of arrays with twice the space per run and space for more pieces,
-    including nested tuples.
+    """Return a copy of a named tuple of arrays, with twice the space per run and space for more
+    pieces. Nested tuples are enlarged, too.
 
-    Values keep their positions. New rows are zero.
+    Values keep their positions, and new rows are zero. New rows are zero.
     """
     changes: dict[str, object] = {}
     for name, value in zip(state._fields, state, strict=True):
@@ -344,7 +346,7 @@ def grown(state: Any, pieces: int) -> Any:
 
 
 def _longer(array: np.ndarray, factor: float, more: int, stretches: int = 1) -> np.ndarray:
-    """Return a copy with longer ranges: ``factor`` times as long, plus ``more`` rows."""
+    """Return a copy in which each range is longer: ``factor`` times as long, plus ``more`` rows."""
     rows = array.reshape(stretches, -1, *array.shape[1:])
     longer = np.zeros((stretches, int(factor * rows.shape[1]) + more, *array.shape[1:]), array.dtype)
     longer[:, : rows.shape[1]] = rows
@@ -357,8 +359,8 @@ def _parents(work: Work) -> np.ndarray:
 
 
 def _trees(classes: Classes, nodes: EmptyNodes, placement: int) -> tuple[np.recarray, np.ndarray]:
-    """Return a tree per class and allowed type, with a second tree for classes that need the number
-    of instances that fit."""
+    """Return one tree for each class and each of its types. Classes that need the number of fitting
+    instances get a second tree."""
     rows, at = [], 0
     for kind, gang in enumerate(classes.table.gang):
         for type_, count in enumerate(nodes.per_type):

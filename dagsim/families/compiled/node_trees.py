@@ -1,10 +1,11 @@
-"""Nodes: the number of instances that fit on each, trees that find the next node, and the choice of
-type and node for a task.
+"""Nodes: how many instances fit on each of them, the trees that find the next node, and the choice
+of type and node for a task.
 
-The twin of ``ClusterState`` (``nodes``) and of four placement rules. A placement is a score for
-each node (``_score``), and the smallest score comes first. Gangs that span several nodes prefer the
-nodes on which the most instances fit. Their classes therefore have a second tree next to the first,
-over the negative number of instances that fit, which also maintains the sum of these numbers.
+The twin of ``ClusterState`` (``nodes``) and of four placement rules. A placement rule is a score
+for each node (``_score``). The node with the smallest score comes first. If a gang spans several
+nodes, it takes the nodes on which the most instances fit. Each of their classes therefore has a
+second tree next to the first. It contains the negative number of instances that fit on each node,
+and the sum of these numbers.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def room(s: State, kind: int, node: int) -> int:
 
 @inner
 def room_among(s: State, nodes: np.recarray, left: np.ndarray, kind: int, node: int) -> int:
-    """Count the instances that could start with nodes and shared GPUs in a given state."""
+    """Count the instances that could start on a node whose free resources and shared GPUs are
+    given."""
     whole, share = s.classes[kind].whole, s.classes[kind].share
     if whole:
         count = nodes[node].idle if whole == 1 else nodes[node].idle // whole
@@ -58,14 +60,14 @@ def room_among(s: State, nodes: np.recarray, left: np.ndarray, kind: int, node: 
 
 @inner
 def free_cores(s: State, node: int) -> int:
-    """Return the number of whole free cores; numbers above 4,095 count as one level."""
+    """Return the number of cores that are entirely free. Numbers above 4,095 count as 4,095."""
     return min(s.nodes[node].cpus // MICRO, 4095)
 
 
 @inner
 def tightest(s: State, node: int, share: int) -> int:
-    """Return the partly used GPU with the least free share on which ``share`` fits, or -1 if there
-    is none."""
+    """Return the partly used GPU on which ``share`` fits with the least free share left, or -1 if
+    it fits on none."""
     best, least = -1, MICRO + 1
     if s.nodes[node].partly:
         for gpu in range(s.nodes[node].gpus):
@@ -77,7 +79,7 @@ def tightest(s: State, node: int, share: int) -> int:
 @inner
 def take(s: State, kind: int, node: int, count: int, run: int, gpus: int) -> int:
     """Occupy a node with ``count`` instances of ``run``, and return the bit mask of the GPUs that
-    they hold. ``gpus`` is the mask to use; with 0, the GPUs are chosen here."""
+    they hold. ``gpus`` is the bit mask of GPUs to use. If it is 0, the GPUs are chosen here."""
     held = int64(0)
     if s.classes[kind].share:
         last = -1
@@ -130,8 +132,8 @@ def give_back(s: State, kind: int, hold: int) -> None:
 
 @inner
 def _take_whole(s: State, node: int, needed: int, gpus: int) -> int:
-    """Take ``needed`` idle GPUs and return their bit mask: the GPUs in ``gpus`` or, if it is 0, the
-    lowest ones.
+    """Take ``needed`` idle GPUs and return their bit mask. These are the GPUs in ``gpus`` or, if it
+    is 0, those with the lowest numbers.
     """
     free = s.nodes[node].free
     held = gpus
@@ -148,8 +150,9 @@ def _take_whole(s: State, node: int, needed: int, gpus: int) -> int:
 
 @inner
 def _take_share(s: State, node: int, share: int, gpus: int) -> int:
-    """Take a share of a GPU and return the number of the GPU: the one in ``gpus`` or, if it is 0, the
-    GPU with the least free share that is sufficient, or else the first idle one.
+    """Take a share of a GPU and return the number of the GPU. This is the GPU in ``gpus``. If
+    ``gpus`` is 0, it is the partly used GPU with the least free share that is sufficient, or else
+    the first idle GPU.
     """
     gpu = -1 if gpus else tightest(s, node, share)
     if gpu < 0:
@@ -191,7 +194,7 @@ def _note(s: State, run: int, node: int, count: int, held: int, gpu: int) -> Non
 
 @inner
 def _changed(s: State, node: int) -> None:
-    """Record for the trees that a node has changed."""
+    """Record that a node has changed, so that the trees are updated before their next use."""
     s.ring[s.count.changes & (len(s.ring) - 1)] = node
     s.count.changes += 1
 
@@ -202,11 +205,11 @@ _TYPES = 1 << 32
 
 @inner
 def choose(s: State, task: int, only: int) -> tuple[int, int]:
-    """Choose a type and a node (or ``SPREAD``) for a task; return -1 if it does not fit. ``only``
-    restricts the choice to one type; -1 allows all.
+    """Choose a type and a node (or ``SPREAD``) for a task. Return -1 if it does not fit. ``only``
+    restricts the choice to one type, and -1 allows all types.
 
-    Types are tried fastest first. Best fit compares equally fast types; first fit and consolidate
-    compare all types.
+    Types are tried in order of speed, fastest first. Best fit compares equally fast types, and
+    first fit and consolidate compare all types.
     """
     kind = int64(s.tasks[task].kind)
     if len(s.types) == 1:
@@ -233,8 +236,8 @@ def choose(s: State, task: int, only: int) -> tuple[int, int]:
 
 @inner
 def spot(s: State, task: int, type_: int) -> int:
-    """Find the node for a task on a type on which it fits, or ``SPREAD``; the tree must be up to
-    date."""
+    """Find the node for a task on a type on which the task fits, or return ``SPREAD``. The tree
+    must be up to date."""
     kind = int64(s.tasks[task].kind)
     tree, placement, gang = tree_of(s, kind, type_), s.rule.placement, s.classes[kind].gang
     at, width = s.trees[tree].at, s.trees[tree].width
@@ -250,7 +253,7 @@ def spot(s: State, task: int, type_: int) -> int:
 
 @inner
 def count_started(s: State, task: int, type_: int, node: int) -> int:
-    """Return the number of instances that would start if the task were started there."""
+    """Return how many instances would start if the task were started there."""
     kind = int64(s.tasks[task].kind)
     waiting = int64(s.todo[task].waiting)
     if s.classes[kind].gang or waiting == 1:
@@ -260,8 +263,8 @@ def count_started(s: State, task: int, type_: int, node: int) -> int:
 
 @inner
 def _next_type(s: State, kind: int, task: int, last: int) -> int:
-    """Find the type after ``last`` in the order of (seconds, number): the first type if ``last`` is
-    -1. Return -1 after the last type."""
+    """Find the type after ``last`` in the order of (seconds, number). If ``last`` is -1, find the
+    first type. Return -1 after the last type."""
     next_type = -1
     for type_ in range(len(s.types)):
         if not s.may[kind, type_]:
@@ -276,7 +279,8 @@ def _next_type(s: State, kind: int, task: int, last: int) -> int:
 
 @inner
 def _rank(s: State, task: int, type_: int, node: int) -> int:
-    """Rank the node chosen on a type against the nodes chosen on other types, smaller first."""
+    """Return a rank for the node that was chosen on a type, which can be compared between types.
+    Smaller is better."""
     kind = int64(s.tasks[task].kind)
     tree = tree_of(s, kind, type_)
     if s.rule.placement == CONSOLIDATE:
@@ -291,8 +295,9 @@ def _rank(s: State, task: int, type_: int, node: int) -> int:
 
 @inner
 def _smallest_that_holds(s: State, tree: int, type_: int, needed: int) -> int:
-    """Find the node on which the fewest instances fit, but still as many as are needed; return
-    ``SPREAD`` if there is none. Among equal nodes, the last one is chosen. O(nodes).
+    """Among the nodes on which enough instances fit, find the one on which the fewest fit. Return
+    ``SPREAD`` if there is none. If several nodes are equally good, the last of them is chosen.
+    O(nodes).
     """
     wide, width = s.trees[tree].wide, s.trees[tree].width
     best, least = SPREAD, NONE
@@ -306,8 +311,8 @@ def _smallest_that_holds(s: State, tree: int, type_: int, needed: int) -> int:
 
 @inner
 def _nodes_needed(s: State, task: int, type_: int) -> int:
-    """Return the number of nodes that the task would occupy if it started on several nodes. Nodes are
-    removed from the tree and then put back.
+    """Return the number of nodes that the task would occupy if it started on several nodes. The
+    tree is changed during the count, and then restored.
     """
     kind = int64(s.tasks[task].kind)
     tree = tree_of(s, kind, type_)
@@ -351,7 +356,7 @@ def fits(s: State, kind: int) -> bool:
 
 @inner
 def has_room(s: State, kind: int, type_: int) -> bool:
-    """Return the result of ``fits_on``, given a tree that is up to date."""
+    """Return the result of ``fits_on`` for a tree that is already up to date."""
     tree = tree_of(s, kind, type_)
     if s.classes[kind].gang:
         return s.trees[tree].total >= s.classes[kind].gang
@@ -360,15 +365,15 @@ def has_room(s: State, kind: int, type_: int) -> bool:
 
 @inner
 def pouring(s: State, tree: int) -> int:
-    """Return the offset of the tree that orders nodes for a task that starts on several of them."""
+    """Return the offset of the tree that is used for tasks that start on several nodes."""
     by_room = s.rule.placement in (BEST, CONSOLIDATE)
     return s.trees[tree].wide if by_room else s.trees[tree].at
 
 
 @inner
 def top(s: State, at: int, width: int, last: bool) -> int:
-    """Return the position of the best leaf: the first (or the last) one, if several are equally
-    good. At least one instance must fit on some node.
+    """Return the position of the best leaf. If several are equally good, return the first (or the
+    last) of them. At least one instance must fit on some node.
     """
     best = s.leaves[at + 1]
     place = 1
@@ -384,7 +389,8 @@ def top(s: State, at: int, width: int, last: bool) -> int:
 
 @inner
 def sync(s: State, kind: int, type_: int) -> None:
-    """Bring the tree of a class and type up to date; the type must be allowed for the class."""
+    """Bring the tree of a class and a type up to date. The class must be allowed to run on the
+    type."""
     tree = tree_of(s, kind, type_)
     changes, seen, count = s.count.changes, s.trees[tree].seen, s.types[type_].count
     if seen == changes:

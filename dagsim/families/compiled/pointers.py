@@ -1,15 +1,14 @@
-"""Compilation by numba: named tuples of arrays as one pointer instead of about two hundred values.
+"""Compilation by numba, in which a named tuple of arrays is passed as one pointer instead of about
+two hundred values.
 
-Only ``jit`` imports this module, when a function has to be compiled. numba passes a named tuple of
-arrays member by member, with seven or more values per array, and unpacks and repacks it in every
-function, which would account for most of the compiled code. An object of a class that is registered
-here is passed as the address of a table with the *data and lengths* of the arrays
-(``jit.words_of``). An attribute is read from the table where it is used. The table never changes
-during a call, and loads from it are marked as invariant (``invariant.load``), so a loop does not
-repeat them.
+Only ``jit`` imports this module, and only when a function has to be compiled. An object of a class
+that is registered here is passed as the address of a table with the *data and lengths* of the
+arrays (``jit.words_of``). An attribute is read from the table wherever the code uses it. The table
+never changes during a call, and loads from it are marked as invariant (``invariant.load``), so a
+loop does not repeat them.
 
-The arrays must be contiguous, which ``jit.Outer`` checks, and must live as long as the call,
-because references are not counted. They live that long because they are arguments of the caller.
+The arrays must be contiguous, which ``jit.Outer`` checks. They must also live as long as the call,
+because references are not counted. They do so, because they are arguments of the caller.
 """
 
 # mypy: allow-untyped-calls, allow-untyped-decorators
@@ -44,7 +43,7 @@ _njit: Any = njit
 
 
 class PointerType(types.Type):
-    """The numba type of a registered class, which the types of the members define."""
+    """The numba type of a registered class. It is defined by the types of the members."""
 
     words: int
 
@@ -57,14 +56,14 @@ class PointerType(types.Type):
             words += _words(type_)
         self.words = words
         digest = sha256(repr([(member, str(type_)) for member, type_ in members]).encode()).hexdigest()
-        # the digest makes the type's name unique; it is short, because every compiled symbol
-        # contains it
+        # The digest makes the type's name unique. It is shortened, because every compiled symbol
+        # contains it.
         super().__init__(f"{name}_{digest[:16]}")
 
 
 def _words(type_: Any) -> int:
-    """Return the number of words in the table. A member is a nested table, the address of a record, or
-    the address and lengths of an array."""
+    """Return the number of words that a value takes in the table. This value is a nested table, the
+    address of a record, or the address and the lengths of an array."""
     if isinstance(type_, PointerType):
         return type_.words
     return 1 if isinstance(type_, types.Record) else 1 + type_.ndim
@@ -76,9 +75,9 @@ register_model(PointerType)(models.OpaqueModel)
 def object_code(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, bytes]:
     """Compile an outer function for arguments of these types.
 
-    Returns the symbol and the object code of a function that takes the address of a table of words.
-    The first two parameters of that function belong to numba: where to write the result, and where
-    to write an exception, which no function here raises.
+    Return the symbol and the object code of a function that takes the address of a table of words.
+    The first two parameters of that function are required by numba: where to write the result, and
+    where to write an exception. No function here raises exceptions.
     """
     _register()
     arguments, called = _arguments_at(args), _njit(**jit.COMMON)(function)
@@ -94,7 +93,7 @@ def object_code(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[st
 
 
 def _register() -> None:
-    """Register everything with numba that was marked since the last call."""
+    """Register with numba everything that was marked since the last call."""
     while jit.TUPLES:
         typeof_impl.register(jit.TUPLES.pop())(_typeof)
     while jit.INNER:
@@ -115,7 +114,7 @@ def _register_at(at: Callable[[int], Any], example: Callable[[], Any]) -> None:
 
 
 def _arguments_at(args: tuple[Any, ...]) -> Any:
-    """Return a function for compiled code that turns the address of a table into the arguments that
+    """Return a function for compiled code. It turns the address of a table into the arguments that
     the table describes."""
     table = PointerType("arguments", tuple((f"a{place}", typeof(value)) for place, value in enumerate(args)))
 
@@ -132,12 +131,12 @@ def _arguments_at(args: tuple[Any, ...]) -> Any:
 
 
 def tuple_at(example: Callable[[], Any]) -> Any:
-    """Return a function for compiled code that turns the address of a table into the tuple that the
+    """Return a function for compiled code. It turns the address of a table into the tuple that the
     table describes.
 
-    ``example`` builds a tuple of that type. It is not passed as an argument, because unboxing a
-    tuple of 70 arrays takes 20 us per call. It is called once, when a function that uses this one
-    is compiled.
+    ``example`` builds a tuple of that type. The tuple is not passed as an argument, because
+    unboxing a tuple of 70 arrays takes 20 us per call. ``example`` is called once, when a function
+    that uses this one is compiled.
     """
 
     @intrinsic

@@ -1,4 +1,4 @@
-"""Conversion of stored jobs, a cluster and the models to the engine's columns. Only this file depends
+"""Conversion of jobs, a cluster and models to the columns of the engine. Only this file depends
 on parts of the SimPy kernel.
 """
 
@@ -41,7 +41,7 @@ _MOST = 1 << 62
 
 @dataclass(frozen=True)
 class EngineScenario:
-    """A scenario without its policy, as columns."""
+    """A scenario as columns, without its policy."""
 
     work: Work
     classes: Classes
@@ -50,7 +50,7 @@ class EngineScenario:
 
     @cached_property
     def facts(self) -> Sequence[JobFacts]:
-        """The facts about the jobs, which are only needed for a schedule."""
+        """The data about jobs that only a schedule needs."""
         return self.describe()
 
     @property
@@ -104,8 +104,8 @@ def read_scenario(
 
 
 def _past(jobs: JobArrays, columns: Jobs, demands: Sequence[DemandClass], machines: ClusterState) -> np.recarray:
-    """Return the instances in flight, after placing them on ``machines`` to check that they fit;
-    ``demands`` contains the demand class of each task.
+    """Return the instances that run when the simulation begins. They are placed on ``machines`` to
+    check that they fit. ``demands`` contains the demand class of each task.
 
     Raises:
         ModelError: An instance in flight does not fit into the cluster.
@@ -127,8 +127,8 @@ def _past(jobs: JobArrays, columns: Jobs, demands: Sequence[DemandClass], machin
 
 
 def _demands_of(jobs: JobArrays, machines: ClusterState, seconds: np.ndarray) -> tuple[np.ndarray, list[DemandClass]]:
-    """Return (n,) int32: the demand class of each task; and the classes by number. ``seconds`` is
-    (n, types): the run times of the tasks.
+    """Return (n,) int32: the demand class of each task. Also return the classes, by number.
+    ``seconds`` (n, types) contains the run times of the tasks.
     """
     together = np.array([kind.gang for kind in jobs.kinds])[jobs.kind]
     gang = np.where(together, jobs.instances, 0)
@@ -182,11 +182,11 @@ def _facts_of(jobs: JobArrays, work: Work, classes: Classes) -> FactColumns:
 
 
 def _claims(jobs: JobArrays, work: Work) -> np.ndarray:
-    """Return (n,) float64: the work that users claim, or the true work for tasks without a claim
-    and for rejected jobs.
+    """Return (n,) float64: the work that users claim. For tasks without a claim, and for rejected
+    jobs, this is the true work.
 
     Raises:
-        ModelError: The claim of a task in any other job is not a valid amount of work.
+        ModelError: A claim is not a valid amount of work, and the job is not rejected.
     """
     claims = np.full(jobs.tasks, nan) if jobs.estimate is None else jobs.estimate
     unstated = (work.jobs.rejected[work.rows.job] != 0) | np.isnan(claims)
@@ -196,8 +196,8 @@ def _claims(jobs: JobArrays, work: Work) -> np.ndarray:
 
 
 def _limits(jobs: JobArrays, seconds: np.ndarray, queues: QueueTree | None) -> np.ndarray:
-    """Return (n, types) float64: time limits, computed as in ``limit_seconds`` from the ``seconds``
-    that the claimed work takes.
+    """Return (n, types) float64: the time limits. They are computed as in ``limit_seconds`` from
+    ``seconds``, the run times of the claimed work.
     """
     none = np.zeros(len(jobs), np.int32)
     columns = [jobs.partition or Labels(none, ("",)), jobs.qos or Labels(none, ("",))]
@@ -214,8 +214,8 @@ def _limits(jobs: JobArrays, seconds: np.ndarray, queues: QueueTree | None) -> n
 
 
 def _parents_first(base: np.ndarray, parent: np.ndarray, child: np.ndarray, waits: np.ndarray) -> np.ndarray:
-    """Return (n,) int32: the tasks, grouped by job. Within a job, they are sorted by the
-    length of the longest chain before them, so parents come first."""
+    """Return (n,) int32: the tasks, grouped by job. Within a job, tasks are sorted by the length of
+    the longest chain of tasks before them, so parents come first."""
     depth, waiting = np.zeros(len(base), np.int64), np.flatnonzero(np.diff(waits))
     while True:
         below = np.maximum.reduceat(depth[parent] + 1, waits[:-1][waiting])
@@ -278,7 +278,7 @@ def empty_nodes(machines: ClusterState) -> EmptyNodes:
 
 
 def _estimated(work: Work, estimates: Estimates, seed: int) -> Work:
-    """Return the work with the seconds that policies use as estimates; rejected jobs have no
+    """Return the work with the run times that policies use as estimates. Rejected jobs have no
     estimates.
     """
     if estimates.kind == "hidden":

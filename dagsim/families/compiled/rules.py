@@ -1,9 +1,10 @@
 """The simulation rules, one event per call: a completion, an arrival, a time step, a start.
 
-The twin of ``ClusterKernel``. Time advances as in the kernel: completions in the order of (time,
-number of the run), then arrivals, then decisions until the policy makes no more. The loops of the
-policies decide which task starts; in ``State.fresh`` and ``State.ended`` they find what has become
-ready and which runs have ended since their last decision.
+The twin of ``ClusterKernel``. At each time, events are processed in the same order as in the
+kernel: first completions by (time, number of the run), then arrivals, then decisions until the
+policy makes no more. The loops of the policies decide which task starts. They find tasks that have
+become ready in ``State.fresh``, and runs that have ended since their last decision in
+``State.ended``.
 
 Binary heaps (``push``, ``pop``) contain ``ENTRY`` records, ordered by key and then by ``what``,
 smaller first. A heap is a range of an array, starting at ``at``, so that many heaps share one
@@ -70,8 +71,8 @@ policy would have to decide too often: do nothing more."""
 
 @inner
 def steps(s: State, log: np.recarray) -> int:
-    """Return the number of turns, at most 64, for which there is enough space whatever happens in
-    them. Checking once for all of them saves time.
+    """Return for how many turns (at most 64) there is enough space, whatever happens in these
+    turns. It saves time to check this once for all of these turns.
     """
     nodes = len(s.nodes)
     runs = len(s.runs) - max(s.count.ends, s.count.ended, s.count.starts)
@@ -81,8 +82,8 @@ def steps(s: State, log: np.recarray) -> int:
 
 @inner
 def move_on(s: State, log: np.recarray) -> bool:
-    """Process the next completion or arrival, after letting time pass if all decisions are made;
-    return False at the end of the simulation."""
+    """Process the next completion or arrival. If all decisions at the current time have been made,
+    time passes first. Return False at the end of the simulation."""
     ends, coming = s.count.ends > 0, s.count.jobs < len(s.jobs) - 1
     if s.clock.phase == RECALL:
         if not _recall(s, log):
@@ -109,14 +110,14 @@ def move_on(s: State, log: np.recarray) -> bool:
 
 @inner
 def ready_at_s(s: State, index: int) -> float:
-    """Return the time at which the task at an index of ``State.fresh`` became ready: now or, for
-    tasks from before the beginning, the arrival of their job."""
+    """Return the time at which the task at an index of ``State.fresh`` became ready. This is the
+    current time or, for tasks from before the beginning, the arrival of their job."""
     return s.jobs[s.tasks[s.fresh[index]].job].arrival_s if index < s.count.early else s.clock.now_s
 
 
 @inner
 def _recall(s: State, log: np.recarray) -> bool:
-    """Process the next arrival or start before the simulation begins; return False if there is none
+    """Process the next arrival or start from before the simulation began. Return False if none is
     left.
     """
     arrives_s, since_s = np.inf, np.inf
@@ -138,7 +139,8 @@ def _recall(s: State, log: np.recarray) -> bool:
 
 @inner
 def _forget_ended(s: State) -> None:
-    """Drop the runs that ended at the beginning of the simulation, because no policy has seen them."""
+    """Drop the runs that ended at the beginning of the simulation, because no policy has seen
+    them."""
     kept = int64(0)
     for index in range(s.count.starts):
         if alive(s, s.starts[index]):
@@ -150,7 +152,8 @@ def _forget_ended(s: State) -> None:
 
 @inner
 def _resume(s: State, log: np.recarray) -> None:
-    """Start the next run that was in flight before the beginning, on the nodes that it occupies."""
+    """Start the next run from before the beginning of the simulation, on the nodes that it
+    occupies."""
     task = int64(s.past[s.count.past].task)
     kind = int64(s.tasks[task].kind)
     run = _open(s, task, s.nodes[s.past[s.count.past].node].type)
@@ -179,8 +182,8 @@ def expected_end_s(s: State, run: int) -> float:
 
 @inner
 def drop_over(s: State, heap: np.recarray, at: int, held: int) -> int:
-    """Drop the entries of ended runs from a heap of ``held`` entries; return the number of
-    remaining entries."""
+    """Drop the entries of ended runs from a heap of ``held`` entries. Return how many entries
+    remain."""
     kept = int64(0)
     for place in range(held):
         key, entry = heap[at + place].key, heap[at + place].what
@@ -192,15 +195,15 @@ def drop_over(s: State, heap: np.recarray, at: int, held: int) -> int:
 
 @inner
 def origin_of(s: State, task: int) -> int:
-    """Find the task to which a piece belongs; for a task, return the task itself."""
+    """Return the task to which a piece belongs. For a task, return the task itself."""
     first = len(s.fresh) - len(s.origin)
     return task if task < first else s.origin[task - first]
 
 
 @inner
 def start(s: State, log: np.recarray, task: int, type_: int, node: int) -> None:
-    """Start the task's waiting instances on one node, or on one node after another with as many
-    instances as fit on each.
+    """Start the task's waiting instances on one node. If they do not all fit there, start them on
+    several nodes in turn, with as many instances as fit on each.
 
     A gang is one run. Independent instances on one node are also one run.
     """
@@ -257,8 +260,8 @@ def stop(s: State, log: np.recarray, run: int, what: int) -> None:
 
 @inner
 def _arrive(s: State, log: np.recarray) -> None:
-    """Process the next job's arrival: its tasks without parents become ready, unless the job can
-    never run."""
+    """Process the arrival of the next job. Unless the job can never run, its tasks without parents
+    become ready."""
     job = s.count.jobs
     s.count.jobs += 1
     _job_row(s, log, ARRIVED, job, 0.0)
@@ -273,8 +276,8 @@ def _arrive(s: State, log: np.recarray) -> None:
 
 @inner
 def _finish(s: State, log: np.recarray) -> None:
-    """End the next run. The end may complete the run's task and then its job, and make children
-    ready."""
+    """End the next run. This may complete the run's task and then its job, and it may make children
+    of the task ready."""
     run = s.ends[0].what & ((1 << SLOTS) - 1)
     pop(s.ends, 0, s.count.ends)
     s.count.ends -= 1
@@ -297,7 +300,7 @@ def _finish(s: State, log: np.recarray) -> None:
 
 @inner
 def _open(s: State, task: int, type_: int) -> int:
-    """Create a run that holds no resources yet; return its slot."""
+    """Create a run that does not hold resources yet. Return its slot."""
     run = s.count.runs_free
     if run < 0:
         run = s.count.runs_top

@@ -1,11 +1,11 @@
-"""Least remaining time or service first, with preemption: pieces, the search for victims, and the
-loop.
+"""Preemptive policies that prefer the least remaining time or service: pieces, the search for runs
+to stop, and the loop.
 
 The twin of ``policies.preemption.LeastRemaining`` and ``make_room``. A ready task that does not fit
-replaces the runs with the most remaining time or service, if each of them has more left than the
-task needs there. Among runs of equal weight, the one that ends last always has the most left, so
-there is a heap per weight. To find the runs that must stop, the search removes one run after
-another from copies of the nodes.
+may replace the runs with the most remaining time or service. Each of these runs must have more left
+than the task needs on its type. There is one heap per weight, because among runs of equal weight
+the one that ends last always has the most left. The search works on copies of the nodes. It removes
+one run after another from the copies until the task fits.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def new_room(s: State) -> RoomSearch:
 
 @inner
 def enough_pieces(s: State) -> bool:
-    """Return True if there is space for one more piece, and for all newly ready tasks in any
+    """Return True if there is space for one more piece, and for all newly ready tasks in each
     queue."""
     if s.count.pieces >= len(s.origin):
         return False
@@ -94,7 +94,7 @@ def enough_pieces(s: State) -> bool:
 
 @inner
 def drop_stopped(s: State) -> None:
-    """Drop the end events of stopped runs while they come first."""
+    """Drop the end events of stopped runs from the front of the heap."""
     while s.count.ends and not alive(s, s.ends[0].what):
         pop(s.ends, 0, s.count.ends)
         s.count.ends -= 1
@@ -102,10 +102,11 @@ def drop_stopped(s: State) -> None:
 
 @inner
 def preempt(s: State, log: np.recarray, run: int, keeps: bool, weight: float) -> None:
-    """Stop a run. Its instances become ready again, with the remaining work if it ``keeps`` the
-    work it has done.
+    """Stop a run. Its instances become ready again. If ``keeps`` is set, they have only the
+    remaining work left to do.
 
-    The key of the new piece is ``weight`` times its seconds; with 0, keys are not used.
+    The key of the new piece is ``weight`` times its seconds. A weight of 0 means that keys are not
+    used.
     """
     task, count = s.runs[run].task, s.runs[run].count
     origin, left = origin_of(s, task), 1.0
@@ -149,7 +150,8 @@ def seek_room(r: RoomSearch) -> None:
 @inner
 def consider(s: State, r: RoomSearch, task: int, run: int) -> bool:
     """Examine one more run. Return True if the task would fit without some of the examined runs,
-    which are then doomed.
+    which are then marked for stopping. Return True if the task would fit without some of the
+    examined runs, which are then doomed.
 
     An independent instance gets the first node on which it fits.
     """
@@ -178,7 +180,7 @@ def consider(s: State, r: RoomSearch, task: int, run: int) -> bool:
 
 @inner
 def next_doomed(r: RoomSearch) -> int:
-    """Remove and return the first doomed run."""
+    """Remove and return the first of the runs that are marked for stopping."""
     run = r.doomed[0]
     r.count.doomed -= 1
     for place in range(r.count.doomed):
@@ -213,7 +215,7 @@ def _free(s: State, r: RoomSearch, kind: int, run: int) -> None:
 
 @inner
 def _recount(s: State, r: RoomSearch, kind: int, run: int) -> int:
-    """Recount the instances that fit on the copies of a run's nodes; return the first of these
+    """Recount how many instances fit on the copies of a run's nodes. Return the first of these
     nodes on which an instance fits, or -1 if there is none."""
     first = int64(-1)
     hold = s.runs[run].first
@@ -266,7 +268,8 @@ class Srtf(NamedTuple):
 
 
 def new_srtf(s: State, weight: Weight, columns: KeyColumns, keeps: bool) -> Srtf:
-    """Build the initial state. The policy's ``weight`` is computed for all tasks at once."""
+    """Build the initial state. ``weight`` is the weight of a task according to the policy. It is
+    computed for all tasks together."""
     by_class = np.ones(len(s.classes))
     by_class[columns.kind] = weight(AllTasks(columns))  # type: ignore[arg-type]
     weights, weight_of = np.unique(by_class, return_inverse=True)
@@ -302,8 +305,8 @@ def advance_srtf(s: State, log: np.recarray, p: Srtf) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, p: Srtf) -> bool:
-    """Stop the next doomed run, or else start one task, or else doom some runs; return False if
-    nothing can be done."""
+    """If runs are marked for stopping, stop the next one. Otherwise, start a task or mark runs for
+    stopping. Return False if nothing can be done."""
     s.count.ended = 0
     if p.r.count.doomed:
         run = next_doomed(p.r)
@@ -344,7 +347,7 @@ def _look(s: State, p: Srtf) -> None:
 
 @inner
 def _note_weight(p: Srtf, weight: int) -> None:
-    """Record the order in which weights were first seen, because this order breaks ties."""
+    """Record the order in which weights were first seen, because it breaks ties."""
     count = p.rule.seen
     for index in range(count):
         if p.seen[index] == weight:
@@ -355,8 +358,8 @@ def _note_weight(p: Srtf, weight: int) -> None:
 
 @inner
 def _make_room(s: State, p: Srtf, task: int) -> None:
-    """Doom the runs that must stop for a task, provided that stopping runs with more left is
-    sufficient.
+    """Mark the runs that must stop for a task. Only runs that have more left may be stopped. If
+    they are not enough, no run is marked.
     """
     seek_room(p.r)
     weight = p.weights[p.weight_of[s.tasks[task].kind]]
@@ -393,8 +396,8 @@ def _make_room(s: State, p: Srtf, task: int) -> None:
 
 @inner
 def _most_left(s: State, p: Srtf, least: float) -> tuple[int, float]:
-    """Find the heap whose run has the most left, if that is more than ``least``, and return it with
-    this amount; return -1 if there is none.
+    """Find the heap whose first run has the most left, if this is more than ``least``. Return the
+    heap and this amount, or -1 if there is none.
     """
     length, best, most = len(p.aside), int64(-1), least
     for index in range(p.rule.seen):

@@ -1,12 +1,12 @@
-"""Background compilation while a run uses SimPy, so that the next run, or the next cell of this one,
-can use compiled code.
+"""Background compilation while a run uses SimPy. The next run, or the next cell of this run, can
+then use compiled code.
 
     python -m dagsim.families.compiled.warming POLICY
 
-The process uses only idle processor time, and only one runs per machine and version of dagsim. It
-ends together with the run that started it, because its standard input is a pipe from that run. A
-run that ends normally first writes a byte, which lets the compilation finish; a run that is killed
-or stopped does not.
+The compiling process uses only idle processor time. Only one such process runs per machine and
+version of dagsim. Its standard input is a pipe from the run that started it, so the process ends
+together with that run. A run that ends normally first writes a byte to the pipe, which lets the
+compilation finish. A run that is killed or stopped does not write this byte.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _give_way() -> None:
 
 
 def _end_with_run() -> None:
-    """End this process as soon as the run ends, unless the run has let the compilation finish."""
+    """End this process when the run ends, unless the run has allowed the compilation to finish."""
     if not sys.stdin.buffer.read(1):
         os._exit(1)
 

@@ -1,10 +1,10 @@
 """``dagsim/Decima-v0``: the executors of a Spark cluster as a Gymnasium environment (Mao et al.
 2019).
 
-The environment is a thin wrapper around ``Episode``, and ``import dagsim.envs`` registers it. A
-step gives executors of the current source to one stage. Time passes when there are no executors
-left to give, or when no stage needs executors. The observation is a graph, padded to constant
-shapes.
+The environment is a thin wrapper around ``Episode``, and ``import dagsim.envs`` registers it. In
+each step, executors of the current source are given to one stage. Time passes when there are no
+executors left to give, or no stage that needs executors. The observation is a graph, which is
+padded to constant shapes.
 
 This module also draws pictures of a Spark episode (executors over time, one colour per job), and
 prints a table of the jobs in the system.
@@ -138,12 +138,13 @@ class DecimaEnv(EpisodeEnv):
         return over and done, over and not done
 
     def action_of(self, decision: Commit | None) -> np.ndarray:
-        """Return (2,) int64: the action that represents a heuristic's decision. O(stages)."""
+        """Return (2,) int64: the action that stands for a heuristic's decision. O(stages)."""
         choice: np.ndarray = self.codec.choice_of(() if decision is None else (decision,))
         return choice
 
     def action_masks(self) -> np.ndarray:
-        """Return (most_stages + 1 + executors,) bool: both masks, concatenated for maskable agents."""
+        """Return (most_stages + 1 + executors,) bool: both masks in one array, for agents that use
+        masks."""
         return np.concatenate(list(self.codec.masks.values())).astype(bool)
 
     def _text(self) -> str:
@@ -187,8 +188,8 @@ def _space(executors: int, stages: int, edges: int) -> spaces.Dict:
 
 
 class Bar(NamedTuple):
-    """A period in which ``executor`` works for the job with the number ``job``, or moves between jobs
-    (-1).
+    """A period in which ``executor`` works for the job with the number ``job``, or moves between
+    jobs (``job`` is -1).
     """
 
     executor: int
@@ -198,8 +199,8 @@ class Bar(NamedTuple):
 
 
 def bars(launches: Sequence[Launch]) -> list[Bar]:
-    """Merge successive tasks of a job on an executor into one bar if there are less than 50 ms between
-    them.
+    """Merge successive tasks of a job on an executor into one bar, if the gaps between them are
+    shorter than 50 ms.
     """
     last: dict[Executor, Bar] = {}
     finished: list[Bar] = []
@@ -217,8 +218,8 @@ def bars(launches: Sequence[Launch]) -> list[Bar]:
 
 
 def colour(job: int) -> tuple[float, float, float]:
-    """Return a colour for the job. Similar numbers get very different hues, and moves between jobs
-    are grey."""
+    """Return a colour for the job. Jobs with similar numbers get very different hues. Moves between
+    jobs are grey."""
     if job < 0:
         return 0.85, 0.85, 0.85
     return colorsys.hsv_to_rgb(job * 0.618034 % 1, 0.55 + 0.35 * (job % 3) / 2, 0.9 - 0.25 * (job % 2))
@@ -243,7 +244,7 @@ def draw_bars(axes: Axes, shown: Sequence[Bar], executors: int, now_s: float, sp
 
 
 def picture(simulation: SparkKernel) -> np.ndarray:
-    """Draw the activity of the executors so far, as (height, width, 3) uint8.
+    """Draw what the executors have done so far, as (height, width, 3) uint8.
 
     Raises:
         ModelError: The simulation does not record launches.
@@ -264,7 +265,7 @@ def picture(simulation: SparkKernel) -> np.ndarray:
 
 
 def describe(simulation: SparkKernel) -> str:
-    """Return one line about the current state, and one for each job in the system."""
+    """Return a line about the current state, and a line for each job in the system."""
     return "\n".join([_headline(simulation), *_lines(simulation)])
 
 

@@ -24,7 +24,8 @@ _ADDED = np.array([name in ("added", "log added", "all that can go") for name in
 
 
 class Level(NamedTuple):
-    """The stages with one height, in rows ``begin`` to ``end`` - 1, and the E edges to their children."""
+    """The stages of one height, which are the rows from ``begin`` to ``end`` - 1, and the E edges
+    to their children."""
 
     begin: int
     end: int
@@ -33,8 +34,8 @@ class Level(NamedTuple):
 
 
 class Graphs(NamedTuple):
-    """``B`` observations as one graph, with N stages in ascending order of height, J jobs and S
-    choices in total.
+    """``B`` observations in a single graph, with N stages in ascending order of height, J jobs and
+    S choices in total.
     """
 
     stages: Tensor  # (N, F)
@@ -55,7 +56,8 @@ class Graphs(NamedTuple):
 
 
 class Options(NamedTuple):
-    """The possible numbers of executors for one chosen stage per observation, K in total."""
+    """The numbers of executors that are possible for the chosen stages, with one chosen stage per
+    observation and K numbers in total."""
 
     rows: Tensor  # (K, len(OPTION))
     segment: Tensor  # (K,) int64
@@ -63,8 +65,8 @@ class Options(NamedTuple):
 
 
 def collate(observations: Sequence[StageObservation]) -> Graphs:
-    """Combine all observations into one batch. The cost is proportional to the total size of the
-    observations."""
+    """Combine all observations into one batch. The cost is proportional to the size of all
+    observations together."""
     counts = np.array(
         [(len(observation.stages), len(observation.jobs), len(observation.choices)) for observation in observations]
     )
@@ -97,9 +99,9 @@ def collate(observations: Sequence[StageObservation]) -> Graphs:
 
 
 def options(observations: Sequence[StageObservation], chosen: np.ndarray) -> Options:
-    """Return every possible number of executors for the stages ``chosen`` (B,), which are indices
-    among the choices. With ``action="limit"``, the column of added executors is 0, so that only the
-    effect of a limit on the job is shown.
+    """Return every number of executors that is possible for the stages ``chosen`` (B,). These are
+    indices among the choices. With ``action="limit"``, the column of added executors is 0. The
+    network then sees only the effect of a limit on the job.
     """
     picked = list(zip(observations, chosen.tolist(), strict=True))
     most = np.array([observation.most[at] for observation, at in picked])
@@ -119,7 +121,7 @@ def options(observations: Sequence[StageObservation], chosen: np.ndarray) -> Opt
 
 
 class StageBatch(NamedTuple):
-    """Observations and their combined graph."""
+    """Observations, and the graph that contains all of them."""
 
     observations: Sequence[StageObservation]
     graphs: Graphs
@@ -136,7 +138,7 @@ class StageBatch(NamedTuple):
 
 
 class StageStore:
-    """Observations from which batches can be taken."""
+    """Stored observations, from which batches can be taken."""
 
     def __init__(self, observations: Sequence[StageObservation]) -> None:
         self._observations = observations
@@ -151,7 +153,8 @@ class StageStore:
 
 
 def _joined(parts: list[np.ndarray], offsets: Sequence[int] | None = None) -> np.ndarray:
-    """Concatenate the parts after adding each one's offset to it. The result must not be written to."""
+    """Concatenate the parts. The offset of each part is added to its values first. The result is
+    read-only."""
     if len(parts) == 1:
         return parts[0]
     if offsets is not None:
@@ -160,8 +163,8 @@ def _joined(parts: list[np.ndarray], offsets: Sequence[int] | None = None) -> np
 
 
 def _levels(height: np.ndarray, edges: np.ndarray, level: np.ndarray) -> tuple[Level, ...]:
-    """Group rows and edges by height. Both are sorted by height, and a stage with a height of 1 or
-    more always has a child.
+    """Group the rows and the edges by height. Both are sorted by height, and a stage with a height
+    of 1 or more always has a child.
     """
     if not len(level):
         return ()
@@ -176,12 +179,12 @@ def _levels(height: np.ndarray, edges: np.ndarray, level: np.ndarray) -> tuple[L
 
 
 class DecimaNet(ActorNet):
-    """Embeds every stage with its descendants, every job, and the whole system. It then scores the
-    stages, and the numbers of executors for one of them. All initial scores are 0, so an
-    untrained network has no preference.
+    """Embeds every stage with its descendants, every job, and the whole system. From these
+    embeddings, it computes scores for the stages, and for the numbers of executors at one of them.
+    All initial scores are 0, so an untrained network has no preference.
 
-    With ``action="limit"`` it scores limits on the executors of a job; the scores are then the same
-    for every stage in the job.
+    With ``action="limit"``, it computes scores for limits on the executors of a job. They are the
+    same for every stage of the job.
     """
 
     def __init__(self, hidden: int = 16, head: int = 32, action: Action = "executors") -> None:
@@ -201,11 +204,11 @@ class DecimaNet(ActorNet):
 
     @property
     def _of_stage(self) -> int:
-        """The number of leading columns in an embedding that describe the stage."""
+        """How many of the first columns in an embedding describe the stage."""
         return len(STAGE) + self.hidden
 
     def embed(self, graphs: Graphs) -> Tensor:
-        """Return (S, H): the embedding of each choice, which combines its stage, its job, and the
+        """Return (S, H): the embeddings of the choices. Each combines the stage, its job, and the
         whole system.
         """
         own = self.stage(graphs.stages)  # (N, h)
@@ -287,9 +290,9 @@ class DecimaNet(ActorNet):
         return -((1 - smoothing) * own + smoothing * (stages + segment_mean(count_log_p, numbers.segment, batch.size)))
 
     def _log_p(self, batch: StageBatch, choices: np.ndarray) -> tuple[Tensor, Tensor, Tensor, Options]:
-        """Return the log-probabilities of all stages (S,) and of the numbers of executors for the
-        chosen stages (K,), followed by the rows of the chosen stages (B,) and these numbers of
-        executors.
+        """Return the log-probabilities of all stages (S,), the log-probabilities of
+        the numbers of executors for the chosen stages (K,), and the rows of the chosen stages (B,).
+        The fourth value describes the possible numbers of executors.
         """
         observations, graphs = batch
         stages = choices[:, 0]
@@ -302,8 +305,8 @@ class DecimaNet(ActorNet):
 
 
 def _log_softmax(scores: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """Return (N,): the log-probabilities of the rows within their observations, which begin at
-    ``first`` (B,).
+    """Return (N,): the log-probability of each row within its observation. The observations begin
+    at ``first`` (B,).
     """
     lengths = np.diff(np.append(first, len(scores)))
     above = scores - np.repeat(np.maximum.reduceat(scores, first), lengths)

@@ -1,17 +1,18 @@
-"""Advantages for the system ``spark``: the comparison with replicas, minus the part that the
-backlog explains.
+"""Advantages for the system ``spark``. Each episode is compared with its replicas, and the part of
+the difference that the backlog explains is subtracted.
 
-Replicas of one job sequence share its random variation (input-dependent baseline, Mao et al., ICLR
-2019). However, the jobs that remain in each replica soon differ, and this affects the return more
-than any single decision. Each iteration therefore fits a linear model of the return to this backlog
-and its fluid cost, and subtracts the result. The rest of the return is credited to the decisions
-shortly before it (GAE, Schulman et al. 2016, by elapsed time).
+Replicas of a job sequence have its random variation in common (input-dependent baseline, Mao et
+al., ICLR 2019). However, different jobs soon remain in each replica, which affects the return more
+than any single decision does. In each iteration, a linear model is fitted that predicts the return
+from the backlog and its fluid cost. The prediction is then subtracted. What is left of the return
+is credited to the decisions shortly before it (GAE, Schulman et al. 2016, by elapsed time).
 
-The fluid cost is the best estimate, in hindsight, of the value of a state. A baseline may use
-information that no policy has: the future jobs, and the mean duration of tasks. If work could be
-divided and moved freely, serving the job with the least remaining work first would be optimal
-(Schrage 1968), and the cost of doing so takes microseconds to compute. Waste appears in this cost
-immediately, as remaining work, long before jobs end late.
+In hindsight, the fluid cost is the best estimate of the value of a state. A baseline may use
+information that policies do not have: the future jobs, and the mean durations of tasks. Suppose
+that work could be divided and moved freely. It would then be optimal to serve the job with the
+least remaining work first (Schrage 1968). The cost of doing so is the *fluid cost*, which takes
+microseconds to compute. Waste increases this cost immediately, because more work remains. Its
+effect on the ends of jobs comes much later.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _HORIZON = 4.0
 
 class TaskSeconds(dict[StageState, float]):
     """The mean seconds of a stage's tasks, excluding the first task on each executor. They are
-    measured on a third of the cluster (at least 5 executors) and computed on first use.
+    measured with a third of the cluster (at least 5 executors), and computed on first use.
     """
 
     def __init__(self, executors: int) -> None:
@@ -56,8 +57,8 @@ class TaskSeconds(dict[StageState, float]):
         return self[stage]
 
     def left(self, job: SparkJobState) -> float:
-        """Return the remaining executor-seconds of a job: all tasks that have not been launched, and
-        half of each running task.
+        """Return the remaining executor-seconds of a job. Tasks that have not been launched count
+        in full, and running tasks by half.
         """
         return ordered_sum([(stage.remaining + 0.5 * stage.executing) * self[stage] for stage in job.active])
 
@@ -67,8 +68,8 @@ class TaskSeconds(dict[StageState, float]):
 
 
 class FluidWitness:
-    """Records, during an episode, the remaining executor-seconds of the jobs in the system and, in
-    hindsight, the executor-seconds of all jobs that arrived.
+    """During an episode, records how many executor-seconds each job in the system has left. In
+    hindsight, also records the executor-seconds of all jobs that arrived.
 
     Raises:
         ConfigError: The kernel belongs to a system other than Spark.
@@ -91,12 +92,12 @@ class FluidWitness:
 
 
 class FluidAdvantages(StatelessEstimator):
-    """Compares replicas, and subtracts the part that their backlogs explain; for the system
-    ``spark``.
+    """Compares replicas, and subtracts the part of the difference that their backlogs explain. For
+    the system ``spark``.
 
-    A decision is credited with its consequences for ``horizon`` time constants. ``differential``
-    subtracts the mean rate from the rewards instead of discounting them (Mao et al. 2019, appendix
-    B).
+    Each decision is credited with what happens during ``horizon`` time constants after it.
+    With ``differential``, rewards are not discounted. Instead, the mean rate is subtracted from
+    them (Mao et al. 2019, appendix B).
     """
 
     witness: WitnessFactory | None = FluidWitness
@@ -125,9 +126,9 @@ def fluid_cost(
     executors: int,
     time_constant_s: float,
 ) -> float:
-    """Return the discounted job-seconds from ``now_s`` on if the smallest amount in ``work_s`` is
-    always served first. ``arrivals`` (time, work) covers the whole episode, in order. The cost is
-    O(jobs log jobs).
+    """Return the discounted job-seconds from ``now_s`` on, if the smallest amount in ``work_s`` is
+    always served first. ``arrivals`` (time, work) contains all arrivals of the episode, in order.
+    The cost is O(jobs log jobs).
     """
     left = list(work_s)
     heapify(left)
@@ -156,7 +157,7 @@ _RIDGE = 1e-3
 
 
 def backlog(observation: StageObservation, time_constant_s: float) -> np.ndarray:
-    """Return (6,) float64: several measures of how long the remaining jobs would take at best."""
+    """Return (6,) float64: several measures of the time that the remaining jobs take at least."""
     work = np.sort(np.expm1(8.0 * observation.jobs[:, 0].astype(np.float64)))
     ends_s = np.cumsum(work) / observation.executors
     paths_s = np.expm1(8.0 * observation.jobs[:, 1].astype(np.float64))
@@ -175,11 +176,11 @@ def backlog(observation: StageObservation, time_constant_s: float) -> np.ndarray
 def fluid_advantages(
     groups: Sequence[Sequence[EpisodeSteps]], time_constant_s: float, horizon_s: float, *, discounted: bool = True
 ) -> list[np.ndarray]:
-    """Return one (T_i,) float64 array per episode, in order: how much better each decision was than
-    the decisions in the other replicas.
+    """Return one (T_i,) float64 array per episode, in order. It tells how much better each decision
+    was than those in the other replicas.
 
-    A decision is credited with its consequences for ``horizon_s`` seconds, in addition to those
-    that the backlog shows immediately. If not ``discounted``, the mean rate must have been
+    Each decision is credited with what happens during ``horizon_s`` seconds after it, in addition
+    to what the backlog shows immediately. Unless ``discounted``, the mean rate must already be
     subtracted from the rewards (``differential``).
     """
     discount_s = time_constant_s if discounted else np.inf
@@ -204,9 +205,9 @@ def fluid_advantages(
 
 
 def differential(groups: Sequence[Sequence[EpisodeSteps]]) -> None:
-    """Subtract the mean number of jobs, over all of ``groups``, from every second's reward. A return
-    then measures, without any discount, how much better the rest of the episode is than average
-    (Mao et al. 2019, appendix B).
+    """Subtract the mean number of jobs in the system, over all of ``groups``, from the reward of
+    every second. Without any discount, a return then tells how much better than average the rest of
+    the episode is (Mao et al. 2019, appendix B).
     """
     all_steps = [steps for group in groups for steps in group]
     seconds = ordered_sum(steps.times_s[-1] for steps in all_steps)
@@ -216,8 +217,8 @@ def differential(groups: Sequence[Sequence[EpisodeSteps]]) -> None:
 
 
 def _left(steps: EpisodeSteps, time_constant: float) -> np.ndarray:
-    """Return (T, 7): the remaining work in each state, as the backlog and as its fluid cost.
-    ``time_constant`` is in units of ``steps.times_s``.
+    """Return (T, 7): the remaining work in each state, described by the backlog and by its fluid
+    cost. ``time_constant`` has the same unit as ``steps.times_s``.
     """
     rows, time_constant_s = [], time_constant * steps.unit_s
     for observation, now, left_s in zip(steps.observations, steps.times_s, steps.notes, strict=False):
@@ -227,7 +228,7 @@ def _left(steps: EpisodeSteps, time_constant: float) -> np.ndarray:
 
 
 def _at(times: np.ndarray, steps: EpisodeSteps, curves: np.ndarray) -> np.ndarray:
-    """Return (T, C): the columns of ``curves`` at ``times``; 0 after the end of the episode."""
+    """Return (T, C): the columns of ``curves`` at ``times``, and 0 after the end of the episode."""
     own_times = np.asarray(steps.times_s)
     padded = np.vstack([curves, np.zeros((1, curves.shape[1]))])
     return np.stack([np.interp(times, own_times, column) for column in padded.T], axis=1)

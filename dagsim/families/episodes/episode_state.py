@@ -1,9 +1,9 @@
 """The arrays of an episode: the state of the simulation, and the indexes from which observations
 and rewards are read.
 
-An episode is a simulation that stops wherever there is a choice (``play``). Everything that
-changes during an episode is in arrays whose sizes never change, so that starting or forking an
-episode means copying one block of bytes (``side_by_side``).
+An episode is a simulation that stops wherever there is a choice (``play``). Everything that changes
+during an episode is in arrays whose sizes never change. To start or fork an episode, it is
+therefore enough to copy one block of bytes (``side_by_side``).
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def too_large(scene: EngineScenario) -> str:
 
 def most_in_flight(scene: EngineScenario) -> tuple[int, np.ndarray]:
     """Return an upper bound on the number of instances that can run at the same time, and the bound
-    for each type as (types,) int64.
+    for each type, (types,) int64.
     """
     instances = int(scene.work.rows.instances.sum())
     asked, nodes = scene.classes.table.gpus, scene.nodes.table
@@ -262,8 +262,8 @@ def new_episode(scene: EngineScenario, codec: EpisodeCodec, terms: EpisodeReward
 
 
 def scratch(nodes: int) -> np.recarray:
-    """Return a log with space for few rows, for episodes that do not keep their logs. Episodes in one
-    thread can share it.
+    """Return a log with space for only a few rows, for episodes that do not keep their logs. All
+    episodes in a thread can share it.
     """
     return np.zeros(max(1024, 4 * nodes), ROW).view(np.recarray)
 
@@ -289,8 +289,8 @@ def _resized(array: Any, rows: int) -> Any:
 
 
 def _groups(kind: np.ndarray, seconds: np.ndarray, best_s: np.ndarray, digits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (n,) int64: the group of each task. A group has one demand class and one set of ratios
-    of seconds to ``best_s``. Also return the demand class of each group.
+    """Return the group of each task, (n,) int64, and the demand class of each group. The tasks in a
+    group have the same demand class, and the same ratios of seconds to ``best_s``.
 
     As in the codec, ratios are rounded one by one in Python, because NumPy's rounding may differ in
     the last digit.

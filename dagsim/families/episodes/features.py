@@ -1,9 +1,10 @@
 """The observations of an episode. They equal the observations of ``codecs.candidates`` with
-``heads``, and of ``codecs.relative`` with its unit-free features: columns are filled in the same
+``heads``, and of ``codecs.relative`` with its unit-free features. Columns are filled in the same
 order and are equal bit for bit.
 
-Everything is computed in float64 and stored as float32. Where ``candidates`` reads values back from
-a type's row, they have been rounded to float32, so this module also reads the rounded values.
+Everything is computed in float64 and stored as float32. Where ``candidates`` reads values from a
+type's row, these have already been rounded to float32. Therefore, this module also reads the
+rounded values.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def clipped_log_ratio(seconds: float, here_s: float) -> float:
 
 @inner
 def freed_in_s(e: EpisodeState, gpus: float, type_: int) -> float:
-    """Return the seconds until ``gpus`` GPUs of the type are expected to have been released, or 0
-    if no GPUs are needed.
+    """Return the expected seconds until ``gpus`` further GPUs of the type are free, or 0 if none
+    are needed.
     """
     if gpus <= 0:
         return 0.0
@@ -166,7 +167,7 @@ def _ends_s(e: EpisodeState, kind: int, task: int) -> tuple[float, float, float]
 
 @inner
 def eta_s(e: EpisodeState, kind: int, type_: int) -> float:
-    """Return the seconds until a demand class fits on a type; they are computed once per
+    """Return the seconds until a demand class fits on a type. They are computed once per
     observation."""
     if e.eta_s[kind, type_] < 0:
         s = e.state
@@ -303,7 +304,7 @@ def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int)
 
 @inner
 def _show_ranks(e: EpisodeState, tokens: np.ndarray, first: int, choices: int, value: int, column: int) -> None:
-    """Fill a column with the rank of each row's value, from 0 to 1; equal values have equal ranks."""
+    """Fill a column with the rank of each row's value, from 0 to 1. Equal values have equal ranks."""
     distinct = int64(0)
     for choice in range(e.tally.choices):
         one = e.works[choice, value]

@@ -1,9 +1,9 @@
-"""The current state of a simulation as the beginning of episodes in which choices can be tried,
-with future arrivals drawn from past ones.
+"""The current state of a simulation, from which episodes begin in which choices can be tried.
+Future arrivals are drawn from past arrivals.
 
-It is built from what a policy may see: jobs in the system with their estimates, runs with their
-expected ends, and copies of earlier jobs, which represent future ones. It contains no true
-durations or arrivals.
+It is built from what a policy may see: the jobs in the system with their estimates, runs with their
+expected ends, and copies of earlier jobs, which represent future jobs. It contains no true
+durations and no true future arrivals.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class FirstChoice(NamedTuple):
 
 
 class Lookout:
-    """The current state of a simulation, and several possible continuations. All choices are tried
-    with the same arrivals.
+    """The current state of a simulation, and several possible futures. All choices are tried in the
+    same futures.
     """
 
     def __init__(self, codec: EpisodeCodec, net: ScorerNet | None = None) -> None:
@@ -122,8 +122,8 @@ class Lookout:
         which a copy of each sample arrives, in ascending order, and ``inf`` if it does not arrive.
 
         Return False if nothing can be started, or if the engine does not support the state. It does
-        not support tasks on shared GPUs that interfere with each other, or a state that is too
-        large.
+        not support a state that is too large, or tasks that interfere with each other on shared
+        GPUs.
         """
         self._jobs, self._arrivals = list(view.jobs.values()), arrivals
         if view.sharing is not None or not self._jobs:
@@ -166,8 +166,8 @@ class Lookout:
         return self._jobs[place], task - self._first[place], type_
 
     def costs(self, trials: Sequence[FirstChoice], futures: int) -> np.ndarray:
-        """Return (trials, futures) float64: the sum of the completion times of all jobs, for each
-        trial in each of the first ``futures`` futures.
+        """Return the sum of the completion times of all jobs, for each trial in each of the first
+        ``futures`` futures, (trials, futures) float64.
         """
         assert self._image is not None
         self._make_room(1 + futures + len(trials) * futures)

@@ -1,4 +1,4 @@
-"""Episodes that the compiled engine can run, many at a time."""
+"""Create episodes for the compiled engine, which runs many of them at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def compiled_episodes(
     scenario: Any, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, recorded: bool
 ) -> CompiledEpisodes | str:
     """Build ``count`` episodes of a GPU-cluster scenario in the compiled engine. If the codec's
-    settings prevent this, return the reason; ``why_no_episodes`` returns all other reasons.
+    settings prevent this, return the reason. All other reasons are found by ``why_no_episodes``.
     """
     from dagsim.families.episodes.episode_state import EpisodeReward
     from dagsim.families.episodes.side_by_side import CompiledEpisodes
@@ -41,7 +41,7 @@ def compiled_episodes(
 
 
 def at_hand() -> bool:
-    """Return True if the code of compiled episodes can be loaded; otherwise, start compiling it in
+    """Return True if the code of compiled episodes can be loaded. Otherwise, start compiling it in
     another process."""
     from dagsim.families.episodes.side_by_side import are_warm
 

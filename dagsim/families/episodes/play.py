@@ -1,4 +1,4 @@
-"""An episode, in which the rules of the simulation are carried out until there is a choice.
+"""Run an episode: carry out the rules of the simulation until there is a choice.
 
 This is the compiled counterpart of ``learning.episode.Episode`` with the codec ``candidates`` or
 ``relative`` and the reward ``shaped_job_seconds`` or ``job_seconds``. The simulation itself is in

@@ -1,9 +1,9 @@
-"""Simulations of episodes to their ends in compiled code, with choices made by heuristics or a
-network. Policies that search use them.
+"""Simulate episodes to their ends in compiled code, with choices made by heuristics or a network.
+Search policies use these simulations.
 
-Heuristics need none of the sums in observations, so a simulation with a heuristic updates only what
-the heuristic's proposals depend on (``_hear``). A network makes the first ``depth`` choices in an
-episode before a heuristic takes over.
+A heuristic needs none of the sums in observations. A simulation with a heuristic therefore updates
+only what the heuristic's proposals depend on (``_hear``). A network makes the first ``depth``
+choices in an episode before a heuristic takes over.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ NO_END_S = 1e15
 
 @by_pointer
 class ScorerNet(NamedTuple):
-    """The weights of a ``scorer`` network (as (inputs, outputs)), the bounds of its features, and
-    working space.
+    """The weights of a ``scorer`` network, (inputs, outputs), the bounds of its features, and
+    scratch space.
     """
 
     low: np.ndarray  # (F,) float32: lower bounds of the features in a row
@@ -141,8 +141,8 @@ def play_out(e: EpisodeState, net: ScorerNet, depth: int, theta: float, order: i
 
 @inner
 def _hear(e: EpisodeState) -> None:
-    """Process jobs, ends of runs, ready tasks and starts since the last choice, as
-    ``play.catch_up`` does, but update only what proposals and ``done_s`` need.
+    """Process the jobs, ends of runs, ready tasks and starts since the last choice. Unlike
+    ``play.catch_up``, update only what proposals and ``done_s`` need.
     """
     s = e.state
     for index in range(e.tally.read, s.count.rows):
@@ -171,7 +171,7 @@ def _hear(e: EpisodeState) -> None:
 
 @inner
 def best_choice(e: EpisodeState, net: ScorerNet) -> int:
-    """Return the choice with the highest score; if several have this score, return the first of
+    """Return the choice with the highest score. If several have this score, return the first of
     them."""
     choices, rows = e.tally.choices, e.tally.choices + e.tally.pending
     show_relative_state(e, net.context, net.gpus)

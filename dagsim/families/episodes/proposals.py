@@ -1,9 +1,9 @@
-"""The starts that two heuristics would choose now, for the codec ``relative``: its reference
-``eft-wait`` with the order ``work`` (as in ``policies.look_ahead``), and ``srpt-work`` (as in
-``policies.job_orders``).
+"""Find the starts that two heuristics would choose now, for the codec ``relative``. The heuristics
+are the codec's reference ``eft-wait`` with the order ``work`` (as in ``policies.look_ahead``), and
+``srpt-work`` (as in ``policies.job_orders``).
 
-Both search all ready tasks: episodes rarely have more than a few hundred of these, and searching
-them takes less time than maintaining heaps.
+Both search all ready tasks. Episodes rarely have more than a few hundred ready tasks, and searching
+these takes less time than maintaining heaps.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ def least_work(e: EpisodeState) -> int:
 
 @inner
 def propose(e: EpisodeState) -> None:
-    """Record in ``tally.proposed`` and ``tally.on`` the task that ``eft-wait`` would start and its
-    type; the task is -1 if the heuristic would wait. The types on which the demand classes of the
-    ready tasks fit must already be known.
+    """Record which task ``eft-wait`` would start (``tally.proposed``), and on which type
+    (``tally.on``). The task is -1 if the heuristic would wait. The types on which the demand
+    classes of the ready tasks fit must already be known.
     """
     s, types = e.state, len(e.on_type)
     if e.tally.order == SRPT:

@@ -1,5 +1,5 @@
-"""A policy that simulates the consequences of each choice before it decides, with future arrivals
-that are drawn from recent ones.
+"""A policy that simulates the consequences of each choice before it decides. Future arrivals are
+drawn from recent arrivals.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class SearchMemory:
             self._past.append(self.columns[job.number])
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        """Start the best task again and again, until waiting is the best choice."""
+        """Start the best task repeatedly, until waiting is the best choice."""
         for job in view.jobs.values():
             self._remember(job)
         while True:
@@ -200,9 +200,7 @@ class SearchMemory:
         return own if task is None else (task, type_)
 
     def _affordable(self, trials: int) -> int:
-        """Return the number of futures that the budget allows with ``trials`` trials: all, one or
-        none.
-        """
+        """Return how many futures the budget allows for ``trials`` trials: all, one or none."""
         search, cost = self._search, max(self.outlook.plays / self._trials, 1.0) * trials
         return search.futures if self._left >= search.futures * cost else int(self._left >= cost)
 
@@ -223,7 +221,7 @@ class SearchMemory:
         return best if float(saved.mean()) > self._search.z * error + 1e-9 * float(costs[own].mean()) else own
 
     def futures(self, view: ClusterView) -> tuple[list[ArrivedJob], list[np.ndarray]]:
-        """Return jobs that may arrive, and the times at which they arrive in each future; nothing
+        """Return jobs that may arrive, and the times at which they arrive in each future. Nothing
         arrives in the first future.
         """
         search, past = self._search, list(self._past)

@@ -1,4 +1,4 @@
-"""Many episodes side by side in compiled code.
+"""Run many episodes side by side in compiled code.
 
     episodes = CompiledEpisodes(scenario, 64, CandidatesConfig(), EpisodeReward())
     episodes.begin(every, seeds)  # every = np.arange(64)
@@ -12,10 +12,10 @@ jobs has an ``Image``: the arena before the first event, and the constants. A ne
 is therefore created by copying bytes once. Compiled code receives the addresses of the tables.
 Episodes may have different sizes.
 
-Only in this module do addresses outlive a call, because building a table for each call would take
-longer than the decision itself. They stay valid because ``_put`` replaces the image, arena, log and
-table of an episode together, and keeps all four until the next time. None of these arrays is ever
-resized.
+In this module alone, addresses are kept from one call to the next, because building a table for
+each call would take longer than the decision itself. They remain valid, because ``_put`` replaces
+the image, arena, log and table of an episode together and keeps references to all four, and because
+none of these arrays is ever resized.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def advance_episodes(
     over: np.ndarray,
     now_s: np.ndarray,
 ) -> None:
-    """Carry out one choice in each of the episodes ``which`` (-1 stands for no choice in a new
-    episode), and continue to the next choice. ``rewards`` and ``over`` are in the order of
-    ``which``; ``now_s`` is indexed by episode number.
+    """Carry out one choice in each of the episodes ``which``, and continue to the next choice. The
+    choice is -1 in a new episode. ``rewards`` and ``over`` are in the order of ``which``, and
+    ``now_s`` is indexed by episode number.
     """
     for place in range(len(which)):
         number = which[place]
@@ -165,9 +165,9 @@ def fill_episodes(
     gpus: np.ndarray,
     mask: np.ndarray,
 ) -> None:
-    """Fill the observations of the episodes ``which`` into arrays of zeros, with the same number of
-    rows for each episode; the last row represents waiting. Choices that do not fit are omitted.
-    ``mask`` is 1 for choices.
+    """Fill the observations of the episodes ``which`` into arrays of zeros. Each episode has the
+    same number of rows, of which the last represents waiting. If there are too few rows, the
+    remaining choices are left out. ``mask`` is 1 for choices.
     """
     for place in range(len(which)):
         e = _at(addresses[which[place]])
@@ -196,8 +196,8 @@ def play_out_episodes(
     net: ScorerNet,
     end_s: np.ndarray,
 ) -> int:
-    """Fork each of the episodes ``source``, which have stopped at a choice, to an episode in
-    ``which``, and run the forks to their ends.
+    """Copy each of the episodes ``source``, which have stopped at a choice, to an episode in
+    ``which``. Run these forks to their ends.
 
     ``arenas`` is (episodes, bytes) uint8. ``first``, (N,) int64, is the first choice in each fork,
     or ``AS_PROPOSED``. Then the network makes ``depth``, (N,) int64, choices, and the heuristic
@@ -248,8 +248,8 @@ def propose_in(
 
 @inner
 def _place_of(e: EpisodeState, task: int, type_: int) -> int:
-    """Return the choice that starts a task on a type. If it is missing, add it, or return ``WAIT`` if
-    there is no space for it.
+    """Return the choice that starts a task on a type. If there is no such choice, add it. If there
+    is no space for it, return ``WAIT``.
     """
     if task < 0:
         return int64(WAIT)
@@ -280,8 +280,8 @@ def _show(e: EpisodeState, tokens: np.ndarray, first: int, choices: int, context
 
 
 class EpisodeBatch(NamedTuple):
-    """The observations of several episodes, with all rows in one array. The arrays are views that
-    the next call overwrites.
+    """The observations of several episodes, with all rows in one array. The arrays are views, and
+    the next call overwrites them.
     """
 
     tokens: np.ndarray
@@ -349,9 +349,9 @@ class Image:
         return words
 
     def part(self, arenas: np.ndarray, name: str) -> np.ndarray:
-        """Return one changing array of all episodes in ``arenas`` (..., bytes), as (..., rows).
-        ``name`` is the name of the field, with the prefix ``state.`` for fields of ``State``. A
-        single record is an array without axes.
+        """Return one of the changing arrays for all episodes in ``arenas``, (..., bytes). The
+        result has the shape (..., rows). ``name`` is the name of the field, with the prefix
+        ``state.`` for fields of ``State``. A single record is an array without axes.
         """
         begin, value = self.places[name]
         shape = (*arenas.shape[:-1], *np.shape(value))
@@ -395,8 +395,8 @@ _LOG_WORD = whole_sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) f
 class CompiledEpisodes:
     """``count`` episodes of a scenario that the compiled engine supports (``choice.why_not_live``),
     or of a mixture of such scenarios. With ``recorded``, ``schedule`` returns the whole log.
-    ``own`` is the user's own reward, which replaces the built-in one; only the weight and the scale
-    of ``terms`` are then used.
+    ``own`` is the user's own reward. It replaces the built-in reward, and only the weight and the
+    scale of ``terms`` are then used.
 
     Raises:
         ConfigError: The engine does not support the codec's placement or reference; or, in
@@ -439,8 +439,8 @@ class CompiledEpisodes:
         """(count,) float64: seconds since the start of each episode."""
 
     def beside(self) -> CompiledEpisodes:
-        """Return as many new episodes of the same scenario, which share the job sequences that are
-        kept."""
+        """Return the same number of new episodes of the same scenario. They share the job sequences
+        that are kept."""
         twin = copy(self)
         twin._allocate(len(self._playing))
         return twin
@@ -484,8 +484,8 @@ class CompiledEpisodes:
         return self.advance(which, np.full(len(which), -1))[1]
 
     def first_rewards(self, count: int) -> np.ndarray:
-        """Return (count,) float64: the rewards up to the first choices of the episodes in the last
-        ``begin``. These rewards do not follow from any choice, so a learner ignores them.
+        """Return the rewards before the first choices of the episodes in the last ``begin``,
+        (count,) float64. They do not follow from any choice, so a learner ignores them.
         """
         return self._rewards[:count]
 
@@ -512,7 +512,9 @@ class CompiledEpisodes:
         return self._rewards[:count], self._over[:count]
 
     def _own_costs(self, own: ColumnReward, which: np.ndarray) -> np.ndarray:
-        """Return (N,) float64: the costs of the rows that the logs have received since the last call."""
+        """Return the costs of the rows that were added to the logs since the last call, (N,)
+        float64.
+        """
         logs, facts = [], []
         for number in which.tolist():
             image, arena = self._playing[number], self._arenas[number]
@@ -542,8 +544,8 @@ class CompiledEpisodes:
         fill_episodes(self._addresses, which, tokens, context, gpus, mask)
 
     def jct_s(self, number: int) -> np.ndarray:
-        """Return (J,) float64: the completion times of an episode's jobs so far, NaN for jobs that are
-        not complete.
+        """Return the completion times of an episode's jobs so far, (J,) float64, with NaN for jobs
+        that are not complete.
         """
         image = self._playing[number]
         assert image is not None
@@ -597,8 +599,8 @@ class CompiledEpisodes:
             self._gpus = np.zeros((count, types, len(features["gpus"])), np.float32)
 
     def _log_for(self, image: Image) -> np.recarray:
-        """Return a log with space for few rows. Episodes share it; the log is replaced if an
-        episode has more nodes than it has space for.
+        """Return a log with space for only a few rows, which the episodes share. If an episode has
+        too many nodes for it, the log is replaced with a larger one.
         """
         if len(self._scratch) < 4 * len(image.cluster.nodes):
             self._scratch = scratch(len(image.cluster.nodes))

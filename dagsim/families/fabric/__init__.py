@@ -1,2 +1,2 @@
-"""Networks of links that flows share: topologies, routes, max-min fair rates, and policies that
-place jobs according to the topology."""
+"""Networks whose links are shared by flows: topologies, routes, max-min fair rates, and policies
+that place jobs according to the topology."""

@@ -1,5 +1,5 @@
-"""Collectives: the data that a gang sends in a step, the links that it uses, and closed forms for
-the time.
+"""Collectives: the data that a gang sends in a step, the links that it uses, and formulas for the
+time.
 
 With n ranks on m nodes, S bytes per rank, and B bytes per second and direction, the bandwidth terms
 are (nccl-tests, ``doc/PERFORMANCE.md``):
@@ -71,7 +71,7 @@ class GroupTraffic:
             )
 
     def moved(self) -> float:
-        """Return the bytes that each rank sends to the next."""
+        """Return the number of bytes that each rank sends to the next one."""
         if self.collective == "pipeline":
             return self.gb * 1e9
         return (2 if self.collective == "ring" else 1) * (self.size - 1) / self.size * self.gb * 1e9
@@ -123,8 +123,9 @@ class StepTraffic:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The traffic of a step on certain nodes: each link carries ``streams`` equal streams of
-    ``stream_bytes`` each, all at the same rate of at most ``cap`` bytes per second.
+    """The traffic of a step on certain nodes. Each link carries ``streams`` equal streams of
+    ``stream_bytes`` each. All streams have the same rate, which is at most ``cap`` bytes per
+    second.
     """
 
     inner_s: float
@@ -138,8 +139,8 @@ class Exchange:
     latency_s: float = 0.0
 
     def seconds(self, rate: float) -> float:
-        """Return the seconds of communication per step if each stream has ``rate`` bytes per
-        second."""
+        """Return how many seconds the communication of a step takes if each stream has ``rate``
+        bytes per second."""
         between_s = 0.0
         if self.streams:
             between_s = self.stream_bytes / rate if rate else inf
@@ -152,8 +153,8 @@ class Exchange:
         return min([self.cap, *rates])
 
     def overlapped(self, step_s: float) -> float:
-        """Return the rate above which traffic that overlaps with ``step_s`` seconds of compute saves
-        no time.
+        """Return the rate above which the traffic saves no more time, because all of it overlaps
+        with ``step_s`` seconds of compute.
         """
         left_s = step_s - self.latency_s - (0.0 if self.at_once else self.inner_s)
         return min(self.cap, self.stream_bytes / left_s) if left_s > 0 else self.cap
@@ -213,9 +214,9 @@ def _on_links(
 
 
 def _group_exchange(group: GroupTraffic, members: Sequence[Member], routing: Routing, nvlink: float) -> Exchange:
-    """Return the traffic of all groups together, without latencies. Streams between the same two
-    nodes are counted as one stream with their total bytes, and every pair of nodes is assumed to
-    send as many bytes as the pair with the most.
+    """Return the traffic of all groups together, without latencies. All streams between the same
+    two nodes count as one stream with their total bytes. Every pair of nodes is assumed to send as
+    many bytes as the pair that sends most.
     """
     place = [number for number, member in enumerate(members) for _ in range(member.ranks)]
     if len(place) % (group.size * group.stride):
@@ -242,8 +243,8 @@ def _group_exchange(group: GroupTraffic, members: Sequence[Member], routing: Rou
 
 
 def _in_turn(parts: Sequence[Exchange]) -> Exchange:
-    """Combine successive exchanges into one flow. On each link, the flow has the most streams of any
-    exchange, so that contention is never underestimated.
+    """Combine successive exchanges into one flow. On each link, the flow has as many streams as the
+    exchange with the most streams there, so that contention is never underestimated.
     """
     streams: dict[int, int] = {}
     for part in parts:
@@ -258,8 +259,8 @@ def _in_turn(parts: Sequence[Exchange]) -> Exchange:
 
 
 def _rails(paths: tuple[Path, ...], source: Member, most: int) -> tuple[Path, ...]:
-    """Return the paths over the NICs next to the GPUs of ``source``, with at most as many paths as
-    the smallest member has ranks."""
+    """Return the paths over the NICs next to the GPUs of ``source``, but no more paths than the
+    smallest member has ranks."""
     if len(paths) == 1:
         return paths
     own = dict.fromkeys(gpu % len(paths) for gpu in source.gpus) or range(len(paths))
@@ -285,9 +286,9 @@ def _all_gather(members: Sequence[Member], ranks: int, size: float, nvlink: floa
 
 
 def _tree(members: Sequence[Member], ranks: int, size: float, nvlink: float) -> _Plan:
-    """Build two binary trees, each of which carries half of the bytes up and down. The second tree is
-    the first one shifted by one node, so that a leaf in one has children in the other. A chain
-    joins the ranks on a node.
+    """Build two binary trees, each of which carries half of the bytes up and down. The second tree
+    is the first tree shifted by one node, so that a leaf of one tree has children in the other. A
+    chain joins the ranks on a node.
     """
     nodes = len(members)
     latency_s = 2 * ((ranks / nodes - 1) * _TREE_S + log2(nodes) * _TREE_NET_S)

@@ -1,5 +1,5 @@
-"""Communicating gangs: the traffic that they send in each step, and a runtime model for training
-language models, in which the step time depends on the placement."""
+"""Gangs that communicate: the traffic that they send in each step, and a runtime model for the
+training of language models. In that model, the step time depends on the placement."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Dragonfly:
         return levels_of(of, ("router", "chassis", "group"))
 
     def routing(self, names: Sequence[str]) -> Routing:
-        """Build links and routes; hosts fill routers, chassis and groups in order."""
+        """Build links and routes. Hosts fill routers, chassis and groups in order."""
         per_group = self.chassis * self.routers
         check_hosts("dragonfly", self.groups * per_group * self.hosts_per_router, names)
         links: list[Link] = []
@@ -97,8 +97,8 @@ class Dragonfly:
                 connect(first + other, other * per_group + group, self.blue)
 
         def within(path: list[int], at: int, target: int) -> int:
-            """Append the links between two routers in a group: first within the chassis, then
-            across chassis."""
+            """Append the links between two routers in a group, first the link within the chassis
+            and then the link to another chassis."""
             corner = at - at % self.routers + target % self.routers
             for step in (corner, target):
                 if step != at:

@@ -68,7 +68,7 @@ class Explicit:
         return ()
 
     def routing(self, names: Sequence[str]) -> Routing:
-        """Build links and routes; routes name the nodes of the cluster."""
+        """Build links and routes. The routes name the nodes of the cluster."""
         number = {cable.name: place for place, cable in enumerate(self.links)}
         hosts = {name: host for host, name in enumerate(names)}
         ways: dict[tuple[int, int], tuple[Path, ...]] = {}
@@ -164,7 +164,7 @@ class Tree:
         )
 
     def routing(self, names: Sequence[str]) -> Routing:
-        """Build links and routes; switches name the nodes of the cluster."""
+        """Build links and routes. The switches name the nodes of the cluster."""
         parents = self._parents(names)
         switches = {switch.name: switch for switch in self.switches}
         bandwidths = dict.fromkeys(names, self.bandwidth_gb_s)
@@ -195,8 +195,8 @@ class Tree:
         return Routing(len(names), links, paths)
 
     def _parents(self, names: Sequence[str]) -> dict[str, str]:
-        """Return the switch above each node and switch, after checking that there is exactly one
-        tree."""
+        """Return the switch above each node and above each switch. First check that they form
+        exactly one tree."""
         hosts = set(names)
         switch_names = {switch.name for switch in self.switches}
         parents: dict[str, str] = {}

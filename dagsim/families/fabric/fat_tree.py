@@ -64,7 +64,7 @@ class FatTree:
         return levels_of([[host // width for host in range(len(names))] for width in widths])
 
     def routing(self, names: Sequence[str]) -> Routing:
-        """Build links and routes; hosts fill the leaves in order."""
+        """Build links and routes. Hosts fill the leaf switches in order."""
         down, up, count = self.down, self.up, self.count
         check_hosts("fat_tree", prod(down), names)
         links: list[Link] = []
@@ -104,9 +104,10 @@ class FatTree:
         return prod(self.up[:level]) * prod(self.down[level:])
 
     def _parent(self, level: int, position: int, way: int) -> int:
-        """Return the position of a neighbour above. A position encodes a label, whose lowest digit
-        varies fastest: ``up`` digits below the node's level, ``down`` digits from this level on.
-        Going up replaces the digit for the level with the chosen way.
+        """Return the position of a neighbour above. A position encodes a label with one digit per
+        level, of which the lowest varies fastest. Digits below the node's level count the ways up
+        (``up``), and the other digits count the ways down (``down``). A step up replaces the digit
+        for the level with the chosen way.
         """
         low = prod(self.up[:level])
         below, rest = position % low, position // low // self.down[level]

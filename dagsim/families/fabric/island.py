@@ -1,5 +1,5 @@
-"""Islands, which are hosts with several NICs, each on its own rail, and NVLink between the GPUs of
-a host."""
+"""Islands. Their hosts have several NICs, each on a rail of its own, and NVLink between their
+GPUs."""
 
 from __future__ import annotations
 

@@ -3,11 +3,12 @@ nodes.
 
 A step computes ``accumulation`` micro-batches. The compute time of each micro-batch has three
 parts: matrix products (6 FLOP per parameter and token), attention (12 FLOP per layer, width and
-pair of tokens), and element-wise operations, which are limited by memory bandwidth. Per
+pair of tokens), and element-wise operations, which are limited by memory bandwidth. In each
 micro-batch, full sharding gathers the parameters twice and reduces the gradients once, in 2-byte
-numbers; with ``grad_op`` the parameters are gathered once per step; with ``none`` the gradients are
-all-reduced once per step. NCCL builds one ring per NIC, so a collective is limited by the slower of
-NVLink and all NICs of a node together. Communication is assumed not to overlap with compute.
+numbers. With ``grad_op``, the parameters are gathered once per step. With ``none``, the gradients
+are all-reduced once per step. NCCL builds one ring per NIC, so a collective is limited by the
+slower of NVLink and all NICs of a node together. Communication is assumed not to overlap with
+compute.
 
 With ``tensor`` and ``pipeline`` degrees above 1 (Megatron-LM: Shoeybi et al. 2019; Narayanan et
 al., SC 2021), ranks are ordered so that the ranks of a tensor group are adjacent, followed by data
@@ -111,7 +112,7 @@ class LlmTraining:
 
     @property
     def rounds(self) -> float:
-        """The time of a step as a number of micro-batches, including the idle time of the
+        """The time of a step, measured in micro-batches, including the idle time of the
         pipeline."""
         return self.accumulation + (self.pipeline - 1) / self.chunks
 
@@ -193,8 +194,9 @@ def groups(training: LlmTraining, gpus: int, fit: LlmFit = FITTED) -> tuple[Grou
 
 
 def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fit: LlmFit = FITTED) -> float:
-    """Return the seconds per step on ``gpus`` GPUs, ``per_node`` on each node with as many NICs.
-    Where the degrees and ``per_node`` concern the same groups, one must divide the other.
+    """Return the seconds per step on ``gpus`` GPUs. Each node has ``per_node`` GPUs and equally
+    many NICs. Where the degrees and ``per_node`` concern the same groups, one must divide the
+    other.
 
     Raises:
         ModelError: See ``compute_s`` and ``LlmTraining.data``.

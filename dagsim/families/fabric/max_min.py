@@ -1,11 +1,11 @@
-"""Links that flows share max-min fairly: no flow could be faster without slowing down a flow that
-is not faster than itself.
+"""Links that flows share max-min fairly. This means that no flow could be faster without slowing
+down a flow that is at most as fast.
 
 The rates of a set of flows are found by progressive filling (Bertsekas and Gallager, *Data
-Networks*, section 6.5.2): the link with the smallest fair share fixes the rates of its flows, and
-the rest is shared among the others. Rates are max-min fair if and only if every flow has a
-*bottleneck*: a full link on which no flow is faster. New rates are therefore needed only where a
-change removes a bottleneck, and ``SharedLinks`` examines no other flows.
+Networks*, section 6.5.2): the link with the smallest fair share determines the rates of its flows,
+and the other flows share the remaining bandwidth. Rates are max-min fair if and only if every flow
+has a *bottleneck*: a full link on which no flow is faster. After a change, only flows that have
+lost their bottleneck need new rates. ``SharedLinks`` examines no other flows.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ class SharedLinks:
         self._started = 0
 
     def start(self, flow: LinkFlow, now: float) -> None:
-        """Let ``flow`` share its links from ``now`` on. The next ``update`` sets its rate."""
+        """Let ``flow`` share its links from time ``now`` onwards. The next call of ``update`` sets
+        its rate.
+        """
         flow.number = self._started
         self._started += 1
         flow.since_s = now
@@ -101,8 +103,9 @@ class SharedLinks:
             self._alone.append(flow)
 
     def adopt(self, flow: LinkFlow) -> None:
-        """Add a copy of a flow in progress without changing it. Floating-point sums depend on the
-        order of the terms, so flows stay in the order in which they started.
+        """Add a copy of a flow in progress, without changing its rate. The flows on each link stay
+        in the order in which they started, because floating-point sums depend on the order of their
+        terms.
         """
         self._started = max(self._started, flow.number + 1)
         for link in flow.route:
@@ -112,8 +115,8 @@ class SharedLinks:
         self._expect(flow)
 
     def without_flows(self) -> SharedLinks:
-        """Return a copy of the links without flows but with the pending changes, to which copies of
-        the flows can be added.
+        """Return a copy of the links that has the pending changes but no flows. Copies of the flows
+        can be added to it.
         """
         twin = SharedLinks(self._bandwidths)
         twin._changed = dict(self._changed)
@@ -137,7 +140,7 @@ class SharedLinks:
         self.touch(flow.route)
 
     def touch(self, links: Iterable[int]) -> None:
-        """Let the next update recompute the rates on ``links``."""
+        """Make the next update recompute the rates on ``links``."""
         self._changed.update(dict.fromkeys(links))
 
     def set_bandwidth(self, link: int, bandwidth: float) -> None:
@@ -227,8 +230,8 @@ class SharedLinks:
             affected.update(more)
 
     def _fill(self, affected: dict[LinkFlow, None]) -> dict[int, list[LinkFlow]]:
-        """Set the max-min rates of the ``affected`` flows on the capacity that all other flows leave;
-        return the affected flows by link.
+        """Set the max-min rates of the ``affected`` flows, which share the capacity that all other
+        flows leave. Return the affected flows on each link.
         """
         links: dict[int, list[LinkFlow]] = {}
         capped = []

@@ -23,7 +23,9 @@ class Routing:
         self._paths = cache(paths)
 
     def paths(self, source: int, destination: int) -> tuple[Path, ...]:
-        """Return the routes from one host to another; within a host, there is one empty route."""
+        """Return the routes from one host to another. If both are the same host, return one empty
+        route.
+        """
         return ((),) if source == destination else self._paths(source, destination)
 
     def latency_s(self, path: Path) -> float:
@@ -37,9 +39,9 @@ class Routing:
 def levels_of(
     domains: Sequence[Sequence[int]], names: Sequence[str] = (), kept: Collection[str] = ()
 ) -> tuple[FabricLevel, ...]:
-    """Return levels with these domains, narrowest first. They are called ``rack``, ``pod``,
-    ``level3`` and so on, unless they have ``names``. A level with only one domain for all hosts is
-    omitted, unless it is in ``kept``.
+    """Return levels with these domains, narrowest first. Unless ``names`` are given, they are
+    called ``rack``, ``pod``, ``level3`` and so on. A level with a single domain for all hosts is
+    left out unless it is in ``kept``.
     """
     usual = [*(names or ("rack", "pod")), *(f"level{place}" for place in range(3, len(domains) + 1))]
     return tuple(

@@ -71,14 +71,14 @@ class SharedNetwork:
 
 
 def gang_exchange(routing: Routing, traffic: StepTraffic, members: Sequence[Member], gpu: GpuType | None) -> Exchange:
-    """Return the traffic of a step; if ``gpu`` is None, traffic within nodes takes no time."""
+    """Return the traffic of a step. If ``gpu`` is None, traffic within nodes takes no time."""
     nvlink = inf if gpu is None else nvlink_bytes_s(gpu.name, gpu.nvlink_gb_s)
     return exchange(traffic, members, routing, nvlink)
 
 
 class Gang:
-    """The communication of a run: one set of flows for as long as the run computes, rather than one
-    per message.
+    """The communication of a run. A single set of flows represents all messages for as long as the
+    run computes.
     """
 
     __slots__ = ("exchange", "flow", "overlap", "step_s")
@@ -91,7 +91,9 @@ class Gang:
         self.flow = LinkFlow(exchange.streams, inf, cap, exchange.streams)
 
     def rate(self, bytes_s: float) -> float:
-        """Return the seconds of compute per second if each stream has a rate of ``bytes_s``."""
+        """Return how many seconds of work the gang does per second if each stream has a rate of
+        ``bytes_s``.
+        """
         sending_s = self.exchange.seconds(bytes_s)
         return self.step_s / (max(self.step_s, sending_s) if self.overlap else self.step_s + sending_s)
 
@@ -99,8 +101,8 @@ class Gang:
 class SharedCarrier:
     """The links in one simulation.
 
-    All simultaneous changes are made before rates are computed, because the events that cause the
-    changes are scheduled before the event that computes the rates.
+    Rates are computed after all simultaneous changes. This works because the events that cause the
+    changes come before the event that computes the rates.
     """
 
     def __init__(self, clock: Clock, routing: Routing) -> None:
@@ -152,8 +154,8 @@ class SharedCarrier:
         return seconds
 
     def carry(self, parts: Sequence[LinkFlow]) -> Generator[Event, object, None]:
-        """Send ``parts`` over their routes and wait until all have arrived. Parts in transit
-        continue."""
+        """Send ``parts`` over their routes, and wait until all of them have arrived. Parts that are
+        already in transit continue."""
         clock, links = self._clock, self._links
         mine: dict[LinkFlow, Event] = {}
         try:

@@ -94,7 +94,7 @@ def _within(
     machines: Sequence[NodeState], room_of: dict[int, int], below: Sequence[Sequence[int]], needed: int
 ) -> list[tuple[int, int]]:
     """Fill domains on the levels ``below``, the emptiest first, until the rest of the ``needed``
-    instances fits into one domain; the smallest such domain gets the rest.
+    instances fits into one domain. The smallest such domain gets the rest.
     """
     rooms = [(room_of[machine.index], [machine]) for machine in machines]
     parts = _grouped(rooms, below[-1]) if below else rooms
@@ -202,8 +202,8 @@ def _largest_segment(gang: int, most: int) -> int:
 
 
 def _segments(blocks: list[_Domain], segment: int, needed: int) -> list[tuple[list[NodeState], int]] | None:
-    """Return the machines of the chosen blocks, and the number of instances that each block takes; the
-    last segment may be smaller.
+    """Return the machines of the chosen blocks, and the number of instances that each block takes.
+    The last segment may be smaller than the others.
     """
     taken = []
     while needed:
@@ -299,8 +299,8 @@ class EasyOnNodes(Easy):
         return self._reserved_for[1]
 
     def _reservation(self, view: ClusterView, head: TaskState, type_: int) -> _Reserved:
-        """Return the first expected end on ``type_`` after which the oldest task finds nodes, and
-        these nodes.
+        """Return the first expected end of a run on ``type_`` after which the oldest task can
+        start, and the nodes that it then gets.
         """
         whole = head.demand.whole
         own = [machine for machine in view.machines.list if machine.type == type_ and machine.up]
@@ -341,7 +341,7 @@ def _time_s(reserved: _Reserved) -> float:
 
 
 def _is_split(rule: SmallestDomain | SegmentsInBlocks, task: TaskState) -> bool:
-    """Return True if the rule keeps segments of the task within domains."""
+    """Return True if the rule places each segment of the task within one domain."""
     request = task.job.job.request
     return isinstance(rule, SegmentsInBlocks) or (request is not None and request.segment is not None)
 
@@ -358,7 +358,9 @@ def block() -> EasyOnNodes:
 
 
 class _Clearing(NamedTuple):
-    """Runs that have to migrate so that a gang fits, and the cost in GPU-seconds."""
+    """The runs that have to migrate so that a gang fits, and the cost of these migrations in
+    GPU-seconds.
+    """
 
     cost: float
     moves: tuple[tuple[Run, int], ...]
@@ -511,7 +513,7 @@ def _state_gb(view: ClusterView, run: Run) -> float:
 
 
 def _filled(machines: Iterable[NodeState], whole: int, gang: int) -> Placement:
-    """Place a gang on machines as if they were empty, and return the placement."""
+    """Return the placement that a gang would get if these machines were empty."""
     taken = []
     for machine in machines:
         count = min(gang, machine.gpus // whole)

@@ -1,4 +1,4 @@
-"""Tori, which are grids of hosts whose rows are closed to rings, with routes along one dimension
+"""Tori. A torus is a grid of hosts in which each row forms a ring. Routes follow one dimension
 after another."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Torus:
         return ()
 
     def routing(self, names: Sequence[str]) -> Routing:
-        """Build links and routes; hosts fill the grid in order."""
+        """Build links and routes. Hosts fill the grid in order."""
         check_hosts("torus", prod(self.dimensions), names)
         links: list[Link] = []
         number: dict[tuple[int, int, int], int] = {}

@@ -21,7 +21,7 @@ from dagsim.systems.cluster.network.links import LinkUse
 
 
 class _Run:
-    """A run in the log, as far as the log has been read."""
+    """What the part of the log that has been read states about a run."""
 
     def __init__(self, row: Record) -> None:
         self.started_s, self.job, self.task = row.time_s, row.job, row.task
@@ -57,10 +57,10 @@ class LinkTraffic:
     """The traffic on all links of the ``network`` in a simulation of ``jobs``, computed from the log.
 
     The log states the rates of gangs. Outputs, data and states share the links as in the
-    simulation, from the start of a run, or from its stop if it writes its state. The log does not
-    distinguish stopped instances of one task, so the next instance is assumed to read the state of
-    the last stopped one. If the log does not name GPUs, gangs that use some of a node's NICs are
-    assumed to use the first ones.
+    simulation. They are sent from the start of a run onwards or, if the run writes its state, from
+    its stop onwards. The log does not distinguish stopped instances of one task. Therefore, the
+    next instance is assumed to read the state of the instance that stopped last. If the log does
+    not name GPUs, gangs that use some of a node's NICs are assumed to use the first ones.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class LinkTraffic:
             run.exchange = gang_exchange(self.routing, step.traffic, step.members, step.gpu)
 
     def _send_steps(self, run: _Run, now: float, rate: float) -> None:
-        """Let the gang send at ``rate`` from now on; a rate of 0 stops it."""
+        """Let the gang send at ``rate`` from now on. A rate of 0 stops it."""
         if run.flow is not None and not rate:
             self.changes.append(_Change(now, False, run.flow))
             run.flow = None
@@ -159,7 +159,7 @@ class LinkTraffic:
             self.changes.append(_Change(now, True, run.flow))
 
     def _fetch(self, run: _Run, stop_s: float = inf) -> bool:
-        """Let a run read its inputs until ``stop_s``; return False if it has no inputs."""
+        """Let a run read its inputs until ``stop_s``. Return False if it has no inputs."""
         job = self.jobs[run.job]
         sent = [(*flow, run.started_s) for flow in _outputs(job, run, self.places)]
         if self.storage is not None:
@@ -208,8 +208,8 @@ class LinkTraffic:
 
 
 def _replay(changes: list[_Change], usage: Sequence[LinkUse]) -> None:
-    """Simulate the sharing of the links by all flows again, and add the traffic of outputs, data and
-    states.
+    """Repeat the simulation of all flows on the shared links, and add the traffic of outputs, data
+    and states.
     """
     changes.sort(key=lambda change: (change.time_s, change.starts))
     links, place = SharedLinks([use.link.bandwidth for use in usage]), 0

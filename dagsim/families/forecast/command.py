@@ -52,7 +52,7 @@ _History = Annotated[
 ]
 _Backtest = Annotated[
     Path | None,
-    typer.Option(metavar="LOG|DIR", help="Forecast at past times in this log, and score the forecasts."),
+    typer.Option(metavar="LOG|DIR", help="Make forecasts at past times in this log, and score them."),
 ]
 _Since = Annotated[
     str | None,
@@ -78,7 +78,10 @@ _Every = Annotated[
 _Oracle = Annotated[
     bool,
     typer.Option(
-        "--oracle", help=("Use the true run times and arrivals, which isolates the error of the policy model.")
+        "--oracle",
+        help=(
+            "Use the true run times and arrivals, so that the only remaining error is the error of the policy model."
+        ),
     ),
 ]
 _Jobs = Annotated[list[str] | None, typer.Argument(metavar="JOB", help="Jobs or arrays to show (default: all).")]
@@ -94,7 +97,7 @@ _Shapes = Annotated[
     bool,
     typer.Option(
         "--alternatives",
-        help="With --job: show for which size, GPU type or partition the job would start or end soonest.",
+        help="With --job: show with which size, GPU type or partition the job would start or end soonest.",
     ),
 ]
 _Page = Annotated[
@@ -109,7 +112,7 @@ _Arrivals = Annotated[
         "--samples-with-arrivals",
         min=0,
         max=1000,
-        help=("Number of simulations with future arrivals. They take most of the time."),
+        help=("Number of simulations with future arrivals. These simulations take most of the time."),
     ),
 ]
 
@@ -126,13 +129,13 @@ def print_eta(
 ) -> None:  # fmt: skip
     """Forecast when waiting jobs will start, or check such forecasts on a log.
 
-    Each forecast is a distribution of possible start times. With --state, forecast the jobs that are
-    waiting now, and calibrate the forecasts with --history.
+    Each forecast is a distribution of possible start times. With --state, forecast when the jobs
+    that are waiting now will start. With --history, these forecasts are calibrated.
 
-    With --backtest, forecast at past times in a log, and compare the forecasts with the actual
-    starts. A folder with Slurm's files (docs/forecast.md) provides the site, the log and listings of
-    the queue. For any other log, --policy simulates the log under a scheduler and forecasts the
-    simulated starts, so that the scheduler is known exactly.
+    With --backtest, make forecasts at past times in a log, and compare them with the actual starts.
+    If you give a folder with Slurm's files (docs/forecast.md), the site, the log and listings of
+    the queue are read from it. For any other log, --policy simulates the log under a scheduler and
+    forecasts the starts in this simulation. In this case, the scheduler is known exactly.
 
     Example: dagsim eta --backtest sacct.txt --cluster cluster.yaml --policy easy --interval 2h
     """
@@ -196,7 +199,6 @@ def _forecast(
     """Forecast the jobs of a snapshot, or a planned job. If progress is shown, also show
     preliminary answers.
     """
-    from dagsim.errors import InputError
     from dagsim.families.forecast.live import Question, is_idle
     from dagsim.families.forecast.planned_jobs import PlannedJob, shapes_of
     from dagsim.families.forecast.texts import queue_grid, shapes_grid, shapes_sentences, without_grid, without_sentence
@@ -223,10 +225,6 @@ def _forecast(
         answers["planned"] = _refined(lambda early: question.shapes(wanted, early), shapes_grid, output.watched)
     if plan is None or names or output.page is not None:
         answers["jobs"] = queue = _refined(lambda early: question.answers(names, early), queue_grid, output.watched)
-        if missing := sorted(names - {row.job for row in queue.rows} - {job.job for job in queue.without}):
-            raise InputError(
-                f"{state}: job {missing[0]} is not waiting in this snapshot; without job ids, eta lists waiting jobs"
-            )
         if queue.without:
             say(f"{state.name}: {without_sentence(queue.without)}", err=True)
     if output.page is not None:

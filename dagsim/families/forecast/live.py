@@ -342,6 +342,9 @@ def expected(
     forecasts at earlier times in the log, first at a third of these times and then at all of them.
     ``kept`` contains the forecasts at earlier times that were made for an earlier snapshot of the
     same queue.
+
+    Raises:
+        InputError: One of the given jobs is not waiting. In that case, nothing has been simulated.
     """
     past = KnownPast(log, baselines=forecaster.baselines)
     past.move(t)
@@ -350,6 +353,8 @@ def expected(
     if jobs:
         rows = rows.chosen([place for place, job in enumerate(rows.first.tolist()) if log.array[job] in jobs])
     without = [job for job in _without(log, rows, listing) if not jobs or job.job in jobs]
+    if missing := sorted(set(jobs) - {log.array[job] for job in rows.first.tolist()} - {job.job for job in without}):
+        raise InputError(f"job {missing[0]} is not waiting in this snapshot; without job ids, eta lists waiting jobs")
     said = forecaster.player.said(rows.state)
     played: list[np.ndarray] = []
     for waits_s in forecaster.waits(Future.RUNS, rows, past, instants):

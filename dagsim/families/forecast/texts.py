@@ -61,7 +61,7 @@ def queue_grid(answer: Prospect[Expected]) -> Grid:
         for row in rows
     ]
     heads = ("job", "user", "partition", "median", "90%", "in 1 h", "in 24 h", "waits for")
-    counts = f"{len(rows):,} waiting jobs; {basis(answer)}."
+    counts = f"{count_of(len(rows), 'waiting job')}; {basis(answer)}."
     notes = (counts, PROMISE, *(() if answer.calibrated else (UNCALIBRATED,)))
     return Grid("Time until waiting jobs start", heads, cells, notes, texts=(0, 1, 2, 4, 7))
 

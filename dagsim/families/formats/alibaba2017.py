@@ -1,10 +1,10 @@
 """Alibaba cluster trace v2017: ``batch_task.csv``, jobs as bags of tasks.
 
 Columns, without a header: ``create_timestamp, modify_timestamp, job_id, task_id, instance_num,
-status, plan_cpu, plan_mem``. Times are in seconds; they are negative before the 12-hour window of
-the trace. ``plan_cpu`` 100 is one core per instance; ``plan_mem`` is a fraction of a machine. A row
-is the latest state of a task, so ``modify_timestamp`` is the end of the task only if the task
-terminated. The DAG was not released. The file is sorted neither by job nor by time.
+status, plan_cpu, plan_mem``. Times are in seconds, and are negative before the 12-hour window of
+the trace. A ``plan_cpu`` of 100 is one core per instance, and ``plan_mem`` is a fraction of a
+machine. A row is the latest state of a task, so ``modify_timestamp`` is the end of the task only if
+the task terminated. The DAG was not released. The file is sorted neither by job nor by time.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Table]:
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return the job and creation time of each row; the time is ``inf`` for tasks that did not
+    """Return the job and the creation time of each row. The time is ``inf`` for tasks that did not
     terminate."""
     created = table.numbers(_CREATE)
     is_over = (table.texts(_STATUS) == "Terminated") & np.isfinite(created)

@@ -1,11 +1,11 @@
 """Alibaba cluster trace v2018: ``batch_task.csv``, whose task names encode the DAG.
 
 Columns, without a header: ``task_name, instance_num, job_name, task_type, status, start_time,
-end_time, plan_cpu, plan_mem``. ``M1`` is task 1, ``R4_2`` is task 4, which waits for task 2, and
-``task_<code>`` is a task without parents. Times are in seconds. ``plan_cpu`` 100 is one core per
-instance; ``plan_mem`` is a percentage of a machine. The official file is sorted neither by job nor
-by time. A table whose header has ``mean_instance_duration_s`` (terminated tasks joined with their
-instances) is read the same way.
+end_time, plan_cpu, plan_mem``. ``M1`` is task 1. ``R4_2`` is task 4, which waits for task 2.
+``task_<code>`` is a task without parents. Times are in seconds. A ``plan_cpu`` of 100 is one core
+per instance, and ``plan_mem`` is a percentage of a machine. The official file is sorted neither by
+job nor by time. A table whose header has ``mean_instance_duration_s`` (terminated tasks joined with
+their instances) is read the same way.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _is_named(header: list[str]) -> bool:
 
 
 def _official_layout(first: list[str]) -> FileLayout:
-    """Return the columns by name if they have names, otherwise in the publisher's order."""
+    """Return the columns by their names if there are names, and otherwise in the publisher's order."""
     names = [name.strip().lower() for name in first]
     if _is_named(first):
         return FileLayout([names.index(name) for name in _OFFICIAL], len(names), True)
@@ -156,7 +156,7 @@ def _rows(source: Source, joined: bool, report: ReadReport) -> Iterator[Table]:
 
 
 def _keys(joined: bool, table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return the job and the start of each row; the start is ``inf`` for rows that do not determine
+    """Return the job and the start of each row. The start is ``inf`` for rows that do not determine
     the job's arrival.
     """
     start, status = table.numbers(_START), table.texts(_STATUS)
@@ -250,7 +250,7 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
 
 
 class _Graph(NamedTuple):
-    """Edges between n tasks, sorted by child, without edges from missing tasks."""
+    """The edges between n tasks, sorted by child. Edges from missing tasks are left out."""
 
     waits: np.ndarray  # (n + 1,) int64
     parent: np.ndarray  # (E,) int64: tasks
@@ -278,8 +278,9 @@ def _graph(key: np.ndarray, job: np.ndarray, name: np.ndarray, degree: np.ndarra
 
 
 def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np.ndarray) -> np.ndarray:
-    """Return (n,) bool: True if the task waits for itself, directly or through other tasks. Every
-    cycle contains an edge from a task whose number is not smaller than the child's (``upward``).
+    """Return a mask of the tasks that wait for themselves, directly or through other tasks, (n,)
+    bool. Every cycle contains an edge whose parent has no smaller number than its child
+    (``upward``).
     """
     if not len(child):
         return np.zeros(len(job), bool)
@@ -298,8 +299,8 @@ def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np
 
 
 def _work(start: np.ndarray, end: np.ndarray, graph: _Graph, floor_s: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return (n,) float64, the work of each task, and (n,) bool, True if the task ended before one
-    of the parents.
+    """Return the work of each task, (n,) float64, and a mask of the tasks that ended before one of
+    their parents, (n,) bool.
     """
     begin, waiting = start.copy(), np.flatnonzero(np.diff(graph.waits))
     if len(waiting):
@@ -319,7 +320,9 @@ def _error(every: JobArrays, job: int) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _dag_name(name: str) -> tuple[int | None, tuple[int, ...], str]:
-    """Parse ``name`` into its number and parents, and the part that cannot be read."""
+    """Return the number and the parents in a task's ``name``, and the part of the name that cannot
+    be read.
+    """
     match = _NUMBERED.fullmatch(name)
     if match is None:
         return None, (), ""

@@ -2,8 +2,8 @@
 workers.
 
 ``job_info_df.csv``: ``job_name, organization, gpu_model, cpu_request, gpu_request, worker_num,
-submit_time, duration, job_type``; requests are per worker, times in seconds. ``node_info_df.csv``:
-``node_name, gpu_model, gpu_capacity_num, cpu_num``.
+submit_time, duration, job_type``; requests are per worker, and times are in seconds.
+``node_info_df.csv``: ``node_name, gpu_model, gpu_capacity_num, cpu_num``.
 """
 
 from __future__ import annotations

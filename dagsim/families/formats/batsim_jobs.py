@@ -1,8 +1,8 @@
 """Batsim workloads: a JSON file with ``nb_res``, ``jobs`` and ``profiles``.
 
 A job has ``id``, ``subtime``, ``res``, ``profile`` and, if its user set a limit, ``walltime``. Only
-profiles of the type ``delay`` state a duration; the others depend on SimGrid's platform. The file
-is read as a whole, and jobs are sorted by submission.
+profiles of the type ``delay`` state a duration, because the others depend on SimGrid's platform.
+The file is read as a whole, and jobs are sorted by submission.
 """
 
 from __future__ import annotations

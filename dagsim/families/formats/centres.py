@@ -15,7 +15,7 @@ import numpy as np
 
 from dagsim.model import Demand
 from dagsim.traces.chunks import Form, Table, csv_form, read_tables
-from dagsim.traces.fields import Dirty, memory_gb
+from dagsim.traces.fields import Dirty, InvalidValue, memory_gb
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, dates, row_blocks, single_tasks
@@ -32,7 +32,7 @@ _MOST = 1 << 24
 
 
 class _Names(NamedTuple):
-    """Names of the columns; a name is empty if the table lacks the column."""
+    """The names of the columns. A name is empty if the table lacks the column."""
 
     job: str
     submit: str
@@ -61,8 +61,8 @@ class CentreLog(Reader):
     """Builds one single-task job per row, which runs from start to end, with one instance per node. A
     job whose GPUs cannot be divided evenly among its nodes has one instance per GPU instead.
 
-    All states are kept, because jobs that failed also held their nodes. Jobs that never started or
-    had not ended are dropped.
+    Jobs in all end states are kept, because failed jobs also held their nodes. Jobs that never
+    started or had not ended are dropped.
     """
 
     names: ClassVar[_Names]
@@ -134,7 +134,9 @@ class CentreLog(Reader):
         )
 
     def _total(self, checks: Checks, column: int) -> np.ndarray:
-        """Return (n,) float64: a total over the nodes of each job, or 0 if there is none."""
+        """Return a total over the nodes of each job, (n,) float64, or 0 if the table lacks the
+        column.
+        """
         if not checks.table.has(column):
             return np.zeros(len(checks.table))
         return checks.count(column, self.names[column], 0, _MOST, blank=0.0)
@@ -152,13 +154,13 @@ class CentreLog(Reader):
                     sizes[place] = memory_gb(word) if unit is None else unit * memory_gb(f"{word}G")
             except Dirty:
                 faulty[place] = True
-        checks.drop(faulty[words.place], f"with an invalid size in {self.names.memory}")
+        checks.drop(faulty[words.place], InvalidValue(f"with an invalid size in {self.names.memory}"))
         values: np.ndarray = sizes[words.place]
         return values
 
 
 def _tenant(options: TraceOptions, labels: dict[str, Labels | None]) -> Labels | None:
-    """Return the owners of the jobs: by default the account, or else the user."""
+    """Return the tenant of each job. By default, it is the account or, without one, the user."""
     wanted = (options.tenant,) if options.tenant is not None else ("account", "user")
     return next((label for name in wanted if (label := labels[name]) is not None), None)
 

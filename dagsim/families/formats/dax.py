@@ -1,9 +1,9 @@
 """Pegasus DAX 2 and 3: abstract workflows in XML.
 
 ``<adag>`` contains ``<job id runtime>`` with ``<uses file link size/>``, and
-``<child ref><parent ref/></child>``. The attribute ``jobCount`` is often wrong and therefore
-ignored. The generator drew some runtimes below 0 (57 of Epigenomics_997), which count as 0. Files
-are read one at a time, each as a whole.
+``<child ref><parent ref/></child>``. The attribute ``jobCount`` is ignored, because it is often
+wrong. Some runtimes drawn by the generator are negative (57 in Epigenomics_997) and count as 0.
+Files are read one at a time, each as a whole.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Dax(Reader):
 
 @dataclass
 class _Document:
-    """The contents of the elements, collected while the file is parsed."""
+    """What the elements of a document contain, collected while the file is parsed."""
 
     jobs: list[tuple[int, str, str]] = field(default_factory=list)
     """Line, id and runtime."""

@@ -53,8 +53,8 @@ class GavelTrace(Reader):
     """Builds one gang per job, with ``scale_factor`` instances of one GPU each.
 
     With a table ``*throughputs.json`` next to the trace, work is in seconds on a V100, and
-    ``speeds`` covers every type in the table. Without a table, work is Shockwave's duration, or
-    else the number of steps at one step per second.
+    ``speeds`` covers every type in the table. Without a table, work is the duration that Shockwave
+    states. If there is none, every step takes one second.
     """
 
     name = "gavel"
@@ -89,7 +89,7 @@ def _tables(source: Source, report: ReadReport) -> Iterator[Table]:
 
 
 def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
-    """Yield the fields ``_COLUMNS`` of every line; a job's id is its line number."""
+    """Yield the fields ``_COLUMNS`` of every line. A job's id is its line number."""
     for place, line in source.lines():
         fields = line.rstrip("\r").split("\t")
         if not line.strip():
@@ -143,8 +143,8 @@ def _kind(job_type: str, width: float, speeds: _Speeds) -> TaskKind:
 
 
 def _reference(rates: Mapping[str, float]) -> float:
-    """Return the steps per second on the reference type, or on the next type that has a rate, or NaN
-    without rates."""
+    """Return the steps per second on the reference type. If it has no rate, use the next type that
+    has one. Return NaN if there are no rates."""
     return next((rates[gpu] for gpu in map(canonical, map(str.upper, _GPUS)) if gpu in rates), nan)
 
 

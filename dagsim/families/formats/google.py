@@ -1,5 +1,5 @@
-"""Code shared by both Google traces, which reconstructs the history of each task from events and
-builds jobs from the tasks.
+"""Code shared by the readers of both Google traces. It reconstructs the history of each task from
+events, and builds jobs from the tasks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from dagsim.errors import ConfigError, GraphError, ModelError
 from dagsim.model import Cluster, Demand, Job, Node, Task, TaskGraph
 from dagsim.traces.chunks import Table
-from dagsim.traces.fields import Dirty, finite_number
+from dagsim.traces.fields import Dirty, InvalidValue, finite_number
 from dagsim.traces.reader import Block, Downtime
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import (
@@ -67,7 +67,7 @@ class Workflows(Protocol):
     def __contains__(self, job: str) -> bool: ...
 
     def graph(self, tasks: list[Task], note: Callable[[str], None]) -> TaskGraph:
-        """Build the graph of a job from its tasks; tolerated irregularities are reported to ``note``.
+        """Build the graph of a job from its tasks. Report tolerated irregularities to ``note``.
 
         Raises:
             GraphError: The graph is not a DAG.
@@ -79,11 +79,11 @@ class Events:
     """Builds jobs from events: one job per job id, one task per task index, with its attempts
     merged into one. Tasks need no GPUs.
 
-    Work is the duration of the last attempt (``protocol="last-attempt"``), because an evicted task
-    restarts from the beginning, or of all attempts together (``"all-attempts"``). A job with a task
-    that is still alive at the end of the trace is dropped; ``keep_partial`` keeps the job and cuts
-    the task off there. Tasks that ended before they ever ran are left out. The tasks of a job have
-    no parents unless it is one of the ``workflows``.
+    With ``protocol="last-attempt"``, work is the duration of the last attempt, because an evicted
+    task restarts from the beginning. With ``"all-attempts"``, it is the duration of all attempts
+    together. If a task is still waiting or running at the end of the trace, its job is dropped.
+    With ``keep_partial``, the job is kept, and the task ends there. Tasks that ended before they
+    ever ran are left out. The tasks of a job have no parents unless it is one of the ``workflows``.
 
     Raises:
         ConfigError: The protocol is neither of these.
@@ -106,8 +106,8 @@ class Events:
     def blocks(
         self, read: Callable[[ReadReport], Iterator[Table]], report: ReadReport, most: int | None
     ) -> Iterator[Block]:
-        """Yield the first ``most`` jobs. ``read`` yields the events in the order of the file; the
-        events of whole jobs come either all before or all after the others."""
+        """Yield the first ``most`` jobs. ``read`` yields the events in the order of the file. All
+        events of whole jobs must come before the events of tasks, or all of them after."""
         parts = in_parts(lambda report: map(self._within, read(report)), _keys, report)
         return job_blocks(map(self._batch, parts), report, most)
 
@@ -162,8 +162,8 @@ class Events:
     def _checked(
         self, table: Table, lives: _Lives, is_lost: np.ndarray, findings: Findings
     ) -> tuple[np.ndarray, np.ndarray, tuple[TaskKind, ...]]:
-        """Return the tasks to keep, (n,) int64, and the kind of each; ``is_lost`` marks the jobs
-        that are not kept, (J,) bool."""
+        """Return the tasks to keep, (n,) int64, and the kind of each. ``is_lost``, (J,) bool, marks
+        the jobs that are not kept."""
         usable = ~is_lost[lives.job]
 
         def note(tasks: np.ndarray, text: str) -> None:
@@ -198,14 +198,14 @@ class Events:
 def kinds_of_tasks(
     usable: np.ndarray, amounts: Sequence[np.ndarray], options: TraceOptions
 ) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """Return the kinds of tasks that request these cores and this memory; see ``kinds_of_rows``."""
+    """Return the kinds of tasks that request these cores and this memory (see ``kinds_of_rows``)."""
     return kinds_of_rows(usable, amounts, lambda *asked: TaskKind(Demand(*options.cpu_demand(*asked))))
 
 
 def impossible_tasks(
     usable: np.ndarray, names: np.ndarray, work: np.ndarray, kind: np.ndarray, kinds: Sequence[TaskKind]
 ) -> dict[int, str]:
-    """Return the tasks among the ``usable`` ones that the model rejects, each with the reason."""
+    """Return the ``usable`` tasks that the job model rejects, each with the reason."""
     doubtful, errors = ~np.array([kind.is_possible() for kind in kinds])[kind] | ~np.isfinite(work), dict[int, str]()
     for task in np.flatnonzero(usable & doubtful).tolist():
         try:
@@ -224,8 +224,8 @@ def jobs_of_tasks(
     kinds: tuple[TaskKind, ...],
     **columns: Any,
 ) -> JobArrays:
-    """Build jobs from tasks that do not wait for each other; ``owner`` is the job of each task,
-    (n,) int64 in ascending order.
+    """Build jobs from tasks that do not wait for each other. ``owner`` contains the job of each
+    task, (n,) int64, in ascending order.
     """
     return JobArrays(
         ids=groups.ids,
@@ -244,7 +244,7 @@ def jobs_of_tasks(
 
 
 def _linked(batch: JobBatch, workflows: Workflows, lead: np.ndarray) -> JobBatch:
-    """Return the same jobs with the edges between the tasks of workflows added; ``lead`` is the first
+    """Return the same jobs, with edges between the tasks of workflows. ``lead`` contains the first
     row of each job.
     """
     is_linked = np.array([id in workflows for id in batch.every.ids.tolist()], bool)
@@ -267,8 +267,8 @@ def _linked(batch: JobBatch, workflows: Workflows, lead: np.ndarray) -> JobBatch
 
 
 class _Lives(NamedTuple):
-    """T tasks and what happened to them, sorted by job and then by first event. A task may run
-    several times before its final end, each time from the beginning.
+    """What happened to each of T tasks, sorted by job and then by first event. A task may run
+    several times before it finally ends, each time from the beginning.
     """
 
     job: np.ndarray  # (T,) int64
@@ -341,11 +341,11 @@ def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def late_rows(checks: Checks, texts: np.ndarray) -> np.ndarray:
-    """Return (n,) bool: True for rows whose time is after the end of the trace. Rows whose time is
-    not a number are dropped."""
+    """Return a mask of the rows whose time is after the end of the trace, (n,) bool. Drop the rows
+    whose time is not a number."""
     times = texts.tolist()
     is_time = [time.isdecimal() and len(time) < 20 for time in times]
-    checks.drop(~np.array(is_time, bool), "with a non-numeric value for time")
+    checks.drop(~np.array(is_time, bool), InvalidValue("with a non-numeric value for time"))
     return np.array([is_read and int(time) >= AFTER_US for time, is_read in zip(times, is_time, strict=True)], bool)
 
 
@@ -365,9 +365,9 @@ def requested_amount(word: str, field: str) -> tuple[float, str]:
 def _last_words(
     table: Table, rows: np.ndarray, job: np.ndarray, kind: np.ndarray, lead: np.ndarray
 ) -> tuple[Labels, Labels]:
-    """Return the user and the priority of each job. The user comes from the event of the whole job,
-    or else from the first event that names one; the priority is the last one. ``rows`` are sorted
-    by job."""
+    """Return the user and the priority of each job. The user comes from the event of the whole job
+    or, without it, from the first event that names a user. The priority is the last one that is
+    stated. ``rows`` are sorted by job."""
     is_job = kind[rows] == Event.JOB
     users = table.words(_USER)
     named = rows[~is_job & (table.texts(_USER)[rows] != "")]

@@ -1,11 +1,11 @@
 """Google ClusterData2019 (v3): ``instance_events``, with ``collection_events`` and
 ``machine_events`` next to them.
 
-Reads exports of the BigQuery tables, each as one file or as shards: CSV with a header (nested
-fields as ``resource_request.cpus`` or ``resource_request_cpus``), or JSON Lines (numbers possibly
-as strings, defaults left out). Event types are numbers or names; the numbers differ from the ones
-used in 2011. The trace is the directory of the tables or the file of instance events. ``google``
-groups and interprets the events.
+The reader accepts exports of the BigQuery tables, each as one file or as shards. They are CSV with
+a header (nested fields are called ``resource_request.cpus`` or ``resource_request_cpus``) or JSON
+Lines (numbers may be strings, and default values are left out). Event types are numbers or names.
+The numbers differ from those used in 2011. The trace is the directory with the tables, or the file
+with the instance events. ``google`` groups and interprets the events.
 
 This module also reads exports that do not contain the history of tasks: the Kaggle sample,
 requests, and machine shapes.
@@ -94,7 +94,7 @@ class Google2019(Reader):
     task per instance.
 
     A collection that starts after others waits for all their tasks. If both have many tasks, an
-    intermediate task without work reduces the number of edges. Alloc sets are left out; tasks
+    intermediate task without work reduces the number of edges. Alloc sets are left out, and tasks
     inside them are treated as ordinary tasks.
     """
 
@@ -138,7 +138,7 @@ class Google2019(Reader):
 
 
 class _Workflows:
-    """Collections that start after others, and the groups of linked collections, one job each."""
+    """Collections that start after others. Each group of linked collections becomes one job."""
 
     def __init__(self) -> None:
         self._after: dict[str, tuple[str, ...]] = {}
@@ -159,7 +159,7 @@ class _Workflows:
         return job in self._up
 
     def job(self, collection: str) -> str:
-        """Return the collection that represents the group to which this one belongs."""
+        """Return the collection that represents the group to which this collection belongs."""
         root = collection
         while self._up.get(root, root) != root:
             root = self._up[root]
@@ -244,7 +244,7 @@ def _records(
 
 def _events(source: Source, required: Sequence[str], optional: Sequence[str], report: ReadReport) -> Iterator[Table]:
     """Yield a table of the trace with these columns, all as texts. Names of nested columns contain
-    a dot, or an underscore in CSV; missing columns are empty."""
+    a dot, or an underscore in CSV. Missing columns are empty."""
     names = (*required, *optional)
     if not source.files:
         return
@@ -277,7 +277,7 @@ def _objects(source: Source, names: Sequence[str], report: ReadReport) -> Iterat
 
 
 def _flat(row: Any) -> dict[str, str]:
-    """Flatten a JSON object: values of nested objects get names with a dot.
+    """Flatten a JSON object. The name of a value in a nested object contains a dot.
 
     Raises:
         ValueError: The text is not a JSON object.
@@ -410,7 +410,9 @@ def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
-    """Convert a list to jobs. In the sample, several rows of a task are separate usage windows."""
+    """Convert a list to jobs. If a task in the sample has several rows, these are separate usage
+    windows.
+    """
     checks, groups, names = Checks(table), rows_by_job(*_keys(table)), table.words(_INSTANCE)
     job, count = groups.job_of_row(), len(groups.ids)
     time_us = checks.number(_TIME, "time")
@@ -469,8 +471,8 @@ def _requests(checks: Checks) -> list[np.ndarray]:
 
 
 def _covered_s(task: np.ndarray, start: np.ndarray, end: np.ndarray, count: int) -> np.ndarray:
-    """Return (T,) float64: the seconds covered by the union of each task's windows, which are in
-    microseconds."""
+    """Return how long each of T tasks was covered by at least one of its windows, in seconds, (T,)
+    float64. The windows are in microseconds."""
     order, by_end = np.lexsort((end, start, task)), np.lexsort((end, task))
     rank = np.empty(len(task), np.int64)
     rank[by_end] = np.arange(len(task))

@@ -94,8 +94,8 @@ class GridEngine(BatchReader):
 
 
 def _fields(line: str) -> list[str]:
-    """Split a record. The category may contain colons (``-l h_rt=01:00:00``), so it ends before a
-    number, the task id of a slave or ``NONE``, and another number."""
+    """Split a record at its colons. The category may contain colons itself (``-l h_rt=01:00:00``).
+    It ends where a number, the task id of a slave (or ``NONE``) and another number follow."""
     fields = line.split(":")
     for end in range(_CATEGORY + 1, len(fields) - 2):
         if _is_number(fields[end]) and _is_number(fields[end + 2]) and _TASK_ID.fullmatch(fields[end + 1]):

@@ -2,9 +2,9 @@
 the cluster is built.
 
 The columns are ``job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time,
-end_time, duration, queue``; times are dates without a zone, durations are in seconds.
-``cluster_gpu_number.csv`` has ``date, <vc> ..., total``, GPUs per day. Jobs are sorted by
-submission.
+end_time, duration, queue``; times are dates without a zone, and durations are in seconds.
+``cluster_gpu_number.csv`` contains the number of GPUs on each day, with the columns ``date, <vc>
+..., total``. Jobs are sorted by submission.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Helios(Reader):
     """Builds one gang per job, with one GPU per instance; a job without GPUs has one instance per
     node. The tenant is the virtual cluster.
 
-    All states are kept: jobs that failed or were cancelled also held their GPUs.
+    Jobs in all states are kept, because failed and cancelled jobs also held their GPUs.
     """
 
     name = "helios"

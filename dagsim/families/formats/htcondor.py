@@ -1,9 +1,10 @@
 """HTCondor's history: ``condor_history -json``, ``condor_history -long``, or the history file itself.
 
-A job is a ClassAd: attributes with values. The text form has one attribute per line; ads end at a
-blank line or at a banner in the history file (``*** ...``). The files in ``PER_JOB_HISTORY_DIR``
-have neither, so an ad also ends where its first attribute is set again, or another ``ClusterId``
-begins. Other attributes may be set again within their ad, and the last value counts.
+A job is a ClassAd: attributes with values. The text form has one attribute per line. An ad ends at
+a blank line or, in the history file, at a banner (``*** ...``). The files in
+``PER_JOB_HISTORY_DIR`` have neither, so an ad also ends where its first attribute is set again, or
+where another ``ClusterId`` begins. If any other attribute is set several times in an ad, the last
+value counts.
 """
 
 from __future__ import annotations

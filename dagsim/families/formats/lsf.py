@@ -1,7 +1,8 @@
 """LSF's accounting: ``lsb.acct``, with the records ``JOB_FINISH`` of IBM Spectrum LSF.
 
-A record is a line of fields separated by blanks; texts are quoted. Two lists within it are preceded
-by their lengths: the requested hosts, and the hosts that the job held. Times are epoch seconds.
+A record is a line of fields separated by blanks, and texts are quoted. It contains two lists, the
+requested hosts and the hosts that the job held. Each list is preceded by its length. Times are
+epoch seconds.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Pods: ``name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phase, creation_time,
 deletion_time, scheduled_time``, in seconds; the ``multigpu`` lists end after ``gpu_milli``.
-``gpu_milli`` is per GPU. ``gpu_spec`` may allow several types (``V100M16|V100M32``); an empty one
-allows any. Nodes: ``sn, cpu_milli, memory_mib, gpu, model``. Jobs are sorted by creation, because
-resampled lists are not in this order.
+``gpu_milli`` is per GPU. ``gpu_spec`` may allow several types (``V100M16|V100M32``), and any type
+if it is empty. Nodes: ``sn, cpu_milli, memory_mib, gpu, model``. Jobs are sorted by creation,
+because resampled lists are not in this order.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Openb2023(Reader):
     """Builds one single-task job per pod, which occupies its GPUs, or its share of one, from
     scheduling to deletion.
 
-    A pod that was never scheduled (pending) counts from its creation. All phases are kept: failed
-    pods also held GPUs.
+    A pod that was never scheduled (pending) counts from its creation. Pods in all phases are kept,
+    because failed pods also held GPUs.
     """
 
     name = "openb2023"
@@ -61,8 +61,8 @@ class Openb2023(Reader):
         return row_blocks(read, times, partial(_jobs, options), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Read the nodes from the first ``openb_node_list*`` next to the pods; ``read_openb_nodes``
-        reads another list."""
+        """Read the nodes from the first ``openb_node_list*`` next to the pods. To read another
+        list, use ``read_openb_nodes``."""
         lists = source.beside("openb_node_list*")
         return read_openb_nodes(lists.files[0]) if lists.files else None
 

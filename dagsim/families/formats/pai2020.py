@@ -1,12 +1,12 @@
 """Alibaba PAI ``cluster-trace-gpu-v2020``: its tables joined, and the machines.
 
-Tables have no header; the columns are named in ``<table>.header`` files. Each table is ``.csv``,
-``.csv.gz`` or the publisher's ``.tar.gz``. The trace is their directory, or any one of them.
-``pai_job_table`` and ``pai_task_table`` are needed in full. ``pai_group_tag_table`` (requested GPU
-types) and ``pai_instance_table`` (times that a task lacks) are joined if present. Times are in
-seconds, ``plan_cpu`` and ``plan_gpu`` in percent, ``plan_mem`` in GB. The tables are unordered, and
-all except the instance table are held in memory. ``pai_lists`` reads the lists derived from this
-trace.
+The tables have no headers. Their columns are named in ``<table>.header`` files. Each table is
+``.csv``, ``.csv.gz`` or the publisher's ``.tar.gz``. The trace is the directory with the tables, or
+any one of them. ``pai_job_table`` and ``pai_task_table`` are needed in full.
+``pai_group_tag_table`` (requested GPU types) and ``pai_instance_table`` (times that a task lacks)
+are joined if present. Times are in seconds, ``plan_cpu`` and ``plan_gpu`` in percent, ``plan_mem``
+in GB. The tables are unordered, and all except the instance table are held in memory. ``pai_lists``
+reads the lists derived from this trace.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class _Joined(NamedTuple):
         return table.where(place)
 
     def fields(self, row: int) -> list[str]:
-        """Return the columns of a row; a job's row includes the requested GPU type."""
+        """Return the columns of a row. The row of a job includes the requested GPU type."""
         table, place = self._row(row)
         fields = table.fields(place)
         return fields if row < len(self.task) else [*fields, (self.specs or {}).get(fields[_INST], "")]
@@ -296,8 +296,8 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
 def _drop_again(
     joined: _Joined, findings: Findings, rows: np.ndarray, first: np.ndarray, reason: str, stage: int = 0
 ) -> np.ndarray:
-    """Drop rows that repeat an earlier row, given by ``first``: identical rows as duplicates, the
-    others for ``reason``. Return the identical rows.
+    """Drop rows that repeat an earlier row, which ``first`` contains. Identical rows count as
+    duplicates, and the others are dropped for ``reason``. Return the identical rows.
     """
     same = np.array([joined.fields(row) == joined.fields(int(first[row])) for row in rows.tolist()], bool)
     twice: np.ndarray = rows[same]
@@ -307,8 +307,8 @@ def _drop_again(
 
 
 def _again(tasks: JobArrays, job: np.ndarray, usable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (n,) bool: True if an earlier row of the job is a usable task with the same name; and
-    (n,) int64: that row."""
+    """Return a mask of the rows that repeat a usable task of the same job under the same name, (n,)
+    bool, and the earlier row with that task, (n,) int64."""
     key = job * np.int64(len(tasks.names)) + tasks.name
     candidates = np.flatnonzero(usable)
     keys, places = np.unique(key[candidates], return_index=True)
@@ -318,8 +318,8 @@ def _again(tasks: JobArrays, job: np.ndarray, usable: np.ndarray) -> tuple[np.nd
 
 
 def _known(times: np.ndarray) -> np.ndarray:
-    """Return (n,) float64: the times, with ``inf`` for 0 and for invalid times, which both mean
-    unknown."""
+    """Return the times, (n,) float64. A time that is 0 or invalid is unknown, and becomes
+    ``inf``."""
     return np.where((times > 0) & (times < inf), times, inf)
 
 
@@ -401,7 +401,9 @@ def _instances(
 
 
 def _table(source: Source, table: str) -> Source | None:
-    """Return the table next to ``source``, in the first form that exists."""
+    """Return the table next to ``source``. If there are files with several endings, return the
+    first one.
+    """
     stem = f"pai_{table}" if table == "machine_spec" else f"pai_{table}_table"
     tables = source.beside(f"{stem}.csv", f"{stem}.csv.gz", f"{stem}.tar.gz", f"{stem}.parquet")
     return tables.files[0] if tables.files else None

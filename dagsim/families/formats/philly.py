@@ -1,9 +1,9 @@
 """Microsoft Philly 2017: the official ``cluster_job_log`` (JSON), and lists derived from it (CSV).
 
 The log is one array of ``{status, vc, jobid, submitted_time, user, attempts: [{start_time,
-end_time, detail: [{ip, gpus}]}]}``; times are local without a time zone, null, or ``None``. It is
-read object by object into columns. The lists have
-``timestamp, duration, num_gpus, gpu_time, cluster``.
+end_time, detail: [{ip, gpus}]}]}``; times are local dates without a time zone, null, or ``None``.
+The log is read object by object into columns. The lists have ``timestamp, duration, num_gpus,
+gpu_time, cluster``.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Table]:
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return the text of each row, which identifies a job because lists contain no ids, and the time
-    of each row. Parquet files contain numbers, which are converted to text.
+    """Return the text of each row, and its time. The text identifies the job, because lists contain
+    no ids. Parquet files contain numbers, which are converted to text.
     """
     columns = [table.words_of.get(column, table.values.get(column)) for column in range(len(_LIST))]
     texts = zip(*[map(str, column.tolist()) for column in columns if column is not None], strict=True)
@@ -144,8 +144,9 @@ def _entries(source: Source, report: ReadReport) -> Iterator[Row]:
 
 
 def _ran(attempts: Any) -> tuple[float, int, int, int, str]:
-    """Return the seconds of all attempts, the GPUs of the first one, the number of attempts, the
-    number of attempts without a time, and the reason if they are unusable.
+    """Return the total seconds of all attempts, the GPUs of the first attempt, the number of
+    attempts, and the number of attempts without a time. If the attempts are unusable, also return
+    the reason.
     """
     try:
         if not isinstance(attempts, list) or not attempts:

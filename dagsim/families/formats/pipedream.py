@@ -42,9 +42,9 @@ class PipeDream(Reader):
     """Builds one training step per file: forward operation ``i`` and its mirror ``2 n + 1 - i`` in the
     backward pass.
 
-    An edge ``u -> v`` carries the activation of ``u``, and its mirror ``v' -> u'`` carries that of
-    ``v``. One edge joins the last forward operation to the first backward one. Memory is activation
-    plus parameters, in both passes.
+    An edge ``u -> v`` carries the activation of ``u``, and its mirror ``v' -> u'`` carries the
+    activation of ``v``. One edge joins the last forward operation to the first backward operation.
+    In both passes, memory is the activation plus the parameters.
     """
 
     name = "pipedream"

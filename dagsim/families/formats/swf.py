@@ -3,12 +3,12 @@
 The header has lines with ``;`` (``; MaxProcs: 240``). Rows of 18 fields separated by blanks follow:
 job, submit, wait, run, allocated processors, CPU time, memory, requested processors, requested
 time, requested memory, status, user, group, executable, queue, partition, preceding job, think
-time. -1 means unknown; numbers may be floats. A Parquet table has the 18 fields as columns in this
-order; the names of the columns are ignored. Jobs are sorted by submit time.
+time. -1 means unknown, and numbers may be floats. A Parquet table has the 18 fields as columns in
+this order, and the names of the columns are ignored. Jobs are sorted by submit time.
 
-A log may have further fields. ``--map nodes=20`` names a field that holds the number of nodes of a
-job, as a number or as ``nodes=128`` within a text; a header line ``; Field 20: number of nodes``
-does the same. Nodes then take the place of processors.
+A log may have further fields. ``--map nodes=20`` selects a field that contains a job's number of
+nodes, as a number or as ``nodes=128`` within a text. A header line ``; Field 20: number of nodes``
+has the same effect. Nodes then take the place of processors.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import numpy as np
 from dagsim.errors import ConfigError, TraceError
 from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
+from dagsim.traces.fields import InvalidValue
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
@@ -130,7 +131,8 @@ def _form(nodes: int | None) -> Form:
 
 
 def _nodes_field(source: Source, options: TraceOptions) -> int | None:
-    """Return the field (from 1) with the number of nodes, according to the map or else the header.
+    """Return the field (from 1) with the number of nodes. The map determines it or, without an
+    entry there, the header.
 
     Raises:
         ConfigError: The map names something other than nodes.
@@ -155,17 +157,19 @@ def _fields(source: Source) -> int:
 
 
 def _node_counts(checks: Checks) -> np.ndarray:
-    """Return (n,) float64: the number of nodes in the additional column, or -1 if there is none."""
+    """Return the number of nodes in the additional column, (n,) float64, or -1 if there is no
+    number.
+    """
     words = checks.table.words(_NODES)
     counts = [int(match[1]) if (match := _NODE_COUNT.match(word)) else -1 for word in words.words]
     values: np.ndarray = np.array(counts, np.float64)[words.place]
-    checks.drop(values > MOST_INSTANCES, "with an invalid value for nodes")
+    checks.drop(values > MOST_INSTANCES, InvalidValue("with an invalid value for nodes"))
     return values
 
 
 def max_processors(source: Source) -> int | None:
-    """Return the processors stated in the header: ``MaxProcs``, or else ``MaxNodes``; ``338 (batch;
-    512 total)`` means 338.
+    """Return the number of processors that the header states as ``MaxProcs`` or, without this line,
+    as ``MaxNodes``. A value such as ``338 (batch; 512 total)`` means 338.
     """
     sizes: dict[str, int] = {}
     for line in source.head(1000):

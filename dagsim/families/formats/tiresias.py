@@ -94,8 +94,8 @@ def _sia_jobs(options: TraceOptions, profiles: Mapping[str, Any], checks: Checks
 def _alone_s(
     checks: Checks, profiles: Mapping[str, Any], models: Labels, gpus: np.ndarray, batches: np.ndarray
 ) -> np.ndarray:
-    """Return how many seconds each row's configuration takes alone; rows that the profiles do not
-    cover are dropped.
+    """Return how many seconds each row's configuration takes alone. Drop the rows that the profiles
+    do not cover.
     """
     alone_s, (combination, firsts) = services.seconds_alone.required(), combinations((models.place, gpus, batches))
     seconds = np.full(len(firsts), np.nan)
@@ -136,8 +136,8 @@ def _jobs(
     tenant: Labels | None = None,
     profiles: Mapping[str, Any] | None = None,
 ) -> JobArrays:
-    """Build jobs with these times, or with times from the profiles; ``gpus``, ``model`` and
-    ``batch`` are columns."""
+    """Build jobs with these times, or with times from the profiles. ``gpus``, ``model`` and
+    ``batch`` are column numbers."""
     checks.drop(submitted < 0, ImpossibleTimes("with a negative submit_time"))
     checks.drop(seconds < 0, ImpossibleTimes("with a negative duration"))
     pieces = checks.count(gpus, "num_gpu")

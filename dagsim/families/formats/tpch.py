@@ -12,7 +12,7 @@ from typing import Any
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Job, Task
-from dagsim.traces.fields import Dirty, count
+from dagsim.traces.fields import Dirty, InvalidValue, count
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport, RepeatedId
 from dagsim.traces.source import Source
@@ -87,6 +87,6 @@ def _task(stage: Any, options: TraceOptions) -> Task:
         raise Dirty("that are not objects")
     seconds = value(stage.get("mean_ms"), "mean_ms") / 1000
     if seconds < 0:
-        raise Dirty("with a negative mean_ms")
+        raise Dirty(InvalidValue("with a negative mean_ms"))
     instances = count(str(stage.get("num_tasks", "")), "num_tasks")
     return Task(f"stage-{stage.get('id')}", max(seconds, options.floor_s), instances)

@@ -1,10 +1,10 @@
 """WfCommons WfFormat 1.0 to 1.5: one recorded workflow execution per JSON file.
 
-1.5 separates ``workflow.specification.tasks`` (names, parents, files) from
-``workflow.execution.tasks`` (runtimes); 1.3 and 1.4 have everything in ``workflow.tasks``, earlier
-versions in ``workflow.jobs``. Parents and children are given by id or, in 1.4 files written by
-Pegasus, by name. Each file is read as a whole; the files in a directory or archive are read one at
-a time.
+Version 1.5 separates ``workflow.specification.tasks`` (names, parents, files) from
+``workflow.execution.tasks`` (runtimes). Versions 1.3 and 1.4 have everything in ``workflow.tasks``,
+and earlier versions in ``workflow.jobs``. Parents and children are given by id or, in 1.4 files
+written by Pegasus, by name. Each file is read as a whole, and the files in a directory or archive
+are read one at a time.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def _tasks(
 
 
 def _ids_by_reference(listed: list[Any]) -> dict[str, str]:
-    """Return the ids of tasks by their unique names, if more of the references to parents and
-    children are names than ids, or else an empty dictionary.
+    """If more references to parents and children are names than ids, return the ids of tasks by
+    their unique names. Otherwise, return an empty dictionary.
     """
     items = _dicts(listed)
     names = Counter(str(item.get("name")) for item in items)

@@ -81,8 +81,8 @@ def _platform(size: int, name: str) -> str:
 def _write_each(
     format: str, ending: str, text: Callable[[Job], str], path: Path, jobs: Iterable[Job], cluster: Cluster | None
 ) -> tuple[Path, ...]:
-    """Write one file per job: ``path`` itself if it has this ending, or else files in that folder.
-    Return the paths.
+    """Write one file per job. If ``path`` has this ending, it is the file for the only job.
+    Otherwise, it is the folder for the files. Return the paths.
     """
     files: list[Path] = []
     for job in jobs:
@@ -101,8 +101,8 @@ def _write_each(
 
 
 def _standard_graph(job: Job) -> str:
-    """Return a graph in the format of the Standard Task Graph set: one processor per task, and a first
-    and a last task without work.
+    """Return a graph in the format of the Standard Task Graph set, with one processor per task. The
+    first and the last task have no work.
     """
     graph = job.graph
     for task in job.tasks:
@@ -161,7 +161,7 @@ _TIRESIAS_HEAD = ("job_id", "num_gpu", "submit_time", "iterations", "model_name"
 
 
 def _tiresias_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
-    """Yield a row for each job; an iteration takes a second."""
+    """Yield a row for each job, in which every iteration takes a second."""
     for job in jobs:
         task, width = single_task(job, "tiresias")
         if not task.gpus:
@@ -174,7 +174,9 @@ _OPENB_HEAD = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_s
 
 
 def _openb_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
-    """Yield a pod for each job, scheduled at the recorded time or, without one, on arrival."""
+    """Yield a pod for each job. It is scheduled at the recorded start or, if this is unknown, on
+    arrival.
+    """
     for job in jobs:
         if len(job.tasks) > 1 or job.tasks[0].instances > 1:
             raise refused(job, "openb2023", "the job has several tasks or instances, but a pod can have only one")

@@ -1,9 +1,8 @@
-"""Gavel's policies: they compute the share of its time that each job, or pair of jobs, should spend
-on each GPU type (Narayanan et al., OSDI 2020, sections 4 and 5).
+"""Gavel's policies. They compute which share of its time each job, or pair of jobs, should spend on
+each GPU type (Narayanan et al., OSDI 2020, sections 4 and 5).
 
-HiGHS solves the linear programs. If several sets of shares are optimal, HiGHS may return a
-different one from the authors' solver (ECOS), so rounds may differ, although the optimum is the
-same.
+HiGHS solves the linear programs. If several sets of shares are optimal, HiGHS may return another
+set than the authors' solver (ECOS). Rounds may then differ, although the optimum is the same.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ class Fifo(_Rule):
         return {key: {name: float(placed.get(key) == name) for name in situation.gpus} for key in keys}
 
     def _pack(self, situation: Situation, queue: list[GavelJob], placed: dict[Key, str]) -> None:
-        """Let the first jobs in the queue join running jobs, until there is no partner for a
+        """Let the jobs in the queue join running jobs, in order, until there is no partner for a
         job."""
         for job in queue:
             partner, best = None, _PACKING_GAIN
@@ -211,7 +210,7 @@ class AlloXShares(_Rule):
 
 
 class _Program:
-    """The constraints that all linear programs share, and the rates of the jobs.
+    """The constraints that all linear programs have in common, and the rates of the jobs.
 
     The variables are the shares of rows (jobs and pairs) by type, row after row. Each job spends at
     most all of its time, and all rows together use at most the available GPUs of each type.
@@ -242,8 +241,8 @@ class _Program:
         self._bounds = np.array([1.0] * count + [float(situation.gpus[name]) for name in self.types])
 
     def best(self, gain: np.ndarray) -> np.ndarray | None:
-        """Return the shares for which the sum of ``gain`` times share is largest, or None if HiGHS
-        finds no solution.
+        """Return the shares that maximise the sum of ``gain`` times share, or None if HiGHS finds
+        no solution.
         """
         return _solved(-gain, self._limits, self._bounds)[0]
 
@@ -251,8 +250,8 @@ class _Program:
         self, progress: Any, needs: np.ndarray, floors: np.ndarray | float = 0.0, *, middle: bool = True
     ) -> tuple[float, np.ndarray, np.ndarray]:
         """Find the highest level such that the ``progress`` of each job is at least level x
-        ``needs`` + ``floors``. Return the level, the shares (with ``middle``, from the middle of
-        the optimal set) and the dual value of each job's constraint.
+        ``needs`` + ``floors``. Return the level, the shares, and the dual value of each job's
+        constraint. If ``middle`` is True, the shares are from the middle of the optimal set.
         """
         column = np.concatenate([np.zeros(len(self._bounds)), needs])[:, None]
         limits = _stacked([[_stacked([[self._limits], [-progress]]), column]])
@@ -293,13 +292,13 @@ def _stacked(blocks: Sequence[Sequence[Any]]) -> Any:
 def _solved(
     cost: np.ndarray, limits: Any, bounds: np.ndarray, middle: bool = True
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """Minimise ``cost``; return the solution (None if there is no solution) and the dual values of
-    the limits.
+    """Minimise ``cost``. Return the solution, or None if there is no solution, and the dual values
+    of the limits.
 
     HiGHS finds an optimum at a corner of the optimal set. At a corner, equal jobs get unequal
-    shares, and jobs without a share run only on GPUs that would otherwise be idle. An
-    interior-point method therefore looks for optimal shares in the middle of the set, as Gavel's
-    solver does.
+    shares, and jobs without a share run only on GPUs that would otherwise be idle. Therefore, an
+    interior-point method is used to find optimal shares in the middle of the set, as Gavel's solver
+    does.
     """
     from scipy.optimize import linprog
 
@@ -350,8 +349,8 @@ def _middle(cost: np.ndarray, limits: Any, bounds: np.ndarray, centring: float =
 def _newton(
     limits: Any, transposed: Any, point: tuple[np.ndarray, ...], off_primal: np.ndarray, off_dual: np.ndarray
 ) -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, ...]]:
-    """Return a function that computes Newton's step at a point, for given changes in two products:
-    shares x reduced costs, and slacks x dual values.
+    """Return a function that computes Newton's step at a point. Its arguments are the changes in
+    two products: shares x reduced costs, and slacks x dual values.
 
     Raises:
         numpy.linalg.LinAlgError: The system is singular in floating point.
@@ -479,9 +478,9 @@ class FinishTimeFairness(_Rule):
 
 
 def _least_rho(program: _Program, age_s: np.ndarray, alone_s: np.ndarray, left: np.ndarray) -> np.ndarray:
-    """Return shares for which the largest rho, (age + left / rate) / alone, is lowest. For a given
-    rho each job needs a rate of left / (rho x alone - age), so the shares are found by bisection
-    over a linear program.
+    """Return the shares that minimise the largest rho, (age + left / rate) / alone. For a given
+    rho, each job needs a rate of left / (rho x alone - age). Bisection finds the lowest rho for
+    which a linear program gives all jobs these rates.
     """
     # ``low`` itself is infeasible, because some job would need an infinite rate
     low, high, bounded = float(np.max(age_s / alone_s)), 1.0, False
@@ -526,8 +525,8 @@ class TotalDuration(_Rule):
 
 
 def _bisected(shortest_s: float) -> float:
-    """Return the total duration at which Gavel's bisection ends if ``shortest_s`` is the shortest
-    possible one.
+    """Return the total duration at which Gavel's bisection ends if the shortest possible duration
+    is ``shortest_s``.
     """
     low, high = _DURATIONS_S
     while high < shortest_s:
@@ -558,8 +557,8 @@ class SumOfRates(_Rule):
 
 
 class GivenShares(_Rule):
-    """Returns shares that were computed elsewhere, one set per solve; rows that contain only zeros
-    may be missing."""
+    """An allocator with shares that were computed elsewhere, one set per solve. Rows that contain
+    only zeros may be missing."""
 
     def __init__(self, like: Allocator, solves: Iterable[tuple[float, Allocation]]) -> None:
         self.fixed_order, self.needs_priority, self.pairs = like.fixed_order, like.needs_priority, like.pairs
@@ -582,8 +581,8 @@ class GivenShares(_Rule):
 
 
 def _on_reference(situation: Situation) -> Situation:
-    """Return the situation for a policy that does not distinguish types, in which each job has its
-    rate on the reference type on every type.
+    """Return the situation for a policy that does not distinguish types. In it, the rate of a job
+    on every type is its rate on the reference type.
     """
     jobs = {}
     for number, job in situation.jobs.items():

@@ -25,8 +25,8 @@ _Gpus: TypeAlias = tuple[int, ...]
 
 
 class _Lease(NamedTuple):
-    """The time that a task spends on its GPUs, from a start to a stop or to a change of its batch
-    size.
+    """The time that a task spends on its GPUs. It begins with a start, and ends with a stop or a
+    change of the batch size.
     """
 
     began_s: float
@@ -37,9 +37,9 @@ class _Lease(NamedTuple):
 class _Books(GavelLedger):
     """Gavel's ledger on a real cluster.
 
-    A lease is booked when it ends, with all its seconds, including those before the time counters
-    were last reset. Until it ends, only its seconds since the reset count. As a result, a task
-    waits for a long time after a long lease.
+    When a lease ends, all of its seconds are booked, including those before the time counters were
+    last reset. Until then, only its seconds since the reset count. As a result, a task waits for a
+    long time after a long lease.
     """
 
     _counting = False
@@ -171,7 +171,7 @@ class DeployedGavel(Gavel):
 
     def _save(self, order: int, now: float) -> float:
         """Let a task that has stopped, ended or paused write a checkpoint before other tasks use
-        its GPUs. Return the time at which the checkpoint is written.
+        its GPUs. Return the time at which the checkpoint is complete.
         """
         saved_s = self._saved_s[order] = now + self._random.choice(self.save_s)
         self._free_s |= dict.fromkeys(self._held[order], saved_s)

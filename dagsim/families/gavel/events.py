@@ -1,6 +1,6 @@
-"""A policy based on Gavel (OSDI 2020): a linear program computes the share of its time that each
-task should spend on each GPU type, and rounds approximate these shares. Tasks can also start
-between rounds.
+"""A policy based on Gavel (OSDI 2020). A linear program computes which share of its time each task
+should spend on each GPU type, and rounds approximate these shares. Tasks can also start between
+rounds.
 """
 
 from __future__ import annotations
@@ -166,9 +166,9 @@ class GavelEvents:
                 yield Preempt(run.id)
 
     def _chosen(self, view: ClusterView, ready: list[TaskState], waiting: WaitingTasks | None = None) -> list[_Pair]:
-        """Return for each task the type on which it is furthest behind its share; the task that is
-        furthest behind comes first. With ``waiting``, return only tasks in ``waiting`` that would
-        fit.
+        """Return, for each task, the type on which it is furthest behind its share. The task that
+        is furthest behind comes first. If ``waiting`` is given, return only tasks in ``waiting``
+        that would fit.
         """
         now, since = view.now, self._since
         runs = {run.task: run for run in view.running.values() if run.task.demand.demand.gpus}
@@ -225,7 +225,7 @@ class GavelEvents:
         return _used_shares(kinds, capacity, price if self.objective == "cost" else None)
 
     def _count(self, view: ClusterView) -> None:
-        """Add the time that the counted runs have taken so far."""
+        """Add to the counters the time that the counted runs have taken since the last call."""
         now, until_s = view.now, self._counted_s
         for had, type_ in self._counted.values():
             had[type_] = had[type_] + now - until_s
@@ -238,8 +238,8 @@ class GavelEvents:
         self._gone.clear()
 
     def _forget(self, view: ClusterView) -> None:
-        """Drop the entries of tasks whose jobs have left, once these entries could outnumber the
-        others."""
+        """Drop the entries of tasks whose jobs have left, if these could outnumber the other
+        entries."""
         if len(self._had) + len(self._since) > 2 * self._remembered:
             for entries in (self._had, self._since):
                 for key in [key for key in entries if key >> 32 not in view.jobs]:
@@ -319,8 +319,8 @@ class WaitingTasks:
 
 
 def by_throughput(seconds: tuple[float, ...], gpus: float) -> _Kind:
-    """Return a task's kind by its throughput on each type relative to its fastest type, to 9
-    decimals. The kind does not depend on the remaining work.
+    """Return the kind of a task, which consists of its throughputs on all types relative to its
+    fastest type, to 9 decimals. The kind does not depend on the remaining work.
     """
     left_s = [max(each_s, 1e-9) for each_s in seconds]
     best_s = min(left_s)
@@ -351,8 +351,7 @@ def shares(
 
 
 def _used_shares(kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None) -> list[_Shared]:
-    """Return the shares that ``shares`` computes, but only for the types that each task should
-    use."""
+    """Return the shares that ``shares`` computes, without those that are (almost) 0."""
     share = {kind: _used(by_type) for kind, by_type in _by_kind(kinds, capacity, price).items()}
     return [share[kind] for kind in kinds]
 

@@ -105,7 +105,7 @@ class Gavel:
 
     @property
     def micro_tasks(self) -> Sequence[MicroTask]:
-        """The micro-tasks in the current round; their keys are ``TaskState.order``."""
+        """The micro-tasks in the current round. Their keys are ``TaskState.order``."""
         return [] if self._ledger is None else self._ledger.round
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -148,12 +148,12 @@ class Gavel:
             yield Wait(max(wake_s, self._still_s))
 
     def _still(self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks) -> float:
-        """Return the time until which rounds change nothing, or -inf if that time is near or
+        """Return the time until which no round changes anything, or -inf if that time is near or
         uncertain.
 
-        All tasks must run, each at a rate that only a decision can change. No task may be nearly
-        done, and the ledger must agree with the kernel about their remaining work, both now and at
-        the end of that time, so that no round in between corrects it.
+        All tasks must be running, each at a rate that only a decision can change, and no task may
+        be nearly done. The ledger and the kernel must agree about the remaining work, both now and
+        at the end of that time, so that no round in between corrects it.
         """
         runs = runs_by_task(view.running.values())
         held = [run for order in runs for run in runs[order]]
@@ -182,8 +182,8 @@ class Gavel:
         self, job: GavelJob, task: MicroTask, runs: Sequence[Run], time_s: float, past: int, lost_s: float
     ) -> bool:
         """Return True if the ledger and the kernel agree about a job's remaining work at
-        ``time_s``, after ``past`` more rounds, even with rounding errors, which add up to at most
-        ``lost_s`` in times.
+        ``time_s``, after ``past`` more rounds. Rounding errors, which add up to at most ``lost_s``
+        seconds, are taken into account.
         """
         left = max([part_left(run, time_s) for run in runs]) * job.steps
         lost = lost_s * job.rate[task.type] + past * ulp(job.steps)
@@ -353,8 +353,8 @@ class _Due(NamedTuple):
 
 
 def present_rate(view: ClusterView, task: TaskState, type_: int) -> float:
-    """Return the progress per second of an elastic task on a GPU type, on the smallest number of
-    nodes on which it fits; 0 if it cannot run on this type.
+    """Return the progress per second of an elastic task on a GPU type, on as few nodes as possible,
+    or 0 if it cannot run on this type.
     """
     assert task.training is not None
     gpu, asked = view.gpu_types[type_], task.task.instances
@@ -379,6 +379,6 @@ def runs_by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:
 
 
 def part_left(run: Run, now: float) -> float:
-    """Return the fraction of the task's work that the run still has to do, according to the
+    """Return the fraction of the task's work that remains for the run, according to the
     estimates."""
     return run.task.expected_left * min(1.0, run.work_left_s(now) / max(run.estimate_s, _NO_TIME_S))

@@ -1,9 +1,10 @@
-"""Gavel's ledger: the time that each job has had on each GPU type, and the rounds that follow from
-it (Narayanan et al., OSDI 2020; based on the simulator that the authors published with the paper).
+"""Gavel's ledger: the time that each job has spent on each GPU type, and the rounds that follow
+from it (Narayanan et al., OSDI 2020; based on the simulator that the authors published with the
+paper).
 
 Nothing in this module depends on dagsim's kernel. Times are in seconds, work is in steps, and rates
-are steps per second for a whole gang. Floating-point operations are in the same order as in Gavel,
-because a difference of one unit in the last place could swap two equal jobs, so that each of them
+are steps per second for a whole gang. Floating-point operations are in the same order as in Gavel.
+Otherwise, a difference of one unit in the last place could swap two equal jobs, and each of them
 would run one round earlier or later.
 """
 
@@ -38,7 +39,7 @@ class PairRates(Protocol):
     """The rates of two jobs when they share a GPU."""
 
     def __call__(self, first: GavelJob, second: GavelJob, type_: str) -> tuple[float, float]:
-        """Return the steps per second of each of the two jobs on ``type_``; zeros if they do not
+        """Return the steps per second of each of the two jobs on ``type_``, or zeros if they do not
         fit together.
         """
 
@@ -90,7 +91,7 @@ class Situation(NamedTuple):
 
 
 class Allocator(Protocol):
-    """One of Gavel's policies: it computes shares, and the ledger turns them into rounds."""
+    """One of Gavel's policies. It computes the shares that the ledger turns into rounds."""
 
     fixed_order: bool
     """True if the types are visited in a fixed order (Gavel's policies with Perf or Packing in
@@ -101,7 +102,7 @@ class Allocator(Protocol):
     """True if two jobs may share a GPU."""
 
     def allocate(self, situation: Situation) -> Allocation:
-        """Return the shares; a job that is missing gets no share, and may not use idle GPUs
+        """Return the shares. A job that is missing gets no share, and may not use idle GPUs
         either."""
 
 
@@ -212,9 +213,9 @@ class GavelLedger:
         changes.
 
         This is the case if no solve is due and, on each type in turn, all jobs that were not placed
-        on earlier types fit. Rounds never repeat in two cases: where jobs compete, they take turns,
-        and each turn is an event; and where types are shuffled in each round, the random numbers
-        have to be drawn one by one.
+        on earlier types fit. Rounds do not repeat if jobs compete, because they take turns and each
+        turn is an event. Nor do they repeat if types are shuffled in each round, because the random
+        numbers have to be drawn one by one.
         """
         shuffled = not self.allocator.fixed_order and len(self._order) > 1
         if self.must_solve or self.pair_rates is not None or shuffled or len(self.round) < len(self.jobs):
@@ -233,18 +234,18 @@ class GavelLedger:
 
     def pass_rounds(self, ends_s: float, until_s: float) -> float:
         """Close the current round, which ends at ``ends_s``, and all following rounds that end
-        before ``until_s``, and return the end of the round that is then open. The rounds have to be
+        before ``until_s``. Return the end of the round that is then open. The rounds have to be
         equal (``repeats``), and every job must have at least the work of one round left in each of
         them.
 
-        Every sum is bit for bit the sum that would result round by round, at a cost that grows with
-        the logarithm of the number of rounds. Within a binade (between two powers of two), a sum is
-        a whole multiple m of one unit. The amount that a round adds depends on m only if the exact
-        sum is halfway between two multiples, and then only on whether m is even. For the times of
-        the rounds, the pattern of even and odd has a period of at most two rounds. Every other sum
-        depends only on these times and on itself, so its period is at most four rounds. Therefore,
-        if four rounds have changed every m by an even number, the next four change it by the same
-        number.
+        Every sum is bit for bit the same as if the rounds were closed one by one, but the cost
+        grows only with the logarithm of the number of rounds. Within a binade (between two powers
+        of two), a sum is a whole multiple m of one unit. The amount that a round adds depends on m
+        only if the exact sum is halfway between two multiples, and then only on whether m is even.
+        For the times of the rounds, the pattern of even and odd has a period of at most two rounds.
+        Every other sum depends only on these times and on itself, so its period is at most four
+        rounds. Therefore, if four rounds have changed every m by an even number, the next four
+        change it by the same number.
         """
         chosen = [(task.key, task.type) for task in self.round]
         if ends_s < until_s:  # A round that began after a pause is longer, so close it separately.
@@ -325,8 +326,8 @@ class GavelLedger:
         return share / part if part > 0 else share * _HUGE
 
     def _chosen(self) -> list[tuple[Key, str]]:
-        """Choose jobs and pairs for the next round and their types, highest priority first, as long
-        as they fit. Jobs that were not in the last solve take up GPUs but do not run.
+        """Choose jobs and pairs for the next round, and their types, highest priority first, as
+        long as they fit. A job that was not in the last solve takes up GPUs but does not run.
         """
         order = list(self._order)
         if not self.allocator.fixed_order:
@@ -365,9 +366,8 @@ class GavelLedger:
 
 
 def _repetitions(before: float, after: float, low: float, high: float) -> int:
-    """Return how often the change of a sum can be repeated exactly. This is possible as long as the
-    sum stays in its binade and between ``low`` and ``high``, if the change is an even multiple of
-    the unit.
+    """Return how often the change of a sum can be repeated exactly. The change must be an even
+    multiple of the unit, and the sum must stay in its binade and between ``low`` and ``high``.
     """
     if before == after:
         return _FOR_EVER

@@ -1,2 +1,2 @@
 """Kubernetes: kube-scheduler and Kueue as policies, readers that turn pods and workloads into
-traces, and readers for the configuration of a site."""
+traces, and readers for a site's configuration."""

@@ -44,8 +44,8 @@ def is_kube(source: Source) -> bool:
 
 def kube_nodes(source: Source) -> Iterator[FoundNode]:
     """Yield the nodes with their allocatable resources, from JSON or YAML, and the nodes that an
-    autoscaler may add. Cordoned and tainted nodes can be used by pods that tolerate the taint; nodes
-    that are not ready cannot be used at all.
+    autoscaler may add. Pods that tolerate the taint can use cordoned and tainted nodes. No pod can
+    use nodes that are not ready.
 
     Raises:
         TraceError: The text is neither JSON nor YAML, or a quantity cannot be read.
@@ -54,7 +54,7 @@ def kube_nodes(source: Source) -> Iterator[FoundNode]:
 
 
 def kube_notes(source: Source) -> list[str]:
-    """Describe the properties of the node groups in the source that are not modelled."""
+    """Describe which properties of the node groups in the source are not modelled."""
     return _read(source)[1] if source.mentions(_OF_GROUPS) else []
 
 
@@ -104,7 +104,7 @@ _OF_GROUPS = re.compile(rb"NodePool|cluster-autoscaler-status|MachineDeployment|
 
 
 class _NodeGroup(NamedTuple):
-    """Nodes that an autoscaler adds and removes."""
+    """A group of nodes that an autoscaler adds and removes."""
 
     kind: str
     """The kind of the object: one of the Cluster API, whose annotations state its sizes, Karpenter's
@@ -142,8 +142,8 @@ class _NodeGroup(NamedTuple):
 
     @classmethod
     def _of_status(cls, text: str) -> Iterator[_NodeGroup]:
-        """Yield the groups in the status of a cluster autoscaler: YAML from version 1.30 on, a text
-        before.
+        """Yield the groups in the status of a cluster autoscaler. The status is YAML from version
+        1.30 on, and plain text before.
         """
         if text.startswith(_OLD_STATUS):
             for name, least, most in _OLD_GROUP.findall(text[:_MOST_STATUS]):
@@ -166,7 +166,7 @@ class _NodeGroup(NamedTuple):
     @classmethod
     def _of_machines(cls, kind: str, name: str, scaled: Mapping[str, Any]) -> _NodeGroup | None:
         """Return the group that a Cluster API object describes, or None if the autoscaler does not
-        change its size.
+        resize it.
         """
         notes = object_in(scaled, "metadata", "annotations")
         least, most = (text_in(notes, _SIZE.format(end)) for end in ("min", "max"))
@@ -195,8 +195,8 @@ class _NodeGroup(NamedTuple):
         return cls(kind, name, *_sizes(least or "0", most), template)
 
     def owns(self, node: FoundNode, owner: str) -> bool:
-        """Return True if a node with this owner belongs to the group. A MachineDeployment owns nodes
-        through a MachineSet with its name and a suffix.
+        """Return True if a node with this owner belongs to the group. A MachineDeployment owns its
+        nodes through a MachineSet, whose name is that of the MachineDeployment plus a suffix.
         """
         if self.kind == "NodePool":
             return node.labels.get(_NODE_POOL) == self.name
@@ -228,13 +228,13 @@ class _NodeGroup(NamedTuple):
             )
 
     def rule(self, *, up: bool = False) -> OnDemand:
-        """Return when a node of the group is powered up and down. No object states how long a boot
-        takes."""
+        """Return the rules by which a node of the group is powered up and down. The objects do not
+        state how long a boot takes."""
         return OnDemand(trigger="pending", min_nodes=self.least, idle_s=self.idle_s, up=up)
 
 
 def _sizes(least: str, most: str) -> tuple[int, int]:
-    """Return the smallest and the largest size of a group."""
+    """Return the minimum and the maximum size of a group."""
     if not (most.isdecimal() and least.isdecimal() and int(least) <= int(most) <= _MOST_NODES):
         raise Dirty(f"whose sizes {least!r} to {most!r} are not numbers of nodes in ascending order")
     return int(least), int(most)
@@ -255,7 +255,7 @@ _MOST_NODES = 20_000
 
 
 def _yaml_objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects in all YAML documents of the source, together with the line at which their
+    """Yield the objects in all YAML documents of the source. Each comes with the line at which its
     document begins."""
     for place, file in enumerate(source.files):
         with file.open_binary() as stream:
@@ -307,9 +307,9 @@ _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
 def _node_manifest(name: str, node: Mapping[str, Any], there: Mapping[str, Any], state: str) -> dict[str, Any]:
-    """Return the parts of a node that kube-scheduler reads, except those that are already part of
-    its group (cores, memory and the name). Nodes that are otherwise the same can then form one
-    group."""
+    """Return the properties of a node that matter to kube-scheduler, except those that its group
+    already states (cores, memory and the name). This way, nodes that are otherwise the same can
+    form one group."""
     labels = {
         label: text
         for label, text in object_in(node, "metadata", "labels").items()

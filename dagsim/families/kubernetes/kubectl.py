@@ -1,9 +1,8 @@
-"""Kubernetes: the output of ``kubectl get pods -A -o json`` and, in addition or instead, Kueue's
-workloads.
+"""Kubernetes: the output of ``kubectl get pods -A -o json``, Kueue's workloads, or both.
 
 Reads a list, one object per line, or a folder of such files; scheduling events (in files named
-``*event*.json``) state when pods were bound. Pods with the same owner form one job. They are
-grouped first, so that jobs can be built one at a time.
+``*event*.json``) state when pods were bound. Pods with the same owner form one job. Pods are
+grouped before jobs are built, so that jobs can be built one at a time.
 """
 
 from __future__ import annotations
@@ -128,9 +127,9 @@ class KubernetesNow(Kubernetes):
         yield from sorted(jobs, key=lambda job: job.arrival_s)
 
     def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
-        """Yield the waiting pods and workloads with the reason for each wait: ``quota`` if Kueue
-        reports that others use the quota, or else Kueue's message or the reason in the condition of
-        the pod.
+        """Yield the waiting pods and workloads, each with the reason why it waits. The reason is
+        ``quota`` if Kueue reports that others use the quota. Otherwise, it is Kueue's message or
+        the reason in the pod's condition.
         """
         for _, object in elements(source, "items"):
             kind, status = object_kind(object), object_in(object, "status")
@@ -149,7 +148,7 @@ class KubernetesNow(Kubernetes):
                 yield WaitingJob(pieces[0].name, reason)
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
-        """Return the time one second after the last event recorded in any object."""
+        """Return the time of the last event in any object, plus one second."""
         _, groups = _present(source, options, report := ReadReport())
         _ALREADY_READ[source] = options, report, groups
         pieces = [entry.piece for entries in groups for entry in entries]
@@ -186,7 +185,7 @@ class _Reading:
     """True if pods without a GPU count, because they hold cores and memory of nodes."""
 
     def groups(self) -> Iterator[list[_Found]]:
-        """Yield the pods and pod sets of each job in order of creation."""
+        """Yield the pods and pod sets of each job, in the order in which they were created."""
 
         def read(report: ReadReport) -> Iterator[Table]:
             return tables_of(self.source, 3, replace(self, report=report)._rows(), (1,))
@@ -198,7 +197,7 @@ class _Reading:
                 yield [entries[row] for row in rows.tolist()]
 
     def _rows(self) -> Iterator[Row]:
-        """Yield pods and pod sets with their jobs and creation times."""
+        """Yield each pod and pod set with its job and its creation time."""
         for place, object in elements(self.source, "items"):
             self.report.rows += 1
             with self.report.dropping(partial(self.source.where, place)):
@@ -239,9 +238,9 @@ class _Reading:
                 self.report.skip("of pods without a GPU")
 
     def job(self, pieces: list[_Found]) -> Job | None:
-        """Build a job from its pods or pod sets; return ``None`` if the job has to be dropped."""
+        """Build a job from its pods or pod sets. Return ``None`` if the job has to be dropped."""
         created_s = min(entry.piece.created_s for entry in pieces)
-        # prefer a workload to its pods, because it states more, and more exactly
+        # prefer a workload to its pods, because its data is more complete and more exact
         if any(entry.piece.is_workload for entry in pieces):
             self.report.skip("of pods that belong to a workload", sum(not entry.piece.is_workload for entry in pieces))
             pieces = [entry for entry in pieces if entry.piece.is_workload]
@@ -253,7 +252,7 @@ class _Reading:
 
     def now(self, pieces: list[_Found]) -> list[_Found]:
         """Return the pods or pod sets of a job that are running or waiting. A pod that is bound to
-        a node occupies it."""
+        a node counts as running, because it occupies the node."""
         bound = [
             replace(entry, piece=replace(entry.piece, fate="runs"))
             if entry.piece.fate == "waits" and entry.piece.node
@@ -269,7 +268,8 @@ class _Reading:
         return named
 
     def jobs_now(self, entries: Sequence[_Found], now_s: float, usual_s: float) -> Iterator[Job]:
-        """Yield one job for each kind of demand among pods that are all running or all waiting."""
+        """Build a job from each kind of demand among these pods, which must all be running or all
+        be waiting."""
         nodes = _nodes_of(entry.piece for entry in entries)
         kinds: dict[object, list[_Found]] = {}
         for entry in _counted(entries):
@@ -397,8 +397,8 @@ def _of(entries: Sequence[_Found], fate: str) -> list[_Found]:
 
 
 def _counted(entries: Sequence[_Found]) -> Sequence[_Found]:
-    """Return the pod sets of the workloads if there are any, because a workload represents its pods;
-    otherwise return the pods.
+    """If there are workloads, return their pod sets, because a workload represents its pods.
+    Otherwise, return the pods.
     """
     return [entry for entry in entries if entry.piece.is_workload] or entries
 
@@ -413,8 +413,8 @@ _ALREADY_READ: WeakKeyDictionary[Source, tuple[TraceOptions, ReadReport, list[li
 
 
 def _present(source: Source, options: TraceOptions, report: ReadReport) -> tuple[_Reading, list[list[_Found]]]:
-    """Return the running and waiting pods and pod sets of each job, and the object that builds jobs
-    from them. Record the number of rows in the report.
+    """Return the running and waiting pods and pod sets of each job, together with the object that
+    builds jobs from them. Record the number of rows in the report.
     """
     named = options.named_gpus()
     kept = _ALREADY_READ.pop(source, None)
@@ -436,7 +436,7 @@ def _age_s(piece: PodRecord, now_s: float) -> float:
 
 
 def _as_expected(piece: PodRecord, now_s: float, usual_s: float) -> PodRecord:
-    """Return the pod in the state in which it is expected to end. A waiting pod is treated as if it
+    """Return the pod as it is expected to be when it ends. A waiting pod is treated as if it
     had started immediately.
     """
     if piece.fate == "waits":
@@ -451,9 +451,9 @@ def _as_expected(piece: PodRecord, now_s: float, usual_s: float) -> PodRecord:
 
 
 def _kind(piece: PodRecord) -> tuple[object, ...]:
-    """Return a key that is equal for pods of a job that are instances of one task. Labels that
-    differ between pods (such as an index) do not matter, but different pod sets are different
-    tasks.
+    """Return a key that groups the pods of a job into tasks: pods with equal keys are instances of
+    the same task. Labels that differ from pod to pod (such as an index) are ignored, but different
+    pod sets are different tasks.
     """
     return piece.demand, piece.wanted, canonical_json(piece.manifest.get("spec")), piece.manifest.get("podSet")
 
@@ -476,9 +476,9 @@ def _nodes_of(pieces: Iterable[PodRecord]) -> tuple[str, ...]:
 
 
 def _by_slot(pieces: list[PodRecord]) -> list[list[PodRecord]]:
-    """Return the pods of a job, grouped by the slot that they fill. Pods with the same completion
-    index fill the same slot. Without an index, a pod that was created after another one failed
-    replaces it.
+    """Return the pods of a job, grouped by slot. Pods with the same completion index belong to the
+    same slot. Without an index, a pod that was created after another pod failed takes the slot of
+    the failed pod.
     """
     slots: dict[str, list[PodRecord]] = {}
     failed: list[tuple[float, str]] = []
@@ -498,7 +498,7 @@ _AROUND = re.compile(
 
 
 def _around(source: Source) -> ClusterObjects:
-    """Return the objects that accompany the pods. Only files that contain such objects are
+    """Return the objects that affect the pods' scheduling. Only files that contain such objects are
     parsed."""
     around = ClusterObjects()
     for file in source.files:
@@ -509,7 +509,7 @@ def _around(source: Source) -> ClusterObjects:
 
 
 def _scheduled(source: Source) -> dict[str, float]:
-    """Return the time at which each pod was bound according to the events, by uid."""
+    """Return the time at which each pod (by uid) was bound, according to the events."""
     bound_s: dict[str, float] = {}
     for file in source.files:
         if not file.matches(*_EVENTS):

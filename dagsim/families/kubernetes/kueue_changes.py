@@ -23,8 +23,8 @@ _MOST_NAMED = 3
 
 
 def changed_queues(queues: QueueTree | None, file: Path) -> tuple[QueueTree, tuple[str, ...]]:
-    """Return the queues after adding the objects from a file (YAML or JSON), and notes for the
-    reader about the file. An added object replaces an existing object of the same name.
+    """Add the objects from a file (YAML or JSON) to the queues. Return the new queues, and notes
+    about the file for the user. An added object replaces an existing object of the same name.
 
     Raises:
         TraceError: The file cannot be read, it contains no Kueue object or one that the API would
@@ -48,7 +48,7 @@ def changed_queues(queues: QueueTree | None, file: Path) -> tuple[QueueTree, tup
 
 
 def _notes(manifests: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Check the objects in a file, and describe the parts that have no effect.
+    """Check the objects in a file, and describe those of their parts that have no effect.
 
     Raises:
         TraceError: An object has no name or no known group, or occurs twice.
@@ -81,7 +81,7 @@ def _notes(manifests: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _quota_keys(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the keys of all quotas of a ClusterQueue or a Cohort."""
+    """Yield the keys of all quotas in a ClusterQueue or a Cohort."""
     for group in list_in(manifest, "spec", "resourceGroups"):
         for flavor in list_in(group, "flavors"):
             for resource in list_in(flavor, "resources"):
@@ -89,8 +89,8 @@ def _quota_keys(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _check_flavors(before: KueueObjects, objects: KueueObjects) -> None:
-    """Check that all flavors named by the queues exist, because Kueue stops a ClusterQueue if one
-    of its flavors is missing.
+    """Check that every flavor that a queue names exists. If one is missing, Kueue stops the
+    ClusterQueue.
 
     Raises:
         TraceError: A flavor does not exist.
@@ -110,7 +110,7 @@ def _check_flavors(before: KueueObjects, objects: KueueObjects) -> None:
 
 
 def _additions(before: KueueObjects, objects: KueueObjects) -> Iterator[str]:
-    """Describe the objects that do not exist today, perhaps because a name is misspelt."""
+    """Describe the objects that did not exist before, because their names may be misspelt."""
     served = {local.cluster_queue for local in objects.local_queues}
     for kind, old, new in zip(_NAMED, _names(before), _names(objects), strict=True):
         for name in [name for name in new if name not in old]:
@@ -131,8 +131,8 @@ _NAMED = ("ClusterQueue", "LocalQueue", "ResourceFlavor", "Cohort")
 
 
 def _names(objects: KueueObjects) -> Iterator[list[str]]:
-    """Yield the names of each kind in ``_NAMED``. Cohorts include those that only their members
-    mention."""
+    """Yield the names of each kind in ``_NAMED``. Cohorts that only their members mention are
+    included."""
     yield [one.name for one in objects.cluster_queues]
     yield [one.name for one in objects.local_queues]
     yield [one.name for one in objects.resource_flavors]

@@ -1,5 +1,5 @@
-"""Readers that turn Kueue's manifests (v1beta1 and v1beta2), as written by ``kubectl get -o json``,
-into Kueue's objects.
+"""Readers that turn the manifests of Kueue (v1beta1 and v1beta2), as ``kubectl get -o json`` prints
+them, into Kueue's objects.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 
 
 def full_name(manifest: Any) -> str:
-    """Return ``namespace/name``, or just the name if the object has no namespace."""
+    """Return ``namespace/name``, or only the name if the object has no namespace."""
     namespace, name = text_in(manifest, "metadata", "namespace"), text_in(manifest, "metadata", "name")
     return f"{namespace}/{name}" if namespace else name
 
 
 def kueue_objects(manifests: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]] = ()) -> KueueObjects:
-    """Read the objects that an administrator configured; manifests of other kinds are ignored.
+    """Read the objects that an administrator has configured. Manifests of other kinds are ignored.
 
-    ``nodes`` are the Kubernetes nodes on which pods are placed according to topologies.
+    ``nodes`` are the Kubernetes nodes on which topologies place pods.
 
     Raises:
         TraceError: A quantity or a keyword cannot be read, cohorts form a cycle, or a name occurs
@@ -85,8 +85,9 @@ def kueue_objects(manifests: Iterable[Mapping[str, Any]], nodes: Iterable[Mappin
 
 
 def with_objects(objects: KueueObjects, manifests: Iterable[Mapping[str, Any]]) -> KueueObjects:
-    """Return the objects with those from some manifests added. An added object replaces an existing
-    object of the same kind and name, and a Configuration replaces the settings of fair sharing.
+    """Add the objects from some manifests, and return all objects. An added object replaces an
+    existing object of the same kind and name, and a Configuration replaces the settings of fair
+    sharing.
 
     Raises:
         TraceError: ``kueue_objects`` would raise it, or no manifest is of a supported kind.
@@ -121,8 +122,8 @@ def with_objects(objects: KueueObjects, manifests: Iterable[Mapping[str, Any]]) 
 def kueue_workload_object(
     manifest: Mapping[str, Any], priorities: Mapping[str, float] | None = None
 ) -> Workload | None:
-    """Read a workload; return None if it has finished or is inactive. ``priorities`` maps priority
-    classes to their priorities.
+    """Read a workload. Return None if the workload has finished or is inactive. ``priorities`` maps
+    the names of priority classes to priorities.
 
     Raises:
         TraceError: A quantity or time cannot be read.
@@ -236,7 +237,7 @@ def _topology(manifest: Mapping[str, Any]) -> KueueTopology:
 
 
 def _node(manifest: Mapping[str, Any]) -> TopologyNode | None:
-    """Read a node; return None if it is cordoned or not ready."""
+    """Read a node. Return None if the node is cordoned or not ready."""
     name = text_in(manifest, "metadata", "name")
     conditions = {text_in(one, "type"): text_in(one, "status") for one in list_in(manifest, "status", "conditions")}
     if object_in(manifest, "spec").get("unschedulable") or conditions.get("Ready", "True") != "True":
@@ -337,8 +338,8 @@ def _topology_request(where: str, manifest: Mapping[str, Any]) -> TopologyReques
 
 
 def _assignment(where: str, manifest: Any, requests: Mapping[str, Mapping[str, float]]) -> PodSetAssignment:
-    """Read an assignment. ``resourceUsage`` is optional; for a resource that it does not list, the
-    usage is what the pods request.
+    """Read an assignment. ``resourceUsage`` is optional. For a resource that it does not list, the
+    usage is what all pods request together.
     """
     placed, name = object_in(manifest).get("topologyAssignment"), text_in(manifest, "name") or "main"
     flavors = {resource: str(flavor) for resource, flavor in object_in(manifest, "flavors").items()}

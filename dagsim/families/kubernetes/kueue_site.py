@@ -66,7 +66,7 @@ _LABELS = (*TYPE_LABELS, "amd.com/gpu.product-name", "amd.com/gpu.family")
 
 @dataclass(slots=True)
 class KueueSite(ImportedSite):
-    """The contents of the files of a site."""
+    """What the files of a site contain."""
 
     policy = "kueue"
     objects: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class KueueSite(ImportedSite):
         return kueue_objects(manifests, self.node_manifests)
 
     def workloads(self) -> list[Workload]:
-        """Return the workloads that are waiting or hold quota, in the order of the files.
+        """Return the workloads that wait or hold quota, in the order of the files.
 
         Raises:
             TraceError: A workload cannot be read.
@@ -103,7 +103,7 @@ class KueueSite(ImportedSite):
         return True
 
     def found_nodes(self) -> list[FoundNode]:
-        """Return all nodes, or large assumed nodes on which everything fits if no file lists any.
+        """Return all nodes. If no file lists any, return assumed nodes on which everything fits.
 
         Raises:
             TraceError: A quantity cannot be read.
@@ -131,7 +131,7 @@ class KueueSite(ImportedSite):
         self.drop("nodes: no file lists them, so that only quotas limit workloads; add kubectl get nodes -o json")
         wanted = [name for record in records for name in record.wanted]
         kinds = dict.fromkeys([kind for one in flavors for kind in self._types_of(one, {})] + wanted)
-        # Assume so many nodes that at most half of their GPUs are in use. Even the largest pod then
+        # Assume enough nodes that at most half of their GPUs are in use. Even the largest pod then
         # fits on some node.
         each, count = min(max(gpus, 1), 2 * _HALF), 1 + gpus // _HALF
         for kind in kinds or {"": None}:  # assume nodes of every type, so that every flavor has nodes
@@ -146,9 +146,9 @@ class KueueSite(ImportedSite):
                 )
 
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
-        """Return the topology that the flavors name (or else the first one) as a tree of switches,
-        with one switch for each value of its labels, or None if there is no topology. A node that
-        lacks a label gets a switch of its own at that level."""
+        """Return the topology that the flavors name (or the first one) as a tree of switches, with
+        one switch for each value of its labels. Return None if there is no topology. If a node
+        lacks a label, it gets a separate switch at this level."""
         named, there, used = self._topologies()
         for name in [*dict.fromkeys(filter(None, named)), *there]:
             if name not in used[:1]:
@@ -189,8 +189,8 @@ class KueueSite(ImportedSite):
         return {"kind": "shared", "topology": {"kind": "tree", "switches": tree, "levels_up": levels}}
 
     def _topologies(self) -> tuple[list[str], dict[str, Mapping[str, Any]], list[str]]:
-        """Return the topologies that flavors name, all existing topologies, and those that could
-        serve as the network, of which the first one is used.
+        """Return the topologies that flavors name, all topologies that exist, and the topologies
+        that could serve as the network. The first of the latter is used.
         """
         named = [text_in(flavor, "spec", "topologyName") for flavor in self.objects.get("ResourceFlavor", {}).values()]
         there = self.objects.get("Topology", {})
@@ -198,8 +198,8 @@ class KueueSite(ImportedSite):
         return named, there, usable if self.nodes else []
 
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
-        """Return Kueue's objects with the GPU types of each flavor; ``named`` maps the site's names of
-        GPU types to the names to use.
+        """Return Kueue's objects, including the GPU types of each flavor. ``named`` maps the site's
+        names of GPU types to the names that dagsim uses.
 
         Raises:
             TraceError: A quantity or keyword cannot be read, or cohorts form a cycle.
@@ -264,7 +264,7 @@ class KueueSite(ImportedSite):
                 yield f"{namespace}/{queue}" if namespace else queue, manifest
 
     def _affected(self, local_queues: Collection[str]) -> str:
-        """Describe how many workloads are in the given LocalQueues. The result is empty if no file
+        """Describe how many workloads are in these LocalQueues. The result is empty if no file
         has workloads.
         """
         queues = [queue for queue, _ in self._unfinished()]
@@ -272,7 +272,8 @@ class KueueSite(ImportedSite):
         return f" ({number:,} of {len(queues):,} workloads)" if queues else ""
 
     def _count_workloads(self) -> None:
-        """Record which properties of workloads are not modelled, and how many workloads have each."""
+        """Record the properties of workloads that are not modelled, and how many workloads have
+        each of them."""
         counts: Counter[str] = Counter()
         total = 0
         for queue, manifest in self._unfinished():
@@ -303,9 +304,9 @@ class KueueSite(ImportedSite):
             self.drop(f"Workload: {what} ({number:,} of {total:,} workloads)")
 
     def _types_of(self, flavor: ResourceFlavor, named: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the GPU types of a flavor's nodes, which follow from the flavor's labels, from the
-        nodes with these labels, or from the flavor's name. The result is empty if nothing suggests
-        GPUs.
+        """Return the GPU types of a flavor's nodes. They follow from the labels of the flavor, from
+        the nodes with these labels, or from the flavor's name. The result is empty if nothing
+        suggests GPUs.
         """
         labels = flavor.node_labels
         site_names = [labels[label] for label in _LABELS if label in labels][:1]
@@ -319,7 +320,7 @@ class KueueSite(ImportedSite):
 
 
 def _lacking(objects: KueueObjects) -> list[str]:
-    """Return the flavors that ClusterQueues name and that are in no file."""
+    """Return the flavors that ClusterQueues name, but that no file contains."""
     labelled = {flavor.name for flavor in objects.resource_flavors}
     groups = [group for queue in objects.cluster_queues for group in queue.resource_groups]
     named = dict.fromkeys([flavor.name for group in groups for flavor in group.flavors])
@@ -333,7 +334,7 @@ def is_kueue(source: Source) -> bool:
 
 
 def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> KueueSite:
-    """Read the files of a site, and ignore files of other kinds.
+    """Read the files of a site. Files of other kinds are ignored.
 
     Raises:
         TraceError: A file cannot be read, or it contains queues of Volcano or KAI.
@@ -368,7 +369,7 @@ def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Kueu
 
 
 def _refuse_another(source: Source, before: Mapping[str, Any] | None, element: Mapping[str, Any]) -> None:
-    """Reject a second object with the same name, unless it is the same object at a different time.
+    """Reject a second object with the same name, unless it is the same object at another time.
 
     Raises:
         TraceError: The objects differ.
@@ -385,8 +386,8 @@ def _refuse_another(source: Source, before: Mapping[str, Any] | None, element: M
 
 
 def _refuse_other_queues(source: Source) -> None:
-    """Reject a file that contains queues of another system, because their quotas would otherwise be
-    ignored silently.
+    """Reject a file that contains queues of another system. Otherwise, their quotas would be
+    ignored without a word.
 
     Raises:
         TraceError: The file contains such queues.

@@ -13,7 +13,7 @@ from dagsim.families.kubernetes.kueue_manifests import MOST_PODS, kueue_workload
 from dagsim.families.kubernetes.terms import WHOLE_GPUS, Selector, label_selector, pod_requests
 from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.traces.documents import list_in, object_in, text_in
-from dagsim.traces.fields import MOST_GPUS, Dirty
+from dagsim.traces.fields import MOST_GPUS, Dirty, InvalidValue
 from dagsim.traces.times import moment_s
 
 _SHARED = "nvidia.com/gpu.shared"
@@ -57,12 +57,12 @@ class _Budget(NamedTuple):
 
 
 class ClusterObjects:
-    """The objects of a cluster that affect the scheduling of its pods: Services, ReplicaSets and
-    similar objects (for the default spreading), budgets (PodDisruptionBudget), PriorityClasses and
+    """The objects of a cluster that affect how its pods are scheduled: Services, ReplicaSets and
+    the like (for the default spreading), budgets (PodDisruptionBudget), PriorityClasses and
     namespaces.
 
-    ``add`` accepts any object. Everything that affects a pod is written into its manifest, so that
-    a scheduler needs no other objects.
+    ``add`` accepts any object. Everything that affects a pod is written into its manifest. A
+    scheduler then needs no other objects.
     """
 
     KINDS = ("Service", "PodDisruptionBudget", "PriorityClass", "Namespace", "ReplicaSet", "StatefulSet",
@@ -111,7 +111,8 @@ class ClusterObjects:
                 self._owners[kind, namespace, name] = selector
 
     def priority(self, spec: Any) -> float:
-        """Return the priority that a pod states, or else the priority of the PriorityClass."""
+        """Return the priority that a pod states or, if it states none, that of its
+        PriorityClass."""
         spec = object_in(spec)
         if spec.get("priority") is None:
             value = object_in(self._classes.get(text_in(spec, "priorityClassName"), {})).get("value")
@@ -119,8 +120,9 @@ class ClusterObjects:
         return _priority(spec)
 
     def pod_manifest(self, object: Any) -> dict[str, Any]:
-        """Return the parts of a pod that kube-scheduler reads: its labels, the relevant parts of
-        its spec, and, under ``resolved``, what its status and other objects imply."""
+        """Return the parts of a pod that matter to kube-scheduler: its labels, the relevant parts
+        of its spec, and, under ``resolved``, what follows from its status and from other
+        objects."""
         metadata, spec = object_in(object, "metadata"), object_in(object, "spec")
         labels, namespace = object_in(metadata, "labels"), text_in(metadata, "namespace") or "default"
         kept = {name: spec[name] for name in _KEPT if spec.get(name)}
@@ -147,7 +149,7 @@ class ClusterObjects:
         return manifest
 
     def _services_of(self, metadata: Any, labels: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-        """Return the labels by which the pod's Services and its owner select it."""
+        """Return the labels by which its Services and its owner select a pod."""
         chosen: dict[str, Any] = {}
         for selector in self._services.get(namespace, ()):
             if selector.items() <= labels.items():
@@ -166,8 +168,8 @@ class ClusterObjects:
         }
 
     def _with_namespaces(self, affinity: Any) -> Any:
-        """Return the affinity with namespace selectors replaced by the names of the selected
-        namespaces if these are known.
+        """Return the affinity, in which namespace selectors are replaced by the names of the
+        selected namespaces if these are known.
         """
         if not self._namespaces or not isinstance(affinity, dict):
             return affinity
@@ -194,8 +196,8 @@ def _container(container: Any) -> dict[str, Any]:
 
 
 def object_kind(object: Any) -> str:
-    """Return the kind of an object. Items of a list that the API returns for one kind do not state
-    that kind.
+    """Return the kind of an object. The items of a list that the API returns for a single kind do
+    not state this kind.
     """
     if kind := text_in(object, "kind"):
         return kind
@@ -249,8 +251,8 @@ def pod_demand(spec: Any) -> PodDemand:
 
 
 def wanted_type(spec: Any) -> tuple[str, ...]:
-    """Return the GPU products that a pod's node selector or required affinity allows, or nothing if
-    every product is suitable.
+    """Return the GPU products that a pod's node selector or required affinity allows. Return
+    nothing if every product is suitable.
     """
     for label in TYPE_LABELS:
         if product := text_in(spec, "nodeSelector", label):
@@ -276,7 +278,7 @@ def whole_gpus(value: float) -> int:
         Dirty: The value is not a number of GPUs.
     """
     if value != int(value) or value > MOST_GPUS:
-        raise Dirty("with impossible resources")
+        raise Dirty(InvalidValue("with impossible resources"))
     return int(value)
 
 
@@ -302,7 +304,7 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """A pod, or a pod set of a workload."""
+    """A pod, or a pod set of a workload, with everything that a reader needs."""
 
     whole: str
     """Key of the job to which this pod belongs."""
@@ -344,8 +346,8 @@ class PodRecord:
 
 
 def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | None = None) -> PodRecord:
-    """Extract the facts about a pod; ``scheduled_s`` is the time at which it was bound according to
-    an event, and ``around`` contains the objects that affect its scheduling.
+    """Extract what is needed about a pod. ``scheduled_s`` is the time at which the pod was bound
+    according to an event, and ``around`` contains the objects that affect its scheduling.
 
     Raises:
         Dirty: The pod is malformed.
@@ -395,9 +397,9 @@ def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | 
 
 
 def kueue_workload(object: Any, around: ClusterObjects | None = None, *, now: bool = False) -> Iterator[PodRecord]:
-    """Extract the facts about a Kueue workload, one record per pod set; ``around`` contains the
-    objects that affect the scheduling of its pods. Each record carries the whole workload in its
-    manifest, and with ``now`` also the quota that the workload holds.
+    """Extract what is needed about a Kueue workload, as one record per pod set. ``around`` contains
+    the objects that affect how its pods are scheduled. The manifest of each record contains the
+    whole workload and, with ``now``, also the quota that the workload holds.
 
     Raises:
         Dirty: The workload is malformed.
@@ -425,7 +427,7 @@ def kueue_workload(object: Any, around: ClusterObjects | None = None, *, now: bo
     for pod_set in list_in(spec, "podSets"):
         count, template = object_in(pod_set).get("count"), object_in(pod_set, "template", "spec")
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_PODS:
-            raise Dirty("with an invalid count")
+            raise Dirty(InvalidValue("with an invalid count"))
         yield PodRecord(
             text_in(owner, "uid") or text_in(object, "metadata", "uid") or f"{namespace}/{name}",
             f"{namespace}/{name}",
@@ -469,8 +471,8 @@ def level_name(label: str) -> str:
 
 
 def _topology(source: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return the level requested from Kueue. The level of slices takes precedence over that of the
-    whole pod set, because only one of the two can be modelled.
+    """Return the topology level that is requested from Kueue. The level of slices comes before the
+    level of the whole pod set, because only one of them can be modelled.
     """
     required, preferred, of_slices = (level_name(text_in(source, name)) for name in names[:3])
     size = source.get(names[3])
@@ -504,7 +506,8 @@ _OF_CONDITIONS = ("type", "status", "lastTransitionTime")
 
 
 def _carried(object: Any, around: ClusterObjects, *, now: bool) -> dict[str, Any]:
-    """Return the parts of a workload on which Kueue's decisions depend, in the form of its manifest."""
+    """Return those parts of a workload that affect Kueue's decisions, in the form of the workload's
+    manifest."""
     metadata, spec, status = (object_in(object, name) for name in ("metadata", "spec", "status"))
     pod_sets = [
         {name: pod_set[name] for name in _OF_POD_SETS if object_in(pod_set).get(name) is not None}
@@ -526,14 +529,14 @@ def _carried(object: Any, around: ClusterObjects, *, now: bool) -> dict[str, Any
     try:
         kueue_workload_object(carried)
     except TraceError:
-        raise Dirty("with an invalid quantity, count or time") from None
+        raise Dirty(InvalidValue("with an invalid quantity, count or time")) from None
     return carried
 
 
 def _hosts(domains: Sequence[tuple[tuple[str, ...], int]]) -> tuple[str, ...]:
     """Return the node of each pod that Kueue's topology has placed."""
     if whole_sum(count for _, count in domains) > MOST_PODS:
-        raise Dirty("with an invalid count")
+        raise Dirty(InvalidValue("with an invalid count"))
     return tuple([address[-1] for address, count in domains for _ in range(count) if address])
 
 
@@ -552,7 +555,7 @@ def _holds(status: Any, kind: str) -> bool:
 
 
 def _since(status: Any, kind: str) -> float | None:
-    """Return the time since which a condition has held, or ``None`` if it does not hold."""
+    """Return the time from which on a condition has been true, or ``None`` if it is not true."""
     if not _holds(status, kind):
         return None
     return moment_s(text_in(_condition(status, kind), "lastTransitionTime"), "lastTransitionTime", None)
@@ -575,8 +578,8 @@ def _fate(status: Any) -> str:
 
 def _ran(status: Any) -> tuple[float | None, float | None]:
     """Return the first start of a main container (before any restart) and the end of the last main
-    container. A container's status contains only its last two runs, so after more restarts the
-    start of the pod is used.
+    container. A container's status contains only its last two runs. After more restarts, the start
+    of the pod is used instead.
     """
     started: list[float] = []
     finished: list[float] = []

@@ -1,7 +1,7 @@
 """Kubernetes terms: quantities, the resources requested by a pod (KEP-753), and selectors.
 
-As in kube-scheduler, resources are counted in whole units: thousandths of a core for ``cpu``, bytes
-for memory, ephemeral storage and huge pages, and single items of anything else. Fractions of a unit
+Like kube-scheduler, count resources in whole units: thousandths of a core for ``cpu``, bytes for
+memory, ephemeral storage and huge pages, and single items of everything else. Fractions of a unit
 are rounded up.
 """
 
@@ -16,7 +16,7 @@ from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 
 from dagsim.traces.documents import list_in, object_in, text_in
-from dagsim.traces.fields import Dirty
+from dagsim.traces.fields import Dirty, InvalidValue
 
 _QUANTITY = re.compile(
     r"([+-]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30}))(?:[eE]([+-]?\d{1,2})|(n|u|m|k|K|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?"
@@ -59,7 +59,7 @@ def _quantity(text: str) -> Fraction:
         raise Dirty("with resources that are not quantities")
     value = Fraction(match[1]) * (Fraction(10) ** int(match[2]) if match[2] else _UNITS[match[3] or ""])
     if not 0 <= value < _MOST:
-        raise Dirty("with impossible resources")
+        raise Dirty(InvalidValue("with impossible resources"))
     return value
 
 
@@ -71,7 +71,7 @@ def units(resource: str, text: Any) -> int:
     """
     value = ceil(_exact(text) * (1000 if resource == "cpu" else 1))
     if value >= _MOST:
-        raise Dirty("with impossible resources")
+        raise Dirty(InvalidValue("with impossible resources"))
     return value
 
 
@@ -85,8 +85,8 @@ def amounts(resources: Any) -> dict[str, int]:
 
 
 def requests_of(resources: Any) -> dict[str, int]:
-    """Return the requests, with limits filled in for resources without a request, as the API server
-    does.
+    """Return the requests. For a resource with a limit but without a request, the limit is used, as
+    in the API server.
 
     Raises:
         Dirty: A value is not a quantity.
@@ -95,12 +95,13 @@ def requests_of(resources: Any) -> dict[str, int]:
 
 
 def pod_requests(spec: Any, *, pod_level: bool = True, assumed: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Return the request of a pod. It is the sum over its containers and sidecars, or more if an init
-    container together with the sidecars started before it needs more (KEP-753). Requests of the pod
-    itself replace this sum (KEP-2837), and the overhead is added.
+    """Return what a pod requests. The request is the sum over its containers and sidecars. If an
+    init container, together with the sidecars that start before it, needs more, that is the request
+    (KEP-753). Requests that the pod itself states replace this sum (KEP-2837). The overhead is
+    added.
 
-    Without ``pod_level``, the pod's own requests are ignored. ``assumed`` contains the assumed
-    request of a container for resources that it does not mention.
+    Without ``pod_level``, the pod's own requests are ignored. ``assumed`` contains, for resources
+    that a container does not mention, the request that is assumed.
 
     Raises:
         Dirty: A value is not a quantity.
@@ -132,8 +133,9 @@ def has_own_requests(spec: Any) -> bool:
 
 
 def _of_pod(spec: Any, containers: Mapping[str, int]) -> dict[str, int]:
-    """Return the pod's own requests. If the pod has limits, a missing request is filled in, as by
-    the API server, with the requests of the containers or, without these, with the limit.
+    """Return the pod's own requests. If the pod has limits but lacks a request, the request is
+    filled in as by the API server: with the requests of the containers or, without these, with the
+    limit.
     """
     stated = object_in(spec, "resources")
     own, limits = amounts(object_in(stated, "requests")), amounts(object_in(stated, "limits"))
@@ -239,7 +241,8 @@ def _is_whole(text: str) -> bool:
 
 
 class Selector(NamedTuple):
-    """Conditions on labels, all of which must hold; ``None`` in place of a selector matches nothing."""
+    """Conditions on labels, all of which must be met. If the selector is ``None``, nothing
+    matches."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -257,7 +260,8 @@ NOTHING = Selector((Requirement("", "In"),))
 
 
 def label_selector(value: Any) -> Selector:
-    """Return the label selector of a term or constraint. A missing selector matches nothing."""
+    """Return the label selector of a term or constraint. If there is no selector, nothing
+    matches."""
     if not isinstance(value, dict):
         return NOTHING
     return Selector((*equal_to(object_in(value, "matchLabels")), *requirements_of(list_in(value, "matchExpressions"))))

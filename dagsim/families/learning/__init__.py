@@ -1,3 +1,3 @@
-"""Agents that learn to schedule. Everything here except ``settings`` and the list of algorithms needs
-torch.
+"""Agents that learn to schedule. Everything here needs torch, except ``settings`` and the list of
+algorithms.
 """

@@ -1,5 +1,5 @@
-"""Returns of whole episodes, and estimators for advantages, which measure how much better a choice was
-than an average choice.
+"""Returns of whole episodes, and estimators for advantages. The advantage of a choice is how much
+better it was than an average choice.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dagsim.registry import Entry, Registry
 
 
 def discounts(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
-    """Return (T,) float64: the discount factor of each step, exp(-seconds to the next choice /
-    ``time_constant_s``), as in a semi-Markov process."""
+    """Return (T,) float64: the discount factor of each step, which is exp(-seconds to the next
+    choice / ``time_constant_s``), as in a semi-Markov process."""
     return np.exp(-np.diff(steps.times_s) / time_constant_s)
 
 
@@ -37,8 +37,8 @@ def returns(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
 
 
 def return_rms(episodes: Sequence[EpisodeSteps], time_constant_s: float) -> float:
-    """Return the root mean square of all returns. Returns divided by this number have a magnitude
-    of about 1."""
+    """Return the root mean square of all returns. After division by this number, returns have a
+    magnitude of about 1."""
     all_returns = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
     return float(np.sqrt(np.mean(all_returns**2))) + 1e-9
 
@@ -46,11 +46,11 @@ def return_rms(episodes: Sequence[EpisodeSteps], time_constant_s: float) -> floa
 def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float) -> list[np.ndarray]:
     """Subtract from each step's return the mean return of the other replicas at the same time.
 
-    All replicas saw the same job sequence, so its effect cancels out (input-dependent baseline, Mao
-    et al., ICLR 2019, section 4). Leaving out the step's own replica keeps the estimate unbiased.
-    Between two choices, a replica's return is interpolated. The result, one (T_i,) float64 array
-    per episode, is divided by the mean total return of the replicas, so that every job sequence has
-    the same weight.
+    All replicas saw the same sequence of jobs, so the effect of the sequence cancels out
+    (input-dependent baseline, Mao et al., ICLR 2019, section 4). The mean leaves out the step's own
+    replica, which keeps the estimate unbiased. Between two choices, a replica's return is
+    interpolated. The result is one (T_i,) float64 array per episode. It is divided by the mean
+    total return of the replicas, so that every job sequence has the same weight.
     """
     curves = [(np.asarray(steps.times_s[:-1]), returns(steps, time_constant_s)) for steps in replicas]
     scale = np.mean([abs(ordered_sum(steps.rewards)) for steps in replicas]) + 1e-9
@@ -75,8 +75,8 @@ def gae(steps: EpisodeSteps, values: np.ndarray, time_constant_s: float, lambda_
 
 
 class Estimator(Protocol):
-    """Estimates advantages from whole episodes, with the replicas of one job sequence next to each
-    other."""
+    """Estimates advantages from whole episodes. The replicas of one job sequence must be
+    adjacent."""
 
     witness: WitnessFactory | None
     """Build the witness that takes notes during an episode, or ``None`` if no notes are needed."""
@@ -84,8 +84,8 @@ class Estimator(Protocol):
     def estimate(
         self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, float]]:
-        """Return (T,) float64, the advantages of all choices concatenated, and metrics for the
-        log."""
+        """Return (T,) float64, the advantages of the choices of all episodes in one array, and
+        metrics for the log."""
 
     def state(self) -> dict[str, Any]:
         """Return the state that a resumed training run needs."""
@@ -95,7 +95,7 @@ class Estimator(Protocol):
 
 
 class StatelessEstimator:
-    """An estimator without state: each iteration starts from scratch."""
+    """An estimator without state: each iteration is independent of the others."""
 
     def state(self) -> dict[str, Any]:
         return {}
@@ -105,8 +105,8 @@ class StatelessEstimator:
 
 
 class ReplicaAdvantages(StatelessEstimator):
-    """Compares each episode with the other episodes on the same job sequence at the same point in
-    time, without a critic (Mao et al., ICLR 2019)."""
+    """Compares each episode with the other episodes on the same job sequence, at the same point in
+    time. This needs no critic (Mao et al., ICLR 2019)."""
 
     witness: WitnessFactory | None = None
 
@@ -123,8 +123,8 @@ class ReplicaAdvantages(StatelessEstimator):
 
 
 class CriticAdvantages:
-    """Generalised advantage estimates (Schulman et al. 2016) from a critic that is fitted to the
-    returns in every iteration.
+    """Generalised advantage estimates (Schulman et al. 2016). Their critic is fitted to the returns
+    in every iteration.
     """
 
     witness: WitnessFactory | None = None
@@ -199,13 +199,12 @@ its constructor takes as parameters."""
 
 
 def replica_groups(episodes: Sequence[EpisodeSteps], replicas: int) -> list[Sequence[EpisodeSteps]]:
-    """Group the episodes by job sequence, so that each group contains the replicas of one
-    sequence."""
+    """Group the episodes by job sequence. Each group contains the replicas of one sequence."""
     return [episodes[begin : begin + replicas] for begin in range(0, len(episodes), replicas)]
 
 
 def check_replicas(replicas: int, advantage: str) -> int:
-    """Check that there are enough replicas to compare each one with the others, and return their
+    """Check that there are enough replicas to compare each of them with the others. Return their
     number.
 
     Raises:

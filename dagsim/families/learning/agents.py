@@ -1,4 +1,4 @@
-"""Trained agents as policies. An agent is specified by its algorithm, by the name of a shipped
+"""Trained agents as policies. An agent is identified by its algorithm, by the name of a shipped
 agent, or by the kind of its file.
 """
 
@@ -15,7 +15,7 @@ from dagsim.systems.seam import Policy, Scenario
 
 
 def agent_names() -> tuple[str, ...]:
-    """Return the names of all agents: shipped agents, algorithms, and the kinds of agent files
+    """Return the names of all agents: shipped agents, algorithms, and kinds of agent files
     (``loaders``)."""
     shipped = added_names("agents")
     return (*dict.fromkeys([*shipped, *ALGORITHMS.names()]), *added_names("loaders"))
@@ -46,8 +46,8 @@ def agent_of(scenario: Scenario, spec: Spec) -> Policy[Any, Any]:
 
 
 def newest_agent(algorithm: str, root: Path, system: str) -> Path | None:
-    """Return the best agent of the newest training run below ``root`` for an algorithm and a system,
-    or None if there is no such run.
+    """Return the best agent of the newest training run below ``root`` with this algorithm and
+    system. Return None if there is no such run.
     """
     trained = sorted(root.glob(f"*-train-{algorithm}-*/best.pt"), key=lambda path: path.parent.name, reverse=True)
     if not trained:

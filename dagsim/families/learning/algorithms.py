@@ -1,4 +1,4 @@
-"""Settings of a training run as plain values, so that reading a configuration does not require
+"""Settings of a training run, as plain values. Reading a configuration therefore does not require
 torch."""
 
 from __future__ import annotations
@@ -143,19 +143,20 @@ class TrainConfig(CheckedSettings):
 
     @property
     def cloned(self) -> WarmStart | None:
-        """The settings for the initial imitation of a heuristic; ``None`` without imitation."""
+        """The settings for the imitation of a heuristic before training, or ``None`` if there is no
+        imitation."""
         return WarmStart(self.warm_start) if isinstance(self.warm_start, str) else self.warm_start
 
 
 def algorithm_name(settings: AlgorithmSettings) -> str:
-    """Return an algorithm's short name for labels: its ``kind``, or the class name if the user has
-    defined the class.
+    """Return the short name of an algorithm for labels. This is its ``kind``, or the class name if
+    the user has defined the class.
     """
     return str(getattr(settings, "kind", type(settings).__name__))
 
 
 def shipped_agents(system: System | type[System]) -> dict[str, Path]:
-    """Return the checkpoints of the agents that ship with dagsim for a system, by algorithm."""
+    """Return the checkpoints of the agents that dagsim ships for a system, by algorithm."""
     package = files("dagsim")
     paths = {name: package.joinpath(file) for name, file in system.agents.items()}
     for home, entry in family_entries("agents"):

@@ -1,10 +1,11 @@
-"""A trained agent as a file and as a policy, for any system.
+"""A trained agent, as a file and as a policy. It may belong to any system.
 
-Features are clipped to the bounds seen in training, because networks extrapolate badly. If no task
-in training had more than ten instances, a task with 100,000 would receive a meaningless score, so a
-value outside the bounds is replaced by the nearest bound. On Alibaba's trace, on which the agents
-were not trained, their mean completion time is 0.7 to 0.9 times that of EFT-wait if features are
-clipped, and almost five times that of EFT-wait if they are not (``results/agents/transfer.md``).
+Features are clipped to the range that they had in training, because networks extrapolate badly. For
+example, suppose that no task in training had more than ten instances. A task with 100,000 instances
+would then get a meaningless score, so the number is replaced by the nearest bound, ten. This was
+measured on Alibaba's trace, on which the agents were not trained. With clipping, their mean
+completion time is 0.7 to 0.9 times that of EFT-wait, and without clipping almost five times
+(``results/agents/transfer.md``).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ itself."""
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """An agent as stored on disk: its system, codec, network, weights and provenance."""
+    """An agent as it is stored in a file: its system, codec, network, weights and provenance."""
 
     algorithm: str
     net: NetSettings
@@ -57,7 +58,7 @@ class Checkpoint:
     system: str = DEFAULT_SYSTEM
 
     def save(self, path: Path) -> None:
-        """Write the file either completely or not at all."""
+        """Write the file completely, or not at all."""
         plain = {
             "format": _FORMAT,
             "system": self.system,
@@ -81,12 +82,12 @@ class Checkpoint:
         codec: str | None = None,
         net: str | None = None,
     ) -> Checkpoint:
-        """Read a file that ``save`` wrote. ``system``, if given, must be the system for which the
-        agent was trained; it is required if that system is code outside dagsim.
+        """Read a file that ``save`` wrote. ``system`` must be the system for which the agent was
+        trained. It is required only if this system is code outside dagsim.
 
-        A file contains only data, so it can refer only to codecs and networks that are part of
-        dagsim. To load an agent with any other codec or network, pass its class or ``module:Class``
-        as ``codec`` or ``net``.
+        A file contains only data. It can therefore refer only to codecs and networks that come with
+        dagsim. An agent with another codec or network can be loaded if its class, or
+        ``module:Class``, is passed as ``codec`` or ``net``.
 
         Raises:
             RunFolderError: The file is missing or damaged, belongs to another version of dagsim or
@@ -132,11 +133,12 @@ class Checkpoint:
         return agent
 
     def clipped(self, codec: Codec) -> Codec:
-        """Wrap the codec so that the agent never sees values outside the bounds seen in training."""
+        """Wrap the codec in another one, which clips each value to the range that it had in
+        training."""
         return codec if self.bounds is None else Clipped(codec, self.bounds)
 
     def network(self) -> ActorNet:
-        """Build the network with its weights, for inference only."""
+        """Build the network with its weights. It is used for inference only."""
         net = self.net.build(self.codec)
         net.load_state_dict(dict(self.weights))
         net.settings = self.net
@@ -144,9 +146,9 @@ class Checkpoint:
 
 
 class AgentPolicy:
-    """Makes decisions with a network: it takes the most likely choice or, with ``sampled``, samples
-    a choice with the simulation's random stream ``"agent"``. Each decision costs one observation
-    and one forward pass, about 0.3 ms on the GPU cluster."""
+    """Makes decisions with a network. It takes the most likely choice or, with ``sampled``, draws a
+    choice from the simulation's random stream ``"agent"``. Each decision takes one observation and
+    one forward pass, about 0.3 ms on the GPU cluster."""
 
     def __init__(self, checkpoint: Checkpoint, *, sampled: bool = False) -> None:
         self.checkpoint = checkpoint
@@ -162,7 +164,7 @@ class AgentPolicy:
 
     @property
     def outside_training(self) -> float:
-        """The fraction of the values seen so far that are outside the range of their feature in
+        """The fraction of the values seen so far that were outside the range of their feature in
         training.
         """
         codec = self._codec
@@ -186,7 +188,7 @@ def load_agent(
     net: str | None = None,
 ) -> AgentPolicy:
     """Load the agent in a checkpoint file as a policy. ``system`` must be the system for which the
-    agent was trained; ``codec`` and ``net`` have the same meaning as in ``Checkpoint.load``.
+    agent was trained. ``codec`` and ``net`` are as in ``Checkpoint.load``.
 
     Raises:
         RunFolderError, CodeNotAllowed: As for ``Checkpoint.load``.
@@ -195,8 +197,8 @@ def load_agent(
 
 
 def caveats(config: Config, seeds: Iterable[int], checkpoint: Path) -> list[str]:
-    """Return warnings that an experiment differs from what an agent was trained on, or overlaps
-    with it.
+    """Return warnings if an experiment differs from the agent's training, or if it contains jobs
+    that were used for this training.
     """
     beside = checkpoint.with_suffix(".json")  # a shipped agent's settings are in a second file beside it
     facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
@@ -205,13 +207,13 @@ def caveats(config: Config, seeds: Iterable[int], checkpoint: Path) -> list[str]
 
 def kinds_of_estimates(scenario: Scenario) -> list[str]:
     """Return the kinds of estimates in a scenario, which determine what policies know about
-    durations; an empty list if it has no estimates."""
+    durations. The list is empty if the scenario has no estimates."""
     estimates = getattr(scenario, "estimates", None)
     return list(getattr(scenario, "knowledge", () if estimates is None else (estimates.kind,)))
 
 
 def _unfamiliar(config: Config, facts: Mapping[str, Any]) -> str | None:
-    """Return a sentence if durations are hidden, but were never hidden from the agent."""
+    """Return a warning if the experiment hides durations that were never hidden from the agent."""
     known, here = facts.get("knowledge"), getattr(config, "estimates", None)
     if not known or here is None or here.kind != HIDDEN or HIDDEN in known:
         return None
@@ -222,8 +224,8 @@ def _unfamiliar(config: Config, facts: Mapping[str, Any]) -> str | None:
 
 
 def _overlap(config: Config, seeds: Iterable[int], facts: Mapping[str, Any]) -> str | None:
-    """Return a sentence that states how many of an experiment's windows contain jobs with which an
-    agent was trained or selected.
+    """If an experiment contains jobs with which an agent was trained or selected, return a warning.
+    It states how many of the experiment's windows contain such jobs.
 
     Return None if no window contains such jobs.
     """
@@ -246,8 +248,8 @@ def _overlap(config: Config, seeds: Iterable[int], facts: Mapping[str, Any]) -> 
 
 
 def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
-    """Write tensors and plain values together with their digest, either completely or not at
-    all."""
+    """Write tensors and plain values together with their digest. The file is written completely, or
+    not at all."""
     content = {name: value for name, value in plain.items() if name != "digest"}
     # Write to memory first, because torch's own file writer reports a full disk only as a
     # RuntimeError.
@@ -287,7 +289,7 @@ def _digest(plain: Mapping[str, Any]) -> str:
 
 
 def _feed(total: Any, value: Any) -> None:
-    """Update the digest with a value and everything that it contains."""
+    """Add a value, and everything that it contains, to the digest."""
     match value:
         case torch.Tensor():
             total.update(f"{value.dtype}{list(value.shape)}".encode())
@@ -368,8 +370,8 @@ def _same_features(path: Path, trained: list[str], now: list[str]) -> None:
 
 @dataclass(slots=True)
 class ObservationBounds:
-    """The minimum and maximum of each feature, for each part of the observation. The bounds are
-    empty until they are widened."""
+    """The smallest and the largest value of each feature, for each part of the observation. The
+    bounds are empty until they are widened."""
 
     parts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
@@ -383,7 +385,7 @@ class ObservationBounds:
             self.parts[name] = low, high
 
     def clip(self, observation: Any) -> Any:
-        """Return the observation with every value clipped to the range of its feature."""
+        """Return the observation with each value clipped to the range of its feature."""
         parts = self.parts
         return type(observation)(
             *(np.clip(values, *parts[name]) for name, values in zip(observation._fields, observation, strict=True))
@@ -400,7 +402,7 @@ class ObservationBounds:
 
 
 class _Wrapped:
-    """A codec that wraps another one."""
+    """The base class of codecs that wrap another codec."""
 
     def __init__(self, codec: Codec, bounds: ObservationBounds) -> None:
         self.codec = codec

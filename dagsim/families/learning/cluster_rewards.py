@@ -1,7 +1,7 @@
-"""Rewards for the GPU cluster: the cost of a schedule, accumulated over its log. The cost so far can
-be read at any time.
+"""Rewards for the GPU cluster, which are costs of a schedule. The costs are added up row by row
+from the log. The cost so far can be read at any time.
 
-Each term is a running total over past events that never decreases.
+Each term is a running total over events in the past, and it never decreases.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ARRIVED, _LEFT = int(Kind.ARRIVED), (int(Kind.COMPLETED), int(Kind.REJECTED))
 
 
 class Accrual:
-    """The integral of a rate that changes only at the rows of the log."""
+    """The integral over time of a rate that changes only at rows of the log."""
 
     def __init__(self) -> None:
         self.rate = self._integral = self._since = self._charged = 0.0
@@ -50,7 +50,7 @@ class _PerJob(Accrual):
         self._schedule = schedule
 
     def weight(self, job: int) -> float:
-        """Return the cost of one second of the job's time in the system."""
+        """Return how much one second costs that the job spends in the system."""
         return 1.0
 
     def take(self, row: Row) -> None:
@@ -61,21 +61,20 @@ class _PerJob(Accrual):
 
 
 class JobSeconds(_PerJob):
-    """The time that jobs spend in the system, in seconds, summed over all jobs. At the end, this
-    equals the sum of the completion times exactly."""
+    """The time that jobs spend in the system, in seconds, summed over all jobs. When all jobs have
+    left, this is exactly the sum of their completion times."""
 
 
 class WeightedJobSeconds(_PerJob):
-    """The time that jobs spend in the system, in seconds, multiplied by their weights and summed
-    over all jobs."""
+    """The seconds that jobs spend in the system, multiplied by the jobs' weights and added up."""
 
     def weight(self, job: int) -> float:
         return self._schedule.jobs[job].weight
 
 
 class BoundedStretch(_PerJob):
-    """The sum of max(1, completion time / max(ideal time, 10 s)) over all jobs. If a job's ratio is
-    still below 1 when the job ends, the difference is added then.
+    """The sum of max(1, completion time / max(ideal time, 10 s)) over all jobs. If this ratio of a
+    job is still below 1 when the job ends, the difference from 1 is added then.
     """
 
     def weight(self, job: int) -> float:
@@ -112,7 +111,7 @@ class Makespan(Accrual):
 
 
 class IdleGpuSeconds(Accrual):
-    """Idle GPU-seconds during periods with jobs in the system, divided by the number of GPUs."""
+    """GPU-seconds that are idle while jobs are in the system, divided by the number of GPUs."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -170,8 +169,8 @@ class Joules(Accrual):
             self.change(now, change)
 
     def _changed(self, row: Row) -> float:
-        """Return the change in idle power (watts) when a node goes down, comes up, or is powered on or
-        off.
+        """Return by how many watts the idle power changes when a node goes down, comes up, or is
+        powered on or off.
         """
         kind, node, drawn = row[0], row[5], self._drawn[row[5]]
         if kind == Kind.POWER:
@@ -184,8 +183,8 @@ class Joules(Accrual):
 
 
 class Unfairness(Accrual):
-    """The integral over time of 1 - Jain's index, where the index compares the numbers of GPUs that
-    tenants hold. A tenant is included while it has jobs in the system.
+    """The integral over time of 1 - Jain's index. The index compares how many GPUs the tenants
+    hold. Only tenants with jobs in the system count.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -215,12 +214,13 @@ class Unfairness(Accrual):
 
 
 class ShapedJobSeconds(JobSeconds):
-    """The job-seconds beyond those that no schedule can avoid. The critical path of each job in the
-    system is charged in advance, so starting a task on a slow GPU incurs a cost immediately.
+    """The job-seconds in excess of those that every schedule needs. For each job in the system, its
+    critical path is charged in advance. If a task starts on a slow GPU, this therefore costs
+    something immediately.
 
-    The cost of every step is at least 0. All costs add up to the sum of completion times minus the
-    sum of critical paths (potential-based shaping, Ng, Harada and Russell 1999; without a discount,
-    shaping does not change the ranking of policies).
+    No step has a negative cost. In total, the costs are the sum of completion times minus
+    the sum of critical paths. (This is potential-based shaping, Ng, Harada and Russell 1999.
+    Without a discount, it does not change the ranking of policies.)
     """
 
     def __init__(self, kernel: ClusterKernel) -> None:
@@ -246,7 +246,7 @@ class _Count(Accrual):
 
 class LostGpuSeconds(_Count):
     """GPU-seconds lost to preemptions and migrations: the start-up delay when a stopped run
-    resumes, and the run's work if it is not kept.
+    resumes, and the work of the run if it is not kept.
     """
 
     def __init__(self, kernel: ClusterKernel) -> None:
@@ -281,16 +281,17 @@ _STOPS = (int(Kind.PREEMPTED), int(Kind.FAILED))
 
 
 class CriticalPaths:
-    """The longest path from now to the end of each job, according to true durations. A running task
-    contributes the time until it ends, and any other task contributes its time on its fastest type.
+    """The longest path from now to the end of each job, with true durations. A running task counts
+    with the time until it ends, and any other task with its time on its fastest type.
 
-    The path of a run is its remaining time plus the path after it. Runs that have ended can be
-    ignored, because their paths continue in a child that is ready, or because another parent of the
-    child has a longer path. A job's path is therefore the maximum of two values: (latest end of a
-    run plus the path after it) - now, and the longest rank among its ready tasks.
+    The path of a run is its remaining time plus the path after it. Ended runs can be ignored,
+    because their paths continue in a child that is ready, or because another parent of this child
+    has a longer path. A job's path is therefore the maximum of two values: (latest end of a run
+    plus the path after it) - now, and the longest rank among its ready tasks.
 
-    The kernel reports ready tasks and starts. ``take`` must receive every new row of the log before
-    the paths are read. A call to ``left_s`` costs O(jobs + new rows + new runs + new ready tasks).
+    The kernel reports ready tasks and starts. Before the paths are read, ``take`` must have
+    received every new row of the log. ``left_s`` takes O(jobs + new rows + new runs + new ready
+    tasks).
     """
 
     def __init__(self, simulation: ClusterKernel) -> None:
@@ -313,7 +314,7 @@ class CriticalPaths:
         self._started.append(run)
 
     def take(self, row: Row) -> None:
-        """Process one row of the log if it is an arrival, a departure or a stopped run."""
+        """Process a row of the log if it reports an arrival, a departure or a stopped run."""
         kind, number = row[0], row[2]
         if kind in (_ARRIVED, _ADMITTED):
             job = self._simulation.frontier.jobs.get(number)
@@ -363,7 +364,7 @@ class CriticalPaths:
 
 
 class _Path:
-    """The longest path of one job: ``until_s`` is when the longest path through its runs ends, and
+    """The longest path of one job. ``until_s`` is when the longest path through its runs ends.
     ``ready_s`` is the length of the longest path through its ready tasks."""
 
     __slots__ = ("_ranks", "_waiting", "ready_s", "until_s")
@@ -386,12 +387,12 @@ class _Path:
             self.ready_s = rank
 
     def go(self, task: TaskState) -> None:
-        """Remove a task whose instances have all been started."""
+        """Remove a task because all of its instances have started."""
         self._waiting.pop(task, None)
         self.ready_s = max(self._waiting.values(), default=0.0)
 
     def run(self, run: Run, now: float) -> None:
-        """Extend the path to the end of a run in progress."""
+        """Extend the path so that it covers a run in progress."""
         task = run.task
         begun = run.computing_s if run.computing_s is not None else max(run.started_s + run.setup_s, now)
         ends_s = begun + run._seconds if run.progress is None else run._ends_s

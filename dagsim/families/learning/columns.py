@@ -1,4 +1,5 @@
-"""Your own rewards as functions of columns, which run at the speed of the compiled engine."""
+"""Rewards of your own that are functions of columns, so that they run as fast as the compiled
+engine."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ class ColumnReward:
 
     ``columns`` declares what ``costs`` receives: columns of the log (``kind``, ``time_s``, ``job``,
     ``task``, ``run``, ``node``, ``instances``, ``gpus``, ``value``), and facts about the row's job
-    (``arrival_s``, ``priority``, ``deadline_s``, ``weight``, ``ideal_s``, ``ideal_gpu_s``). The
-    rows of many episodes are passed at once, so ``costs`` must not keep any state.
+    (``arrival_s``, ``priority``, ``deadline_s``, ``weight``, ``ideal_s``, ``ideal_gpu_s``).
+    ``costs`` receives the rows of many episodes together, so it must not keep any state.
 
         class LateJobs(ColumnReward):
             columns = ("kind", "time_s", "deadline_s")
@@ -64,8 +65,8 @@ class ColumnReward:
         return float(self.sums(rows, facts, np.zeros(len(rows), np.int64), 1)[0])
 
     def sums(self, rows: np.ndarray, facts: dict[str, np.ndarray], owners: np.ndarray, count: int) -> np.ndarray:
-        """Return (count,) float64: the costs of the rows of each episode. ``owners`` contains the
-        episode of each row; costs are added in the order of the rows.
+        """Return (count,) float64: for each episode, the total cost of its rows. ``owners``
+        contains the episode of each row. The costs are added in the order of the rows.
 
         Raises:
             ConfigError: ``costs`` does not return one number per row.
@@ -82,8 +83,8 @@ class ColumnReward:
 
 
 def gathered(reward: ColumnReward, logs: Sequence[Any], facts: Sequence[Any]) -> np.ndarray:
-    """Return (episodes,) float64: the costs of the new rows of each episode. ``facts`` contains the
-    columns of facts about jobs of each episode.
+    """Return (episodes,) float64: for each episode, the cost of its new rows. ``facts`` contains
+    the columns of facts about jobs of each episode.
     """
     lengths = [len(log) for log in logs]
     if not any(lengths):

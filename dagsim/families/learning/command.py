@@ -65,10 +65,15 @@ def train_agent(
         str,
         typer.Option(
             metavar="DEVICE",
-            help="Where the network learns: cpu, cuda, mps or auto (a GPU if there is one). Episodes run on the CPU.",
+            help=(
+                "Device on which the network is trained: cpu, cuda, mps or auto (a GPU if there is one). Episodes "
+                "always run on the CPU."
+            ),
         ),
     ] = "cpu",
-    report: Annotated[bool, typer.Option(help="Compare with heuristics on the test seeds at the end.")] = True,
+    report: Annotated[
+        bool, typer.Option(help="At the end, compare the agent with heuristics on the test seeds.")
+    ] = True,
     out: Out = Path("results"),
     name: Name = None,
     on: Annotated[
@@ -83,8 +88,8 @@ def train_agent(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train an agent, keep the version that performs best on the validation seeds, and compare it
-    with heuristics.
+    """Train an agent, keep the version that is best on the validation seeds, and compare it with
+    heuristics.
 
     Example: dagsim train --algo ppo --config train/ppo --seed 1
     """
@@ -133,8 +138,8 @@ def train_agent(
 
 
 def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
-    """Draw the learning curve and, if there was a final test, its results, and save the figures in
-    the run folder.
+    """Draw the learning curve and, if there was a final test, its results. Save the figures in the
+    run folder.
     """
     from dagsim.experiment.training_log import read_log
     from dagsim.report.drawing import draw_comparison

@@ -15,13 +15,13 @@ _ONE = np.zeros(1, np.int64)
 
 
 class CompiledSchedulingEnv(SchedulingEnv):
-    """A ``SchedulingEnv`` with the same observations, rewards and infos in less time. As soon as
-    the simulation itself is needed (for ``view``, ``simulation``, ``action_of`` or ``render``), the
-    episode continues in the SimPy kernel, which first repeats its actions.
+    """A ``SchedulingEnv`` that is faster, with the same observations, rewards and infos. If the
+    simulation itself is needed (for ``view``, ``simulation``, ``action_of`` or ``render``), the
+    episode continues in the SimPy kernel. The actions so far are repeated there first.
     """
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        self._in_kernel = True  # decided anew whenever an episode begins
+        self._in_kernel = True  # set again at the beginning of each episode
         self._kernel: Any = None
         super().__init__(*arguments, **settings)
         config = self.config
@@ -51,7 +51,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
         return super().view
 
     def action_of(self, decision: Decision | None) -> int | None:
-        """Return the action that corresponds to a heuristic's decision (see ``SchedulingEnv``)."""
+        """Return the action for a heuristic's decision (see ``SchedulingEnv``)."""
         self._continue_in_kernel()
         return super().action_of(decision)
 
@@ -79,7 +79,8 @@ class CompiledSchedulingEnv(SchedulingEnv):
         return observation, reward, self._over, bool(truncated), info
 
     def _choice_of(self, action: int) -> int:
-        """Return the engine's choice for an action or, if the action is illegal, the first one."""
+        """Return the engine's choice for an action. For an illegal action, return the first legal
+        choice."""
         if not (0 <= action < len(self._mask) and self._mask[action]):
             self._count_illegal(action)
             return 0
@@ -115,14 +116,14 @@ class CompiledSchedulingEnv(SchedulingEnv):
         return self._presets.form(parts, mask), info
 
     def _continue_in_kernel(self) -> None:
-        """Begin the episode again in the SimPy kernel, and repeat its actions; do nothing if it is
-        already in that kernel.
+        """Begin the episode again in the SimPy kernel, and repeat its actions there. Do nothing if
+        the episode is already in that kernel.
         """
         if self._in_kernel:
             return
         self._in_kernel = True
         assert self._seed is not None
-        illegal, self._illegal = self._illegal, 1  # a count above 0 keeps the repetition from warning again
+        illegal, self._illegal = self._illegal, 1  # with a count above 0, the repeated actions cause no second warning
         super()._begin(self._seed)
         episode = self._episode
         assert episode is not None

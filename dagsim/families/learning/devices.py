@@ -1,6 +1,6 @@
 """Devices on which networks learn. Episodes always run on the CPU, with a copy of the network
-there, because a decision needs one small forward pass, and on a GPU, starting it would take longer
-than computing it.
+there. A decision needs one small forward pass, and on a GPU it would take longer to start this pass
+than to compute it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Net = TypeVar("Net", bound=nn.Module)
 
 
 def device_named(name: str) -> torch.device:
-    """Return the device with a name from ``DEVICES``; ``auto`` is a GPU if there is one, and
-    otherwise the CPU.
+    """Return the device with a name from ``DEVICES``. The name ``auto`` stands for a GPU if there
+    is one, and otherwise for the CPU.
 
     Raises:
         ConfigError: The name is unknown, or this machine has no such device.
@@ -38,7 +38,7 @@ def device_named(name: str) -> torch.device:
 
 
 def device_of(net: nn.Module) -> torch.device:
-    """Return the device of a network's weights; the CPU for a network without weights."""
+    """Return the device of a network's weights, or the CPU if the network has no weights."""
     return next((weight.device for weight in net.parameters()), CPU)
 
 
@@ -57,5 +57,6 @@ def on_device(batch: Batch, device: torch.device) -> Batch:
 
 
 def on_cpu(net: Net) -> Net:
-    """Return the network itself if its weights are on the CPU, and otherwise a copy there."""
+    """Return the network itself if its weights are on the CPU. Otherwise, return a copy of the
+    network on the CPU."""
     return net if device_of(net).type == "cpu" else deepcopy(net).cpu()

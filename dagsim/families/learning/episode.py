@@ -1,5 +1,5 @@
-"""Episodes, which are simulations that stop at every choice, and their rewards. This module imports
-neither torch nor Gymnasium."""
+"""Episodes and their rewards. An episode is a simulation that stops at every choice. This module
+imports neither torch nor Gymnasium."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from dagsim.systems.seam import Codec, CodecSettings, Conversation, Kernel, Rewa
 
 
 class Witness(Protocol):
-    """Makes notes about a simulation for an advantage estimator. Policies must not see these
-    notes."""
+    """Takes notes about a simulation, which an advantage estimator needs. Policies must not see
+    these notes."""
 
     def note(self) -> Any:
-        """Return a note on the current state, just before a choice is carried out."""
+        """Return a note on the current state. This is called just before a choice is carried
+        out."""
 
     def hindsight(self) -> Any:
         """Return a note on the whole episode after it has ended."""
@@ -28,8 +29,8 @@ WitnessFactory = Callable[[Kernel[Any, Any]], Witness]
 
 
 class Episode:
-    """A simulation in progress. ``observation`` contains the current choices; after the end, it is
-    ``None``."""
+    """A simulation in progress. ``observation`` contains the current choices. After the end of the
+    episode, it is ``None``."""
 
     def __init__(
         self,
@@ -56,11 +57,11 @@ class Episode:
 
     @property
     def now(self) -> float:
-        """Return the number of seconds since the start of the simulation."""
+        """Return the current time in seconds since the start of the simulation."""
         return self.kernel.now
 
     def reward(self) -> float:
-        """Return the reward since the last call."""
+        """Return the reward since the previous call."""
         return 0.0 if self._reward is None else self._reward.step()
 
     def step(self, choice: Any) -> None:
@@ -103,13 +104,13 @@ class EpisodeFactory:
     """True to simulate many episodes at once in the compiled engine (``vector_env``)."""
 
     def kernel(self, seed: int, jobs: int | None = None) -> Kernel[Any, Any]:
-        """Build a kernel for the job sequence with the given seed. If ``jobs`` is set and the
-        system supports it, the kernel has only that many jobs."""
+        """Build a kernel for the job sequence of this seed. If ``jobs`` is set and the system
+        supports it, the kernel has only the first ``jobs`` jobs."""
         options: dict[str, Any] = {} if jobs is None else {"jobs": jobs}
         return self.scenario.kernel(seed, record=self.record, **options)
 
     def episode(self, seed: int, jobs: int | None = None, witness: WitnessFactory | None = None) -> Episode:
-        """Begin an episode on the job sequence with the given seed."""
+        """Begin an episode on the job sequence of this seed."""
         kernel = self.kernel(seed, jobs)
         reward = Reward(self.reward, kernel, self.scenario.terms)
         return Episode(kernel, self.codec.build(), reward, witness=None if witness is None else witness(kernel))
@@ -117,7 +118,7 @@ class EpisodeFactory:
 
 @dataclass(frozen=True, slots=True)
 class RewardConfig:
-    """A weighted sum of terms to be minimised, and a divisor.
+    """A weighted sum of cost terms, and a number by which this sum is divided.
 
     ``terms`` are names from the registry of the system (with parameters in brackets),
     ``module:attr``, or entry points, each with a weight.
@@ -148,8 +149,8 @@ class RewardConfig:
 
 
 class Reward:
-    """The reward of a single simulation, step by step. The rewards add up to minus the total cost,
-    no matter how time is divided into steps."""
+    """The reward of a single simulation, step by step. In total, the rewards are minus the total
+    cost, however time is divided into steps."""
 
     def __init__(self, config: RewardConfig, kernel: Kernel[Any, Any], registry: Registry[RewardTerm]) -> None:
         self.config = config
@@ -163,8 +164,7 @@ class Reward:
         self._read = 0
 
     def step(self) -> float:
-        """Return the reward since the last call, which is minus the cost of the terms since
-        then."""
+        """Return the reward since the previous call, which is minus the cost since then."""
         now, weights, scale = self._kernel.now, self.config.terms, self.config.scale
         if self._takers:
             rows = self._log.since(self._read)

@@ -1,5 +1,5 @@
-"""The base class of the environments, which runs one episode at a time and renders it as an array
-or in a window."""
+"""The base class of the environments. It runs one episode at a time, and renders the episode as an
+array or in a window."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INSTANT_S = 1e-6
 
 
 class EnvState(NamedTuple):
-    """The state of an environment as plain values, which ``set_state`` can restore in the same process
+    """The state of an environment as plain values. ``set_state`` can restore it in the same process
     or in another one.
     """
 
@@ -51,14 +51,15 @@ class EnvState(NamedTuple):
 
 
 class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
-    """A thin wrapper around ``Episode``, to which a system adds spaces, choices and ``info``.
+    """The base class of environments, a thin wrapper around ``Episode``. A system adds spaces,
+    choices and ``info``.
 
     ``reset(seed=n)`` starts the job sequence with the seed n. Render modes are ``ansi`` (text),
     ``rgb_array`` and ``human`` (a window).
 
-    The current state can be restored with ``copy.deepcopy``, with ``pickle``, or with ``get_state``
-    and ``set_state``. All of these repeat the actions of the episode, which is exact for every
-    system, reward and codec, and takes as long as the original steps.
+    The current state can be saved and restored with ``copy.deepcopy``, with ``pickle``, or with
+    ``get_state`` and ``set_state``. A restored environment repeats the actions of the episode. The
+    result is exact for every system, reward and codec, but takes as long as the original steps.
 
     Raises:
         ConfigError: The render mode is unknown.
@@ -181,8 +182,8 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         return seen
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return an independent environment in the same state. Both environments share the
-        scenario, which never changes."""
+        """Return another environment in the same state, which is then independent of this one. Both
+        environments share the scenario, which never changes."""
         arguments, settings = self._made_with
         memo[id(self)] = twin = type(self)(*arguments, **settings)
         twin.set_state(self.get_state())
@@ -212,7 +213,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         self._screen.close()
 
     def _begin(self, seed: int, **options: Any) -> None:
-        """Begin an episode; ``options`` has the same meaning as in ``reset``."""
+        """Begin an episode. ``options`` is as in ``reset``."""
         self._play(self.scenario.kernel(seed, **options))
 
     def _play(self, kernel: Any, until_s: float = inf) -> None:
@@ -242,7 +243,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         """Describe the current state in words."""
 
     def _without_view(self) -> str:
-        """Describe the current state in words when there is no choice to make."""
+        """Describe the current state in words while there is no choice to make."""
         return "not begun" if self.simulation is None else "over"
 
 

@@ -1,9 +1,9 @@
-"""The runs with which a training run's agent is compared: the search for the best heuristic, and the
-final test.
+"""The runs with which the agent of a training run is compared: the search for the best heuristic,
+and the final test.
 
-Both are plans of cells, which are stored as sweeps in the folder of the training run
-(``sweep-reference`` and ``sweep-report``), so that a resumed training run simulates only the
-missing cells.
+Each of them is a plan of cells, which is stored as a sweep in the folder of the training run
+(``sweep-reference`` and ``sweep-report``). A resumed training run therefore simulates only missing
+cells.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Tell = Callable[[str, int, int], None]
 
 
 class PolicyRuns:
-    """Runs policies on seeds, simulating each pair only once, and stores the runs as a sweep below
-    ``folder``. ``where`` is the executor, as with ``--executor``."""
+    """Runs policies on seeds, and stores the runs as a sweep below ``folder``. Each pair of a
+    policy and a seed is simulated only once. ``where`` is the executor, as with ``--executor``."""
 
     def __init__(self, folder: Path, config: Config, where: str = "local:1", tell: Tell | None = None) -> None:
         self.config = config
@@ -53,8 +53,8 @@ class PolicyRuns:
         self._tell = tell
 
     def run(self, name: str, policies: Mapping[str, str], seeds: Sequence[int]) -> list[CellRun]:
-        """Run all policies, given by label, on consecutive seeds, and return the runs grouped by
-        policy.
+        """Run all policies on consecutive seeds. The policies are given by label, and the runs are
+        returned by policy.
 
         Raises:
             InputError: A policy cannot be built.
@@ -83,7 +83,7 @@ class PolicyRuns:
 
 
 def contenders(scenario: Scenario) -> tuple[str, ...]:
-    """Return all fast heuristics for the system with all their tuned variants.
+    """Return all fast heuristics for the system, including all their tuned variants.
 
     Preemptive heuristics are excluded, because agents may not preempt.
     """
@@ -94,10 +94,10 @@ def contenders(scenario: Scenario) -> tuple[str, ...]:
 
 
 def best_heuristic(trials: PolicyRuns, seeds: Sequence[int]) -> tuple[str, list[CellRun]]:
-    """Find the heuristic with the lowest objective over ``seeds``, and return it together with its
-    runs on these seeds.
+    """Find the heuristic with the lowest objective over ``seeds``. Return it together with its runs
+    on these seeds.
 
-    All heuristics run on the first seeds, but only the best of them run on all seeds.
+    First, all heuristics run on a few seeds. Only the best of them then run on all seeds.
     """
     specs: Sequence[str] = contenders(scenario_of(trials.config))
     for most, chosen in ((_FINAL, seeds[:_FIRST]), (1, seeds)):
@@ -110,7 +110,7 @@ def best_heuristic(trials: PolicyRuns, seeds: Sequence[int]) -> tuple[str, list[
 
 
 class KeptReference(NamedTuple):
-    """The best heuristic, with its mean completion time and its mean objective on the validation
+    """The best heuristic, and its mean completion time and mean objective on the validation
     seeds."""
 
     policy: str
@@ -119,9 +119,9 @@ class KeptReference(NamedTuple):
 
 
 class References:
-    """The best heuristics found by training runs in the same results folder, stored as one file per
-    search in ``references/``. A file's name is the hash of everything that the search depends
-    on: the cells of all heuristics, and the seeds.
+    """Results of earlier searches by training runs in the same results folder. ``references/`` has
+    one file per search. The name of a file is a hash of everything on which the search depends: the
+    cells of all heuristics, and the seeds.
     """
 
     def __init__(self, results: Path, config: Config, seeds: Sequence[int]) -> None:
@@ -130,8 +130,8 @@ class References:
         self._path = results / "references" / f"{key}.json"
 
     def find(self) -> KeptReference | None:
-        """Return the result of an identical search, or ``None`` if there was none or if its file is
-        damaged.
+        """Return the result of an identical search. Return ``None`` if there was none, or if its
+        file is damaged.
         """
         try:
             return KeptReference(**json.loads(self._path.read_text(encoding="utf-8")))
@@ -150,14 +150,14 @@ def _mean_merit(config: Config, runs: Sequence[CellRun]) -> float:
 
 
 def merit_in(metrics: Mapping[str, Any], name: str) -> float:
-    """Return the metric ``name`` of a run, or NaN if the run does not have it."""
+    """Return a metric of a run by its name, or NaN if the run does not have this metric."""
     value = metrics[name]
     return float("nan") if value is None else float(value)
 
 
 def completed_jct_s(config: Config, run: CellRun) -> float:
-    """Return the mean completion time of the jobs that were completed in a run. If some jobs were
-    not completed, ``run`` does not contain this mean, and the simulation is repeated.
+    """Return the mean completion time of the jobs that a run has completed. If the run did not
+    complete all jobs, ``run`` does not contain this mean, so the simulation is repeated.
     """
     mean_s = run.metrics["jct_s.mean"]
     if mean_s is None:

@@ -1,6 +1,6 @@
-"""Learners. A learner consists of a network and its roll-outs, and learns one iteration at a time.
-This module also contains behaviour cloning, in which a network learns to imitate a heuristic before
-training, and the writer of TensorBoard events if TensorBoard is installed.
+"""Learners. Learners: a learner has a network and roll-outs, and learns one iteration at a time.
+This module also contains behaviour cloning, which trains a network to imitate a heuristic before
+the training itself, and the writer of TensorBoard events (if TensorBoard is installed).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class LearnerContext:
         return [self.seeds[(begin + place) % len(self.seeds)] for place in range(count)]
 
     def jobs_at(self, progress: float) -> int | None:
-        """Return the number of jobs per episode at ``progress`` (0 to 1), which increases over the
-        first half of training, or ``None`` for all jobs."""
+        """Return the number of jobs per episode at ``progress`` (0 to 1), or ``None`` for all jobs.
+        It increases during the first half of training."""
         first, last = self.config.first_jobs, self.jobs
         if first is None or last is None:
             return None
@@ -63,20 +63,20 @@ class LearnerContext:
         return self.seed, iteration
 
     def rng(self, iteration: int, purpose: int) -> np.random.Generator:
-        """Return a random generator for one purpose in an iteration; it is independent of all
-        earlier draws."""
+        """Return a random generator for one purpose in an iteration. It does not depend on what was
+        drawn before."""
         return np.random.default_rng([self.seed, iteration, purpose])
 
     def time_constant_s(self, discount_jcts: tuple[float, float], progress: float) -> float:
-        """Return the time constant of the discount at ``progress`` (0 to 1) of training, in
-        seconds."""
+        """Return the time constant of the discount in seconds, at ``progress`` (0 to 1) of
+        training."""
         absolute = self.config.time_constant_s
         first, last = discount_jcts if absolute is None else absolute
         unit_s = self.jct_s if absolute is None else 1.0
         return float(unit_s * first * (last / first) ** progress)
 
     def net(self) -> ActorNet:
-        """Build a new network whose weights depend on the seed."""
+        """Build a new network. Its weights depend on the seed."""
         torch.manual_seed(self.seed)
         net = self.config.net.build(self.config.codec)
         net.settings = self.config.net
@@ -85,13 +85,13 @@ class LearnerContext:
         return net.to(self.device)
 
     def play(self, net: ActorNet, seeds: Sequence[int], rng_key: Sequence[int], **options: Any) -> list[EpisodeSteps]:
-        """Run episodes as ``Rollouts.play`` does, always on the CPU, even if the network learns on
-        another device."""
+        """Run episodes like ``Rollouts.play``. They always run on the CPU, even if the network
+        learns on another device."""
         return self.rollouts.play(on_cpu(net), seeds, rng_key, **options)
 
     def critic(self) -> torch.nn.Module:
-        """Build a network that estimates the value of an observation, as wide as the policy's
-        network.
+        """Build a network that estimates the value of an observation. It is as wide as the network
+        of the policy.
 
         Raises:
             ConfigError: The codec's observations do not have the parts that the network reads.
@@ -102,16 +102,16 @@ class LearnerContext:
 
 
 def update_ema(mean: ActorNet, net: ActorNet, decay: float) -> None:
-    """Move ``mean`` towards ``net``. The result is an average over approximately the last 1 / (1 -
-    ``decay``) networks, so it fluctuates less."""
+    """Move the weights of ``mean`` towards those of ``net``. Over many calls, ``mean`` becomes an
+    average of approximately the last 1 / (1 - ``decay``) networks, so it fluctuates less."""
     with torch.no_grad():
         for old, new in zip(mean.parameters(), net.parameters(), strict=True):
             old.lerp_(new, 1 - decay)
 
 
 class Learner(Protocol):
-    """An algorithm in progress. If it has a ``ReplayBuffer`` named ``replay``, the buffer is saved
-    separately from the state."""
+    """An algorithm during a training run. If it has a ``ReplayBuffer`` named ``replay``, the buffer
+    is saved separately from the state."""
 
     @property
     def net(self) -> ActorNet:
@@ -119,7 +119,7 @@ class Learner(Protocol):
         choices."""
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
-        """Simulate episodes and learn from them for one iteration, and return metrics for the log.
+        """Run one iteration: simulate episodes, learn from them, and return metrics for the log.
         ``progress`` increases from 0 to 1 during training."""
 
     def state(self) -> dict[str, Any]:
@@ -130,10 +130,10 @@ class Learner(Protocol):
 
 
 def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> tuple[list[Any], list[Any]]:
-    """Run episodes of the heuristic, and collect the observations together with the choices that it
-    made.
+    """Run episodes of the heuristic. Return the observations, and the choice that the heuristic
+    made in each.
 
-    Decisions without a matching choice are omitted, and so are observations with only one choice
+    Decisions that match no choice are left out, and so are observations with a single choice
     (``is_forced``).
     """
     observations: list[Any] = []
@@ -159,8 +159,8 @@ def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> 
 def clone(
     net: ActorNet, observations: Sequence[Any], choices: Sequence[Any], how: WarmStart, rng: np.random.Generator
 ) -> float:
-    """Fit ``net`` to the choices by smoothed cross-entropy, and return the mean loss of the last
-    epoch in nats.
+    """Fit ``net`` to the choices by smoothed cross-entropy. Return the mean loss of the last epoch,
+    in nats.
 
     Raises:
         ConfigError: There is nothing to fit.
@@ -191,8 +191,8 @@ def clone(
 
 
 def writer(folder: Path) -> Any:
-    """Open an event writer in ``folder``; return ``None`` if TensorBoard is not installed (``pip
-    install -e ".[tensorboard]"``)."""
+    """Open a writer of TensorBoard events in ``folder``. Return ``None`` if TensorBoard is not
+    installed (``pip install -e ".[tensorboard]"``)."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

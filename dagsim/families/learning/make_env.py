@@ -1,5 +1,5 @@
-"""The environment of an experiment, as built by
-``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0")``."""
+"""The function with which ``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0")`` builds the
+environment of an experiment."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Random clusters and workloads, different for every seed, for agents that have to work on any
-cluster."""
+"""Random clusters and workloads, which are different for every seed. They are for agents that have
+to work on any cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NODES = (1, 2, 4, 8)
 
 
 class _Worlds:
-    """The most recently used worlds, by seed. They are not sent to other processes."""
+    """The worlds that were used last, by seed. They are not sent to other processes."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, ClusterScenario] = OrderedDict()
@@ -108,7 +108,7 @@ class MixtureScenario(ClusterWorld):
 
     @property
     def trace_paths(self) -> tuple[Path, ...]:
-        """The paths of the traces."""
+        """The paths of all traces."""
         return tuple([Path(trace.path) for trace in self.traces])
 
     @property
@@ -154,7 +154,7 @@ class MixtureScenario(ClusterWorld):
     def kernel(
         self, seed: int, *, record: bool = True, on_arrivals: Callable[[int], None] | None = None
     ) -> ClusterKernel:
-        """Build a kernel for the world that belongs to a seed. Runs are always recorded.
+        """Build a kernel for the world of a seed. All runs are recorded.
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be generated.
@@ -162,15 +162,15 @@ class MixtureScenario(ClusterWorld):
         return self.world(seed).kernel(seed, on_arrivals=on_arrivals)
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Return the number and the load of the jobs in a kernel."""
+        """Return how many jobs a kernel has, and their load."""
         return self.world(kernel.schedule.seed).facts(kernel)
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """Describe why jobs in a kernel cannot be completed."""
+        """Explain why jobs in a kernel cannot be completed."""
         return self.world(kernel.schedule.seed).unfinished(kernel)
 
     def check(self) -> None:
-        """Check the settings by drawing one world, and check the traces.
+        """Check the settings by drawing one world. Also check the traces.
 
         Raises:
             InputError: Something is invalid.
@@ -194,7 +194,7 @@ class MixtureScenario(ClusterWorld):
         return self._scenario(seed, cluster, arrays, runtime, estimates)
 
     def _estimates(self, rng: np.random.Generator) -> Estimates:
-        """Draw the kind of estimates, which determines what policies know about durations."""
+        """Draw the kind of estimates, which decides what policies know about durations."""
         draw = rng.random()
         if draw < self.noisy:
             return Estimates("noisy", float(rng.uniform(*self.noise)))
@@ -205,8 +205,8 @@ class MixtureScenario(ClusterWorld):
     def _scenario(
         self, seed: int, cluster: Cluster, arrays: JobArrays, runtime: Runtime, estimates: Estimates
     ) -> ClusterScenario:
-        """Add limits, failures and the cost of a preemption, which are drawn from a separate random
-        stream."""
+        """Add time limits, failures and the cost of a preemption. They are drawn from a separate
+        random stream."""
         rng = stream(seed, "mixture", 1)
         if estimates.kind == "predicted":
             claimed = arrays.work * np.exp(rng.normal(1.0, 0.8, len(arrays.work)).clip(0.0, 3.0))
@@ -227,7 +227,7 @@ class MixtureScenario(ClusterWorld):
         )
 
     def _workload(self, rng: np.random.Generator, cluster: Cluster, models: tuple[str, ...]) -> Synthetic:
-        """Draw a workload whose jobs fit on the cluster."""
+        """Draw a workload all of whose jobs fit on the cluster."""
         by_type = [
             whole_sum(node.gpus for node in cluster.nodes if node.gpu == gpu)
             for gpu in dict.fromkeys(cluster.gpu_types)
@@ -289,7 +289,7 @@ class MixtureScenario(ClusterWorld):
         )
 
     def _traced(self, seed: int, rng: np.random.Generator) -> tuple[Cluster, Runtime, JobArrays]:
-        """Place a window of a trace on a random cluster that is large enough."""
+        """Take a window of a trace, and draw a cluster that is large enough for it."""
         trace: TraceFile = self.traces[int(rng.integers(len(self.traces)))]
         cluster, runtime, models = _cluster(rng, max(16, self.gpus[0]), max(16, self.gpus[1]))
         load = float(rng.uniform(*self.load))
@@ -307,7 +307,7 @@ def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
 
 
 def _cluster(rng: np.random.Generator, least: int, largest: int) -> tuple[Cluster, Runtime, tuple[str, ...]]:
-    """Draw a cluster, and return it with the runtime model and the models of the tasks."""
+    """Draw a cluster. Return it with the runtime model, and with the models of the tasks."""
     total = max(1, round(_log_uniform(rng, least, largest)))
     kinds = min(int(rng.choice(4, p=(0.12, 0.3, 0.4, 0.18))) + 1, total)
     runtime: Runtime
@@ -339,7 +339,7 @@ def _cluster(rng: np.random.Generator, least: int, largest: int) -> tuple[Cluste
 
 
 def _with_models(jobs: JobArrays, models: tuple[str, ...], rng: np.random.Generator) -> JobArrays:
-    """Return the jobs with random models, one model for all tasks in a job."""
+    """Give the jobs random models. All tasks in a job get the same model."""
     model = np.repeat(rng.integers(len(models), size=len(jobs)), np.diff(jobs.first))
     kinds = tuple([kind._replace(model=name) for kind in jobs.kinds for name in models])
     kind, kinds = renumbered(jobs.kind * len(models) + model, kinds)

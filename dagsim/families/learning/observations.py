@@ -1,4 +1,4 @@
-"""Action levels and observation presets of ``SchedulingEnv``."""
+"""The action levels and the observation presets of ``SchedulingEnv``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Legal(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """An observation of one environment. All parts are float32 and share the memory of ``flat``."""
+    """An observation of one environment. All parts are float32 and are views of the array
+    ``flat``."""
 
     flat: np.ndarray
     tokens: np.ndarray
@@ -54,8 +55,8 @@ class Presets:
         self.space = self._space()
 
     def observe(self, observation: Observation | None, legal: Legal, mask: np.ndarray) -> Any:
-        """Return the observation in the form of the preset (without the graph), and a copy of the
-        mask. The observation is 0 when the episode is over."""
+        """Return the observation in the form that the preset requires (without the graph), and a
+        copy of the mask. The observation is 0 when the episode is over."""
         parts = self.blank()
         if observation is not None:
             starts, wait = legal
@@ -68,7 +69,7 @@ class Presets:
         return self.form(parts, mask)
 
     def blank(self) -> Parts:
-        """Return an observation of zeros, as one array and as views of its parts."""
+        """Return an observation of zeros: one array, and its parts as views."""
         begin = self.config.slots * self.tokens
         end = begin + self._context
         flat = np.zeros(end + self._types * self._gpus, np.float32)
@@ -76,13 +77,13 @@ class Presets:
         return Parts(flat, tokens, flat[begin:end], flat[end:].reshape(self._types, self._gpus))
 
     def spread(self, gpus: np.ndarray) -> None:
-        """Repeat the first row for all GPU types (..., types, D) if the codec describes only one of
-        them."""
+        """If the codec describes only one GPU type, repeat its row for all types (..., types,
+        D)."""
         if not self._levelled:
             gpus[..., 1:, :] = gpus[..., :1, :]
 
     def form(self, parts: Parts, mask: np.ndarray) -> Any:
-        """Return an observation in the form of the preset, with a copy of the mask."""
+        """Return an observation in the form that the preset requires, with a copy of the mask."""
         match self.config.observation:
             case "flat":
                 return parts.flat
@@ -91,7 +92,7 @@ class Presets:
         return {"tokens": parts.tokens, "context": parts.context, "gpus": parts.gpus, "action_mask": mask.copy()}
 
     def legal(self, observation: Observation | None) -> Legal:
-        """Return the legal actions, or no actions when the episode is over."""
+        """Return the legal actions. When the episode is over, there are none."""
         if observation is None:
             return Legal(0, None)
         rows, slots = len(observation.tokens), self.config.slots - 1
@@ -101,7 +102,7 @@ class Presets:
 
     def mask(self, legal: Legal) -> np.ndarray:
         """Return (slots,) int8: 1 for legal actions and 0 for all others. When the episode is over,
-        the mask is 1 for waiting, so that a loop that samples actions from the mask still finds one
+        the mask is 1 for waiting. A loop that samples actions from the mask then still finds one,
         before a vector of environments starts the next episode.
         """
         mask = np.zeros(self.config.slots, np.int8)
@@ -110,7 +111,8 @@ class Presets:
         return mask
 
     def graph(self, view: ClusterView | None) -> dict[str, np.ndarray]:
-        """Return the unfinished tasks and their edges for the jobs in the system, oldest job first."""
+        """Return the unfinished tasks of all jobs in the system, oldest job first, and the edges
+        between these tasks."""
         config = self.config
         rows: list[tuple[float, ...]] = []
         pairs: list[tuple[int, int]] = []
@@ -177,8 +179,8 @@ def _node(task: TaskState, age: float) -> tuple[float, ...]:
 
 
 class Levelled:
-    """The codec ``candidates`` restricted to the rows of one action level. If the level chooses the
-    parallelism, an additional column ``parallelism`` distinguishes its rows."""
+    """The codec ``candidates``, restricted to the rows of one action level. If the level also
+    chooses the parallelism, its rows differ in the additional column ``parallelism``."""
 
     token_features: tuple[str, ...] = (*Candidates.token_features, "parallelism")
     context_features = Candidates.context_features
@@ -194,7 +196,7 @@ class Levelled:
         """For each row, the fraction of the startable waiting instances that it starts."""
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices at this level; return ``None`` if there is no choice."""
+        """Encode the choices at this level. Return ``None`` if there are none."""
         observation = self.codec.encode(view)
         if observation is None or self.level == "task_type":
             return observation
@@ -205,7 +207,7 @@ class Levelled:
         return observation._replace(tokens=tokens)
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
-        """Return the decisions that a row represents."""
+        """Return the decisions for which a row stands."""
         if self.level == "task_type":
             return self.codec.decode(view, choice)
         if choice >= len(self._rows):
@@ -219,8 +221,8 @@ class Levelled:
         return (Start(decision.task, (Share(decision.placement[0].node, instances),)),)
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
-        """Return the row that represents the first decision, or ``None`` if this level has no such
-        row."""
+        """Return the row that stands for the first decision, or ``None`` if there is no such row at
+        this level."""
         row = self.codec.choice_of(decisions)
         if row is None or self.level == "task_type":
             return row

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def training_progress(
     wanted: bool, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Callable[[TrainingProgress], None] | None]:
-    """If ``wanted``, show the progress of a training run on standard error: as a bar on a terminal,
-    and otherwise as occasional lines.
+    """If ``wanted``, show the progress of a training run on standard error. On a terminal, this is
+    a bar. Otherwise, a line is printed from time to time.
     """
     if not wanted:
         yield None
@@ -55,8 +55,8 @@ def training_progress(
 
 
 def _training_lines(clock: Callable[[], float]) -> Callable[[TrainingProgress], None]:
-    """Return a function that prints a line at most every ``LINE_S`` seconds, with the remaining time
-    as estimated from the speed of the current phase.
+    """Return a function that prints a line at most every ``LINE_S`` seconds. The line contains the
+    remaining time, estimated from the speed of the current phase.
     """
     phase, phase_began, phase_done = "", clock(), 0
     printed = clock()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RolloutTraffic:
-    """Counts of the messages that a training run's roll-outs have sent so far."""
+    """How many messages the roll-outs of a training run have sent so far."""
 
     rollouts: int = 0
     parts: int = 0
@@ -37,11 +37,11 @@ class RolloutTraffic:
 
 
 class RayRollouts:
-    """Runs episodes on actors in a Ray cluster; the result is bit for bit the same as with
-    ``InProcessRollouts``. When an actor is lost, its parts are assigned to the other actors, and a
-    new actor is requested.
+    """Runs episodes on actors in a Ray cluster. The result is the same as with
+    ``InProcessRollouts``, bit for bit. If an actor is lost, the other actors take over its parts,
+    and another actor is requested.
 
-    The actors are started for the first roll-out, so that cells can use the cores until then.
+    The actors are started for the first roll-out. Until then, cells can use the cores.
     """
 
     def __init__(self, ray: Any, config: Config, factory: EpisodeFactory, lockstep: int) -> None:
@@ -126,7 +126,7 @@ class RayRollouts:
         self._starting[actor.ready.remote()] = actor
 
     def _replace(self, lost: Any) -> None:
-        """Request another actor, which starts as soon as there is a free core for it."""
+        """Request another actor. It starts when there is a free core for it."""
         with suppress(Exception):
             self._ray.kill(lost)
         self._losses += 1
@@ -142,14 +142,14 @@ class RayRollouts:
 
 
 class _RolloutActor:
-    """Runs parts of roll-outs on a worker."""
+    """The actor, which runs parts of roll-outs on a worker."""
 
     def __init__(self, shared: tuple[EpisodeFactory, Config, str], trace: tuple[str, Any] | None) -> None:
         self._shared, self._trace = shared, trace
         self._player: Any = None
 
     def ready(self) -> None:
-        """Load everything that the episodes need, so that errors in loading reach the caller
+        """Load everything that the episodes need now, so that the caller sees errors in loading
         unchanged.
         """
         from dagsim.families.learning.rollouts import EpisodePlayer, one_thread
@@ -162,7 +162,7 @@ class _RolloutActor:
         self._player = EpisodePlayer(factory)
 
     def play(self, weights: Mapping[str, Any], *arguments: Any) -> bytes:
-        """Run one part with a network that has the given weights, and return its pickled steps."""
+        """Run one part with a network that has these weights. Return the steps in pickled form."""
         settings, *more, part = arguments
         played: list[EpisodeSteps] = self._player.play_weights(settings, weights, *more, part)
         return pickle.dumps(played)

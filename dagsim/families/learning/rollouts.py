@@ -1,4 +1,4 @@
-"""Roll-outs, which are episodes in which a network makes the choices, in one or more processes."""
+"""Roll-outs: episodes in which a network makes the choices. They run in one or more processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dagsim.systems.seam import Codec
 
 @dataclass(slots=True)
 class EpisodeSteps:
-    """One episode, recorded choice by choice."""
+    """One episode as a sequence of choices."""
 
     observations: list[Any] = field(default_factory=list)
     choices: list[Any] = field(default_factory=list)
@@ -57,18 +57,18 @@ def choices_of(episodes: Sequence[EpisodeSteps]) -> np.ndarray:
 
 
 class Stage(Protocol):
-    """Several episodes that run side by side; ``live`` contains the numbers of the episodes that
-    are not over yet."""
+    """Several episodes that run side by side. ``live`` contains the numbers of the episodes that
+    are not over."""
 
     live: list[int]
 
     def look(self, net: ActorNet, keep: bool) -> tuple[list[Any], Any]:
-        """Return the observations of the live episodes (which may be missing without ``keep``), and
-        a batch of these observations for ``net``."""
+        """Return the observations of the live episodes, and a batch of them for ``net``. Without
+        ``keep``, the observations may be missing."""
 
     def step(self, choices: np.ndarray) -> Sequence[float] | np.ndarray:
-        """Carry out one choice in each live episode, and return the rewards accumulated until the
-        next choices. Finished episodes are removed from ``live``."""
+        """Carry out one choice in each live episode. Return the rewards that each of them receives
+        until its next choice. Finished episodes are removed from ``live``."""
 
     def times_s(self) -> Sequence[float] | np.ndarray:
         """Return the current time of each live episode."""
@@ -81,11 +81,11 @@ class Stage(Protocol):
         there are none."""
 
     def notes(self) -> Sequence[Any]:
-        """Return the witness's notes on the current state of each live episode, or no notes without
-        a witness."""
+        """Return the notes of the witness on the current states of the live episodes. Without a
+        witness, return no notes."""
 
     def hindsight(self, number: int) -> Any:
-        """Return the witness's note on a whole episode, or ``None`` without a witness."""
+        """Return the note of the witness on a whole episode, or ``None`` without a witness."""
 
 
 class _SimulatedStage:
@@ -136,7 +136,7 @@ def _mean_jct_s(schedule: Schedule) -> float:
 
 
 class _CompiledStage:
-    """Episodes in the compiled engine. All observations in one step share their arrays."""
+    """Episodes in the compiled engine. The observations of a step share their arrays."""
 
     def __init__(self, lane: Any, seeds: Sequence[int], bounds: ObservationBounds | None = None) -> None:
         self._lane, self._bounds = lane, bounds
@@ -196,9 +196,9 @@ def play(
     explore: float | None = None,
     keep: bool = True,
 ) -> list[EpisodeSteps]:
-    """Run all episodes to their end in lock-step, with one forward pass per step.
+    """Run all episodes to their end in lock-step, with one forward pass per step for all of them.
 
-    ``rng`` and ``explore`` have the same meaning as in ``ActorNet.act``. Without ``keep``, the
+    ``rng`` and ``explore`` are as in ``ActorNet.act``. Without ``keep``, the
     result contains only the simulations.
     """
     return play_stage(net, _SimulatedStage(episodes), len(episodes), rng, explore=explore, keep=keep)
@@ -213,7 +213,7 @@ def play_stage(
     explore: float | None = None,
     keep: bool = True,
 ) -> list[EpisodeSteps]:
-    """Do the same as ``play`` for the ``count`` episodes in a stage, in any engine."""
+    """Do the same as ``play``, in any engine, for the ``count`` episodes on a stage."""
     moments: list[_Moment] = []
     while stage.live:
         live = stage.live
@@ -234,8 +234,8 @@ def play_stage(
 
 
 class _Moment(NamedTuple):
-    """One decision step of a stage: a choice in every episode that is still running. All fields except
-    the first are as in ``EpisodeSteps``.
+    """One step of a stage, in which each running episode makes a choice. All fields except the
+    first one are as in ``EpisodeSteps``.
     """
 
     live: Sequence[int]
@@ -248,7 +248,8 @@ class _Moment(NamedTuple):
 
 
 def _by_episode(moments: Sequence[_Moment], count: int) -> list[EpisodeSteps]:
-    """Return the steps of each of ``count`` episodes, without their end times."""
+    """Return the steps of each of the ``count`` episodes, without the times at which the episodes
+    end."""
     if not moments:
         return [EpisodeSteps() for _ in range(count)]
     numbers = np.concatenate([moment.live for moment in moments])
@@ -273,8 +274,8 @@ def evaluate_greedy(
     at_once: int = 50,
     bounds: ObservationBounds | None = None,
 ) -> list[Schedule]:
-    """Simulate one episode per seed to its end, always taking the most likely choice. ``wrap`` is
-    applied to the codecs. ``bounds`` is widened to include all observations.
+    """Simulate one episode per seed to its end. The most likely choice is always taken. ``wrap`` is
+    applied to the codecs. ``bounds`` is widened so that it includes all observations.
     """
     schedules: list[Schedule] = []
     lane = _lane_of(factory, min(at_once, len(seeds)), recorded=True) if wrap is None else None
@@ -296,7 +297,7 @@ def evaluate_greedy(
 
 
 class Rollouts(Protocol):
-    """Runs episodes in which choices are sampled with the probabilities that the network computes."""
+    """Runs episodes. Their choices are sampled with the probabilities that the network computes."""
 
     factory: EpisodeFactory
 
@@ -310,9 +311,9 @@ class Rollouts(Protocol):
         jobs: int | None = None,
         witness: WitnessFactory | None = None,
     ) -> list[EpisodeSteps]:
-        """Run one episode for each entry of ``seeds``, in that order. ``rng_key`` seeds the
-        choices, ``explore`` has the same meaning as in ``ActorNet.act``, and ``jobs`` and
-        ``witness`` have the same meaning as in ``EpisodeFactory.episode``."""
+        """Run one episode for each entry of ``seeds``, in that order. ``rng_key`` is the seed of
+        the choices. ``explore`` is as in ``ActorNet.act``, and ``jobs`` and ``witness`` are as in
+        ``EpisodeFactory.episode``."""
 
 
 class InProcessRollouts:
@@ -340,8 +341,8 @@ class InProcessRollouts:
 
 
 class ProcessRollouts:
-    """Runs episodes in ``count`` processes, each with one thread. The result is bit for bit the
-    same as with ``InProcessRollouts``. The processes stop at the end of the ``with`` statement."""
+    """Runs episodes in ``count`` processes with one thread each. The result is the same as with
+    ``InProcessRollouts``, bit for bit. The processes end with the ``with`` statement."""
 
     def __init__(self, factory: EpisodeFactory, count: int, lockstep: int = LOCKSTEP) -> None:
         self.factory = factory
@@ -382,22 +383,22 @@ class ProcessRollouts:
 
 
 class EpisodePart(NamedTuple):
-    """Episodes that are simulated in lock-step."""
+    """Episodes that run in lock-step."""
 
     seeds: Sequence[int]
     rng_key: tuple[int, ...]
 
 
 def parts_of_rollout(seeds: Sequence[int], rng_key: Sequence[int], size: int) -> list[EpisodePart]:
-    """Divide a roll-out into parts, independently of the number of workers, because the batch size
-    affects how a network rounds its sums."""
+    """Divide a roll-out into parts. The parts do not depend on the number of workers, because the
+    size of a batch affects how a network rounds its sums."""
     begins = range(0, len(seeds), size)
     return [EpisodePart(seeds[begin : begin + size], (*rng_key, 0, number)) for number, begin in enumerate(begins)]
 
 
 class EpisodePlayer:
-    """Runs parts of roll-outs, in the compiled engine if the factory requests it. The player is
-    kept between roll-outs so that a pool of jobs is read only once.
+    """Runs parts of roll-outs. The compiled engine is used if the factory requests it. A player is
+    kept between roll-outs, so that a pool of jobs is read only once.
     """
 
     def __init__(self, factory: EpisodeFactory) -> None:
@@ -426,21 +427,21 @@ class EpisodePlayer:
         witness: WitnessFactory | None,
         part: EpisodePart,
     ) -> list[EpisodeSteps]:
-        """Do the same as ``play`` with a network that is given by its settings and the result of
-        ``weights_of``."""
+        """Do the same as ``play``, for a network that is given by its settings and its weights
+        (from ``weights_of``)."""
         net = settings.build(self.factory.codec)
         net.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
         return self.play(net, part, explore, jobs, witness)
 
 
 def weights_of(net: ActorNet) -> dict[str, np.ndarray]:
-    """Return the weights of a network by name, in the form in which they are sent to workers."""
+    """Return the weights of a network by name, in the form that workers receive."""
     return {name: value.numpy() for name, value in net.state_dict().items()}
 
 
 def _lane_of(factory: EpisodeFactory, count: int, *, recorded: bool = False) -> Any | None:
-    """Return episodes in the compiled engine if the factory requests it and the engine supports
-    them, or else ``None``."""
+    """Return episodes in the compiled engine if the factory requests them and the engine supports
+    them. Otherwise, return ``None``."""
     if not factory.compiled:
         return None
     reward = factory.reward
@@ -461,7 +462,7 @@ def _begin(factory: EpisodeFactory) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing; submitting this function starts a worker."""
+    """Do nothing. Submitting this function starts a worker."""
 
 
 def _play(*arguments: Any) -> list[EpisodeSteps]:
@@ -469,16 +470,16 @@ def _play(*arguments: Any) -> list[EpisodeSteps]:
 
 
 def one_thread() -> None:
-    """Limit torch to one thread in this process. With networks this small, several threads only
-    slow each other down."""
+    """Limit torch to one thread in this process. Networks are so small here that several threads
+    only slow each other down."""
     torch.set_num_threads(1)
 
 
 @contextmanager
 def spared() -> Iterator[None]:
-    """Exclude all existing objects from full garbage collections inside the ``with`` statement. Torch
-    alone creates 300,000 objects, and scanning them takes about 17% of the sampling time between
-    two collections.
+    """Inside the ``with`` statement, exclude all existing objects from full garbage collections.
+    Torch alone creates 300,000 objects. Scanning them would take about 17% of the sampling time
+    between two collections.
     """
     gc.collect()
     gc.freeze()

@@ -1,9 +1,9 @@
-"""Models from Stable-Baselines3 as policies, using their weights and settings but none of their
+"""Models from Stable-Baselines3 as policies. Their weights and settings are used, but none of their
 code.
 
-A model's zip file contains JSON, pickled objects and tensors. Only the shapes and values of
-the tensors (``policy.pth``, read with ``weights_only``) and the name of the activation function are
-used, so neither Stable-Baselines3 nor the model's own code is imported.
+A model's zip file contains JSON, pickled objects and tensors. dagsim uses only the shapes and
+values of the tensors (``policy.pth``, read with ``weights_only``) and the name of the activation
+function. It imports neither Stable-Baselines3 nor code of the model.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _IGNORED = re.compile(r"(mlp_extractor\.value_net|value_net|q_net_target)\.")
 
 
 class _Model(NamedTuple):
-    """The part of a model that makes choices: a perceptron that maps the observation to one value
-    per action.
+    """The part of a model that makes choices. It is a perceptron that computes one value per action
+    from the observation.
     """
 
     net: nn.Sequential
@@ -47,8 +47,9 @@ class _Model(NamedTuple):
 
 
 class Sb3Policy:
-    """Takes the legal action that the model prefers, as ``model.predict(deterministic=True)`` does
-    in the environment ``dagsim/Scheduling-v0`` with this ``level`` and ``observation``."""
+    """Takes the legal action that the model prefers. This is what
+    ``model.predict(deterministic=True)`` does in the environment ``dagsim/Scheduling-v0`` with this
+    ``level`` and ``observation``."""
 
     def __init__(self, model: _Model, config: EnvConfig, types: int) -> None:
         self._net, self._slots = model.net, model.actions
@@ -109,7 +110,7 @@ def load_sb3(path: Path, types: int, level: Level = "task_type") -> Sb3Policy:
 
 
 def _read(path: Path) -> tuple[Mapping[str, Tensor], type[nn.Module] | None]:
-    """Return the weights of the policy, and the activation function named in its settings."""
+    """Return the weights of the policy, and the activation function that its settings name."""
     try:
         with ZipFile(path) as archive:
             weights = torch.load(io.BytesIO(_member(path, archive, "policy.pth")), "cpu", weights_only=True)
@@ -120,7 +121,7 @@ def _read(path: Path) -> tuple[Mapping[str, Tensor], type[nn.Module] | None]:
         raise RunFolderError(f"{path}: not a model of Stable-Baselines3 ({error.args[0]})") from None
     except RunFolderError:
         raise
-    except Exception as error:  # a damaged zip or pickle can raise any exception
+    except Exception as error:  # reading a damaged zip file or pickle can raise any exception
         kind = "not a zip file" if isinstance(error, BadZipFile) else f"{type(error).__name__}: {error}".splitlines()[0]
         raise RunFolderError(f"{path}: the Stable-Baselines3 model cannot be read ({kind[:160]})") from None
     if not isinstance(weights, Mapping) or not isinstance(settings, dict):
@@ -142,7 +143,7 @@ def _member(path: Path, archive: ZipFile, name: str) -> bytes:
 
 
 def _model(path: Path, state: Mapping[str, Any], activation: type[nn.Module] | None) -> _Model:
-    """Rebuild the perceptron from the names and shapes of its weights."""
+    """Build the perceptron from its weights, whose names and shapes describe it."""
     layers: dict[int, dict[str, Tensor]] = {}
     deep_q = any(str(name).startswith("q_net.") for name in state)
     for name, value in state.items():

@@ -1,5 +1,4 @@
-"""Many environments as a ``VecEnv`` of Stable-Baselines3 that runs at the speed of the compiled
-engine."""
+"""Many environments as a ``VecEnv`` for Stable-Baselines3, at the speed of the compiled engine."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ def make_sb3_env(num_envs: int = 8, *arguments: Any, **settings: Any) -> Sb3VecE
 
 
 class Sb3VecEnv(VecEnv):
-    """A ``VecEnv`` around environments built by ``make_vector_env``, which start a new episode in
-    the same step in which an episode ends. ``MaskablePPO`` from sb3-contrib calls
+    """A ``VecEnv`` around environments from ``make_vector_env``. When an episode ends, they start
+    the next one in the same step. ``MaskablePPO`` from sb3-contrib calls
     ``env_method("action_masks")``.
 
     Raises:
@@ -43,7 +42,7 @@ class Sb3VecEnv(VecEnv):
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
 
     def reset(self) -> Any:
-        """Begin all episodes; the seeds passed to ``seed`` are used once."""
+        """Begin all episodes. Seeds that were passed to ``seed`` are used once."""
         seeds = [None if seed is None else int(seed) for seed in self._seeds]
         observations, infos = self.envs.reset(seed=seeds)
         self._reset_seeds()
@@ -85,8 +84,7 @@ class Sb3VecEnv(VecEnv):
         return [values[number] for number in self._which(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Raise an error, because environments that are stepped together have no attributes of
-        their own.
+        """Raise an error. Environments that are stepped together have no individual attributes.
 
         Raises:
             ConfigError: Always.
@@ -101,7 +99,7 @@ class Sb3VecEnv(VecEnv):
         return [values[number] for number in self._which(indices)]
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """Return False for each environment, because none is wrapped."""
+        """Return False for each environment, because none of them is wrapped."""
         return [False for _ in self._which(indices)]
 
     def get_images(self) -> Sequence[np.ndarray | None]:

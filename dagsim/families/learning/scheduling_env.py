@@ -78,7 +78,7 @@ class SchedulingEnv(EpisodeEnv):
     def vector(
         cls, count: int, scenario: Scenario, env: EnvConfig | None, autoreset_mode: str, settings: Mapping[str, Any]
     ) -> Any:
-        """Build ``count`` environments that are stepped together, in the compiled engine
+        """Build ``count`` environments that are stepped together. They run in the compiled engine
         (``VectorSchedulingEnv``) if it supports the configuration.
 
         Raises:
@@ -128,8 +128,8 @@ class SchedulingEnv(EpisodeEnv):
         return self._presets.mask(self._presets.legal(self._observation)).astype(bool)
 
     def action_of(self, decision: Decision | None) -> int | None:
-        """Return the action that corresponds to a heuristic's decision (``None`` means waiting).
-        Return ``None`` if there is no such action or if there are more choices than slots."""
+        """Return the action for a heuristic's decision (``None`` means waiting).
+        Return ``None`` if there is no such action, or if there are more choices than slots."""
         row, observation = self.codec.choice_of(() if decision is None else (decision,)), self._observation
         if row is None or observation is None:
             return None
@@ -152,7 +152,7 @@ class SchedulingEnv(EpisodeEnv):
         return f"{view.now:.0f} s: {len(view.ready)} ready, {len(view.running)} running, idle: {idle}"
 
     def _row(self, action: int) -> int:
-        """Return the row that an action selects or, if the action is illegal, the first legal
+        """Return the row that an action selects. For an illegal action, return the first legal
         row."""
         starts, wait = self._legal
         if 0 <= action < starts:
@@ -163,7 +163,7 @@ class SchedulingEnv(EpisodeEnv):
         return 0
 
     def _count_illegal(self, action: int) -> None:
-        """Count an illegal action, and warn about the first one in an episode."""
+        """Count an illegal action. Warn about the first one in each episode."""
         if not self._illegal:
             gymnasium.logger.warn(
                 f"action {action} is not legal now, so the first legal choice is taken; legal actions are "
@@ -180,7 +180,7 @@ class SchedulingEnv(EpisodeEnv):
         return None if self._episode is None else self._episode.observation
 
     def _seen(self) -> tuple[Any, dict[str, Any]]:
-        """Return the observation in the form of the preset, and the info."""
+        """Return the observation in the form that the preset requires, and the info."""
         observation = self._observation
         legal = self._legal = self._presets.legal(observation)
         mask = self._presets.mask(legal)
@@ -204,8 +204,8 @@ class SchedulingEnv(EpisodeEnv):
 
 
 def _mean_jct_s(schedule: Schedule) -> float:
-    """Compute the mean completion time as the metrics do, but directly from the rows of the log,
-    because converting the rows to an array would take ten times as long.
+    """Compute the mean completion time in the same way as the metrics, but from the rows of the
+    log. Converting the rows to an array would take ten times as long.
     """
     jct_s = np.full(len(schedule.jobs), np.nan)
     for row in schedule.log.since(0):
@@ -215,13 +215,13 @@ def _mean_jct_s(schedule: Schedule) -> float:
 
 
 def _is_plain(config: EnvConfig) -> bool:
-    """Return True if the compiled engine has the actions and observations."""
+    """Return True if the compiled engine supports the actions and the observations."""
     return config.level == "task_type" and config.observation != "graph"
 
 
 def _config_of(scenario: Scenario, settings: Mapping[str, Any]) -> EnvConfig:
-    """Return the settings after resolving a codec that is given by name or as a mapping with a
-    ``kind``."""
+    """Return the settings. A codec that is given by name, or as a mapping with a ``kind``, is
+    replaced by its settings."""
     codec = settings.get("codec")
     if isinstance(codec, str | Mapping):
         settings = {**settings, "codec": Registered(scenario.codecs, "candidates").read(codec)}

@@ -1,5 +1,5 @@
-"""A training run from start to finish: its run folder, the training itself, and the final test on
-seeds that are used only once.
+"""A whole training run: its run folder, the training itself, and the final test on seeds that no
+other run uses.
 """
 
 from __future__ import annotations
@@ -64,10 +64,11 @@ def train(
 
     ``config`` is a configuration, a file, or a name from ``dagsim list configs``. ``settings``
     (``key=value``) change it as ``--set`` does. ``init`` is a checkpoint to start from. ``workers``
-    is the number of processes that run the episodes. ``on`` (as in ``--executor``) sets where the
-    policies of the final test run; the default is the same number of processes. On Ray, the
-    episodes run there as well. Neither changes the result. ``device`` is where the network learns
-    (``cpu``, ``cuda``, ``mps`` or ``auto``), and weights from different devices differ slightly.
+    is the number of processes that run the episodes. ``on`` determines where the policies of the
+    final test run, like ``--executor``. By default, they run in ``workers`` processes. If this is
+    Ray, the episodes run on Ray as well. Neither changes the result. ``device`` is the device on
+    which the network is trained (``cpu``, ``cuda``, ``mps`` or ``auto``). Weights from different
+    devices differ slightly.
 
     Raises:
         InputError: The configuration or the checkpoint is invalid, or this machine has no such device.
@@ -93,8 +94,8 @@ def begin_training(
     name: str | None = None,
     argv: Sequence[str] = (),
 ) -> Store:
-    """Create a run folder for a training run. ``argv`` is the command to record. ``report``
-    determines whether the run ends with a final test, even if it is stopped and resumed.
+    """Create a run folder for a training run. ``argv`` is the command to record. ``report`` decides
+    whether the run ends with a final test. This also applies if the run is stopped and resumed.
 
     Raises:
         InputError: ``init`` is not a checkpoint, or ``out`` cannot be written to.
@@ -108,11 +109,12 @@ def begin_training(
 
 
 def resumed_training(path: Path, iterations: int | None = None) -> Store:
-    """Open the run folder of a stopped training run or, to make it longer, of a finished one.
+    """Open the run folder of a stopped training run, or of a finished one that is to be made
+    longer.
 
-    With ``iterations``, the training run continues until it has that many. Everything that changes
-    over a training run (a learning rate, a time constant) is then spread over the new length, and
-    the final test takes new seeds.
+    With ``iterations``, the training run continues up to this number of iterations. Values that
+    change over a training run (a learning rate, a time constant) then change over the new length,
+    and the final test takes new seeds.
 
     Raises:
         InputError: Another command made the folder, a file on which the training run depends has
@@ -154,7 +156,7 @@ def train_in(
     on: str | None = None,
     device: str = "cpu",
 ) -> Trained:
-    """Train in ``folder`` to the end, and write ``report.csv`` unless the run was started without a
+    """Train in ``folder`` to the end. Write ``report.csv``, unless the run was started without a
     final test. With ``resume``, continue from the folder's checkpoint.
 
     Raises:
@@ -188,16 +190,16 @@ def finish(run: TrainingRun) -> list[CellRun]:
 
 
 def _policy_of(checkpoint: Path, **own: str | None) -> str:
-    """Return the policy that loads the agent from a file. ``own`` names the agent's codec and network
-    if these are code outside dagsim.
+    """Return the policy that loads the agent from a file. ``own`` is needed if the agent's codec or
+    network is code outside dagsim, and names this code.
     """
     parts = [f'{part}="{value}"' for part, value in {"checkpoint": checkpoint, **own}.items() if value is not None]
     return f"agent[{','.join(parts)}]"
 
 
 def _agent_hash(path: Path, config: Config) -> str:
-    """Check that a checkpoint file can be loaded, and return its SHA-256. The codec and the network
-    may be code outside dagsim if the configuration names them.
+    """Check that a checkpoint file can be loaded, and return its SHA-256. If the configuration
+    names code outside dagsim as the codec or the network, the agent may use this code.
     """
     train = config.training()
     Checkpoint.load(path, codec=kind_of(train.codec), net=kind_of(train.net))
@@ -205,8 +207,8 @@ def _agent_hash(path: Path, config: Config) -> str:
 
 
 def _initial_agent(folder: Store) -> Path | None:
-    """Return the checkpoint from which the training run starts. The file is needed until the run has
-    written its own checkpoint.
+    """Return the checkpoint from which the training run starts. The file is needed until the run
+    has written its own first checkpoint.
 
     Raises:
         InputError: The file has changed since the run began.

@@ -1,4 +1,4 @@
-"""Settings shared by all algorithms."""
+"""Settings that all algorithms share."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class AlgorithmSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CheckedSettings:
-    """Settings that check their values. Error messages begin with ``kind`` or, if the settings have
-    none, with ``section``.
+    """Settings that check their own values. Error messages begin with ``kind``. If there is none,
+    they begin with ``section``.
     """
 
     section: ClassVar[str] = ""
@@ -54,8 +54,8 @@ class CheckedSettings:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm(CheckedSettings):
-    """Settings for one of dagsim's algorithms. They refer to the learner by name, so that torch is
-    loaded only when a learner is built.
+    """The settings of an algorithm that comes with dagsim. They contain only the name of the
+    learner, so torch is loaded only when a learner is built.
     """
 
     learner: ClassVar[str]

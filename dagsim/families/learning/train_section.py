@@ -22,7 +22,8 @@ from dagsim.systems.seam import CodecSettings, Scenario, System
 
 
 def _all_codecs() -> Registry[Any]:
-    """Return the codecs of all systems; ``check_training`` later rejects a codec of another system."""
+    """Return the codecs of all systems. If a codec belongs to another system, ``check_training``
+    rejects it later."""
     entries = {entry.name: entry for system in all_systems().values() for entry in system.codecs.describe()}
     return Registry("codec", entries.values(), group="dagsim.codecs", listing="dagsim list codecs", method="build")
 
@@ -54,7 +55,7 @@ def section_for(system: System | type[System]) -> TrainSection:
 
 
 def for_system(section: Any, system: System | type[System]) -> Any:
-    """Fill in the system's defaults where the section has no value."""
+    """Fill in the defaults of the system where the section has no value."""
     if isinstance(section, TrainConfig):
         return {part.name: getattr(section, part.name) for part in fields(section)}
     if not isinstance(section, dict):
@@ -107,8 +108,8 @@ def check_training(train: TrainConfig, scenario: Scenario) -> None:
 
 
 def _owner_of(codec: CodecSettings, scenario: Scenario) -> str:
-    """Return the system that a codec belongs to: the scenario's, unless only other systems list the
-    codec's class."""
+    """Return the system to which a codec belongs. This is the scenario's system, unless only other
+    systems list the codec's class."""
     if type(codec) in _codec_classes(scenario):
         return scenario.system
     owners = [system.system for system in all_systems().values() if isinstance(codec, _codec_classes(system))]

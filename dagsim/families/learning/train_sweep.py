@@ -1,9 +1,10 @@
-"""``dagsim sweep`` over keys of ``train``: a training run for each point of the grid and each seed.
+"""``dagsim sweep`` over keys of ``train``: one training run for each seed at each point of the
+grid.
 
-The training runs are ordinary run folders in the folder of the sweep, without final tests. They are
-carried out one after another, with the first seed of every point first, so that those that are
-clearly worse than the others can be stopped early (``stop: median``). The same command continues a
-sweep that was stopped.
+The training runs are ordinary run folders, without final tests, in the folder of the sweep. They
+run one after another. The first seed of each point comes first, so that training runs that are
+clearly worse than the others can be stopped early (``stop: median``). If the sweep was stopped, the
+same command continues it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class PlannedTraining(NamedTuple):
 
 
 def planned_trainings(grid: SweepGrid) -> list[PlannedTraining]:
-    """Return the training runs of a sweep, the first seed of every point first.
+    """Return the training runs of a sweep. The first seed of each point comes first.
 
     Raises:
         InputError: A configuration is wrong, or two points are the same.
@@ -109,9 +110,9 @@ def _workers(on: str) -> int:
 
 
 def _stopping(folder: Store, others: Sequence[Sequence[Any]], watch: Tell) -> Tell:
-    """Return a function that ends a training run whose best validation result is worse than the
-    median of the other training runs after the same number of iterations (Golovin et al. 2017, Google
-    Vizier, section 3.2).
+    """Return a function that ends bad training runs. A training run is bad if its best validation
+    result is worse than the median of the others after the same number of iterations (Golovin et
+    al. 2017, Google Vizier, section 3.2).
     """
     iterations = folder.config.training().iterations
 
@@ -132,7 +133,7 @@ def _tell(
     out: Path,
     output: SweepOutput,
 ) -> None:
-    """Print the points of the sweep, best first, and save the best one as a configuration."""
+    """Print the points of the sweep, best first. Save the best one as a configuration."""
     lines = [
         CellRun(trial.label, trial.config.seed, {}, {_METRIC: log[-1]["best_ratio"]})
         for trial, log in zip(trials, rows, strict=True)

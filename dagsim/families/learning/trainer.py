@@ -86,7 +86,7 @@ _SEQUENCES_PER_SEED = 50_000
 
 
 class Progress(NamedTuple):
-    """The progress of a training run: how much of the current phase is done."""
+    """The progress of a training run: how much of its current phase is done."""
 
     what: str
     done: int
@@ -101,17 +101,17 @@ Tell = Callable[[Progress], object]
 
 
 def training_of(folder: Store) -> TrainConfig:
-    """Return the settings of a training run, which may have been made longer since it began."""
+    """Return the settings of a training run. They may be longer than when the run began."""
     train: TrainConfig = folder.config.training()
     iterations = (folder.manifest.get("plan") or {}).get("iterations")
     return train if iterations is None else replace(train, iterations=iterations)
 
 
 class TrainingRun:
-    """One training run, new or resumed, on any system. ``on`` is the executor for runs of other
-    policies, and also for the episodes if the executor has a method ``rollouts``. The default is
-    ``workers`` processes. ``device`` is where the network learns (``devices``); weights are bit-equal
-    for the CPU only.
+    """A training run, new or resumed, on any system. ``on`` is the executor for the runs of other
+    policies. If it has a method ``rollouts``, it also runs the episodes. The default is ``workers``
+    processes. ``device`` is where the network learns (``devices``). Only the CPU gives weights that
+    are equal bit for bit.
 
     Raises:
         RunFolderError: The folder's checkpoint is missing, damaged or from another training run.
@@ -153,7 +153,7 @@ class TrainingRun:
 
     @property
     def best(self) -> float:
-        """The best validation result so far, relative to the reference; NaN before the first
+        """The best validation result so far, divided by that of the reference. NaN before the first
         validation.
         """
         return float("nan") if self._best is None else self._best
@@ -165,18 +165,18 @@ class TrainingRun:
 
     @property
     def report_seeds(self) -> tuple[int, ...]:
-        """The test seeds, which are reserved for this training run and claimed on first use.
+        """The test seeds. They are reserved for this training run when they are first used.
 
-        A trace has only a limited number of windows, so all training runs on a trace share the same
-        test windows.
+        A trace has a limited number of windows, so all training runs on a trace share the same test
+        windows.
         """
         on_windows = sample_of(self.config) is Sample.WINDOW
         first = REPORT.start if on_windows else self.train.report_from
         return claim_report_seeds(self.folder.path, self.train.report_seeds, first)
 
     def run(self, *, resume: bool = False, init: Path | None = None) -> None:
-        """Train to the end. ``resume`` continues from the folder's checkpoint; ``init`` starts from
-        an agent's weights.
+        """Train to the end. ``resume`` continues from the checkpoint in the folder, and ``init``
+        starts from the weights of an agent.
 
         Raises:
             KeyboardInterrupt: The user stopped the run; the checkpoint contains the last complete
@@ -205,14 +205,14 @@ class TrainingRun:
             self._archive.remove()
 
     def _tracker(self, done: int) -> Tracker | None:
-        """Create the user's tracker, if there is one."""
+        """Create the tracker that the user has configured, if any."""
         name = self.train.tracker
         facts = {"folder": self.folder.path, "config": plain(self.config), "iterations": done}
         return None if name is None else TRACKERS.create(name, **facts)
 
     def _rollouts(self) -> AbstractContextManager[Rollouts]:
-        """Return roll-outs on the executor if it can run episodes, and otherwise in processes on this
-        machine.
+        """Return roll-outs on the executor if it can run episodes. Otherwise, return roll-outs in
+        processes on this machine.
         """
         elsewhere = getattr(executor_for(self._where), "rollouts", None)
         if elsewhere is not None:
@@ -273,21 +273,21 @@ class TrainingRun:
         return self._progress(iteration) >= 1
 
     def _progress(self, iteration: int) -> float:
-        """Return the progress of training from 0 to 1, by iterations or by minutes, whichever is
-        larger."""
+        """Return the progress of training from 0 to 1. It is measured by iterations or by minutes,
+        whichever gives more."""
         share = iteration / self.train.iterations
         minutes = self.train.minutes
         return share if minutes is None else max(share, self._seconds / 60 / minutes)
 
     def _expected(self, done: int) -> int:
-        """Estimate the final number of iterations, assuming that the remaining iterations take as
-        long as the ``done`` ones.
+        """Estimate the final number of iterations. Assume that the remaining iterations take as
+        long as those ``done``.
         """
         return max(done, round(done / self._progress(done)))
 
     def _validate(self) -> float:
-        """Validate the greedy policy: return the quotient of its objective and the reference's
-        objective on the validation seeds. Save the agent if it is the best so far.
+        """Validate the greedy policy. Return its objective on the validation seeds, divided by that
+        of the reference. Save the agent if it is the best so far.
         """
         assert self.judged is not None
         bounded = getattr(self.train.codec, "bounded", False)
@@ -306,8 +306,8 @@ class TrainingRun:
         return ratio
 
     def merit_of(self, schedule: Schedule) -> float:
-        """Return the metric by which the system ranks policies; NaN if the schedule has no such
-        metric.
+        """Return the metric by which the system ranks policies. Return NaN if the schedule lacks
+        this metric.
         """
         if self._varied:
             return summarize(schedule, unfinished="drop").jct_s.mean
@@ -360,8 +360,8 @@ class TrainingRun:
             self._archive.prune(replay)
 
     def _resumed(self) -> dict[str, Any] | None:
-        """Return the checkpoint, or ``None`` if training was stopped before it wrote one, in which
-        case nothing is lost.
+        """Return the checkpoint. Return ``None`` if training was stopped before it wrote one,
+        because then nothing is lost.
         """
         if not self._checkpoint.exists() and not has_rows(self.folder.path):
             return None
@@ -393,7 +393,7 @@ class TrainingRun:
             self._measure(trials.run("reference", {self.reference: self.reference}, self.validation))
 
     def trials(self, purpose: str) -> PolicyRuns:
-        """Return the runner for policies in the run folder; its progress lines begin with
+        """Return the object that runs policies in the run folder. Its progress lines begin with
         ``purpose``."""
 
         def tell(policy: str, done: int, of: int) -> None:
@@ -402,9 +402,9 @@ class TrainingRun:
         return PolicyRuns(self.folder.path, self.config, self._where, tell)
 
     def _measure(self, runs: Sequence[CellRun]) -> None:
-        """Derive the units of time and of the objective from the reference's runs. The unit of time
-        is 1 if the reference completed no job, and the unit of the objective is 1 if the
-        reference's objective is 0.
+        """Derive the units of time and of the objective from the runs of the reference. The unit of
+        time is 1 if the reference completed no job. The unit of the objective is 1 if the objective
+        of the reference is 0.
         """
         if self._varied:
             self.reference_merits = [completed_jct_s(self.config, run) for run in runs]
@@ -441,14 +441,14 @@ class TrainingRun:
         return LearnerContext(train, rollouts, self.config.seed, unit_s, seeds, whole, varied, self.device)
 
     def linear(self) -> Checkpoint | None:
-        """Train a linear policy on the same features with the same algorithm for
-        ``linear_iterations``."""
+        """Train a linear policy for ``linear_iterations``, on the same features and with the same
+        algorithm."""
         count = self.train.linear_iterations
         if not count:
             return None
         train = replace(self.train, net=LinearConfig())
         learner: Learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
-        if learner.net.settings != train.net:  # the algorithm has replaced the linear network by one of its own
+        if learner.net.settings != train.net:  # the algorithm does not use the linear network, but its own
             return None
         for iteration in range(count):
             self._tell(Progress("a linear policy", iteration, count))

@@ -1,5 +1,5 @@
-"""The Gymnasium environment that runs many episodes on the GPU cluster at once, in the compiled
-engine.
+"""The Gymnasium environment that runs many episodes on the GPU cluster side by side, in the
+compiled engine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HIDDEN = 1 << 40
 
 
 def episode_seeds(config: EnvConfig) -> range:
-    """Return the seeds from which an episode without a given seed draws."""
+    """Return the seeds from which episodes without a given seed draw their seeds."""
     return EpisodeEnv.random_seeds[: config.pool]
 
 
@@ -55,7 +55,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         single: Callable[[], EpisodeEnv] | None = None,
         render_mode: str | None = None,
     ) -> None:
-        """Wrap compiled ``episodes``. ``again`` builds the same environments anew, and ``single``
+        """Wrap compiled ``episodes``. ``again`` builds the same environments again. ``single``
         builds one of them.
         """
         self.num_envs, self.config = num_envs, config
@@ -89,8 +89,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start all episodes, or only the episodes for which ``options["reset_mask"]``, (num_envs,)
-        bool, is True."""
+        """Start all episodes. If ``options["reset_mask"]``, (num_envs,) bool, is given, start only
+        those for which it is True."""
         mask = (options or {}).get("reset_mask")
         which = self._every if mask is None else np.flatnonzero(mask)
         if seed is None or isinstance(seed, int):
@@ -103,8 +103,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return self._observations(), self._infos(which)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Carry out one action per environment. In the mode ``NEXT_STEP``, a finished episode is
-        restarted instead."""
+        """Carry out one action per environment. In the mode ``NEXT_STEP``, an environment whose
+        episode has ended starts the next episode instead."""
         over = self._terminated | self._truncated
         live = np.flatnonzero(~over)
         if self._mode is AutoresetMode.NEXT_STEP:
@@ -141,9 +141,9 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         )
 
     def set_state(self, states: Sequence[EnvState]) -> Any:
-        """Restore states from ``get_state``, and return the observations. A state without the memory of
-        the simulation, which was pickled or comes from a single environment, is restored by repeating
-        its actions.
+        """Restore the states that ``get_state`` returned. Return the observations. A state may lack
+        the memory of the simulation, because it was pickled or comes from a single environment. It
+        is then restored by repeating its actions.
 
         Raises:
             ConfigError: The number of states differs from the number of environments.
@@ -162,7 +162,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return self._observations()
 
     def moment(self, number: int) -> EpisodeEnv:
-        """Return environment ``number`` in its current state, as a separate environment in the kernel.
+        """Return environment ``number`` in its current state, as a separate environment that uses
+        the kernel.
 
         Raises:
             ConfigError: The environment was created without ``single``.
@@ -176,7 +177,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return env
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Call a method of each environment, or read its attribute."""
+        """Call a method of each environment, or read an attribute of each."""
         if name == "action_masks":
             return tuple(self._mask.astype(bool))
         values = [getattr(self.moment(number), name) for number in range(self.num_envs)]
@@ -187,7 +188,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return tuple([getattr(self.moment(number), name) for number in range(self.num_envs)])
 
     def render(self) -> tuple[Any, ...] | None:
-        """Draw each environment in the render mode; return None if there is no render mode."""
+        """Draw each environment in the render mode. Return None if there is none."""
         return None if self.render_mode is None else self.call("render")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> VectorSchedulingEnv:
@@ -209,12 +210,12 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return _at_state, (self._again, self.get_state())
 
     def _actions_of(self, number: int) -> tuple[int, ...]:
-        """Return the actions so far in an environment's current episode."""
+        """Return the actions in the current episode of an environment so far."""
         steps = self._taken[int(self._first[number]) - self._dropped :]
         return self._before[number] + tuple([int(step[number]) for step in steps if step[number] != _NO_ACTION])
 
     def _restore(self, number: int, state: EnvState) -> bool:
-        """Restore an episode from the memory in its state; False if that is not possible."""
+        """Restore an episode from the memory in its state. Return False if this is not possible."""
         over = None if state.arena is None else self._episodes.restore(number, state.seed, state.arena)
         if over is None:
             return False
@@ -226,7 +227,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return True
 
     def _late(self) -> np.ndarray:
-        """Return (num_envs,) bool: True for episodes that end at a limit, unless their jobs have left."""
+        """Return (num_envs,) bool: True for episodes that have reached a limit, whether or not jobs
+        are left."""
         most = np.inf if self.config.max_steps is None else self.config.max_steps
         late: np.ndarray = (self._steps >= most) | (self._episodes.now_s >= self.config.horizon_s)
         return late
@@ -265,7 +267,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         self._truncated[live] = (self._late() & ~self._terminated)[live]
 
     def _observations(self) -> Any:
-        """Return the observations of all episodes in the preset's form, in new arrays."""
+        """Return the observations of all episodes in new arrays, in the form that the preset
+        requires."""
         count, slots, features = self.num_envs, self.config.slots, self.config.codec.features
         tokens = np.zeros((count, slots, self._presets.tokens), np.float32)
         context = np.zeros((count, len(features["context"])), np.float32)
@@ -282,7 +285,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return {"observations": flat, "action_mask": self._mask.copy()}
 
     def _infos(self, which: np.ndarray) -> dict[str, Any]:
-        """Return the infos for these episodes. For each key, the entry ``_key`` shows for which
+        """Return the infos of these episodes. For each key, the entry ``_key`` tells for which
         episodes the value is set.
         """
         here = np.zeros(self.num_envs, bool)
@@ -305,7 +308,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return infos
 
     def _final(self, ended: np.ndarray) -> dict[str, Any]:
-        """Return the last observations and infos of episodes that restart in the same step."""
+        """If episodes restart in the same step, return the last observations and infos of the
+        episodes that ended."""
         here = np.zeros(self.num_envs, bool)
         here[ended] = True
         observations = self._observations()

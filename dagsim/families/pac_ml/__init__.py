@@ -1,1 +1,2 @@
-"""PAC-ML, which learns into how many pieces to split each job on RAMP (Parsonson et al., 2023)."""
+"""PAC-ML: an agent that learns into how many pieces to split each job on RAMP (Parsonson et al.,
+2023)."""

@@ -1,5 +1,5 @@
-"""PAC-ML's network for the system ``ramp`` (Parsonson et al. 2023), which passes messages over a job's
-computation graph.
+"""The network of PAC-ML for the system ``ramp`` (Parsonson et al. 2023). It passes messages over
+the computation graph of a job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ComputationGraphs(NamedTuple):
-    """``G`` computation graphs combined into one, with N operations and M dependencies in total."""
+    """``G`` computation graphs in a single graph, with N operations and M dependencies in total."""
 
     ops: Tensor  # (N, F)
     deps: Tensor  # (M, E)
@@ -33,7 +33,7 @@ class ComputationGraphs(NamedTuple):
 
     @classmethod
     def of(cls, observations: Sequence[RampObservation]) -> ComputationGraphs:
-        """Combine the graphs of all observations into one."""
+        """Combine the graphs of all observations into a single graph."""
         counts = np.array([len(observation.ops) for observation in observations])
         begins = (np.cumsum(counts) - counts).tolist()
         sources, targets = (
@@ -56,7 +56,7 @@ class ComputationGraphs(NamedTuple):
 
 
 class ComputationBatch(NamedTuple):
-    """``B`` observations with ``N`` rows and ``G`` distinct graphs in total."""
+    """``B`` observations, with ``N`` rows and ``G`` distinct graphs in total."""
 
     tokens: Tensor  # (N, F) float32
     context: Tensor  # (B, C) float32
@@ -73,8 +73,8 @@ class ComputationBatch(NamedTuple):
 
 
 class ComputationStore:
-    """A sequence of observations from which batches can be taken. If several observations share a
-    graph object, it is stored and embedded once.
+    """Stored observations, from which batches can be taken. A graph object that several
+    observations share is stored and embedded only once.
     """
 
     def __init__(self, observations: Sequence[RampObservation]) -> None:
@@ -91,7 +91,7 @@ class ComputationStore:
 
     @property
     def is_free(self) -> np.ndarray:
-        """(T,) bool: True if the observation has more than one choice."""
+        """(T,) bool: True for observations with more than one choice."""
         return self._rows.is_free
 
     def batch(self, picked: np.ndarray) -> ComputationBatch:
@@ -99,7 +99,7 @@ class ComputationStore:
         return ComputationBatch(*self._rows.batch(picked), self._graphs, torch.from_numpy(self._graph[picked]))
 
     def everything(self) -> ComputationBatch:
-        """Return one batch with all observations."""
+        """Return all observations as one batch."""
         return self.batch(np.arange(len(self)))
 
 
@@ -108,11 +108,11 @@ _WIDE = 64
 
 
 class Round(nn.Module):
-    """One round of messages: each operation receives the mean of the messages from its parents and
+    """One round of messages. Each operation receives the mean of the messages from its parents and
     from itself.
 
-    A message combines the embedding of the sender with the embedding of the dependency. In an
-    operation's message to itself, 0 takes the place of the dependency.
+    A message combines the embeddings of the sender and of the dependency. For the message from an
+    operation to itself, the dependency is replaced by 0.
     """
 
     def __init__(self, ops: int, deps: int, message: int, outputs: int) -> None:
@@ -123,7 +123,8 @@ class Round(nn.Module):
         self.reduce = nn.Sequential(nn.LayerNorm(2 * message), nn.Linear(2 * message, outputs), nn.ReLU())
 
     def forward(self, ops: Tensor, graphs: ComputationGraphs) -> Tensor:
-        """Return (N, outputs), computed from the rows ``ops``."""
+        """Return (N, outputs): the new embeddings of the operations, computed from the rows
+        ``ops``."""
         embedded = self.of_op(ops)
         own = self.reduce(torch.cat([embedded, embedded.new_zeros(len(embedded), self.message)], 1))
         sent = self.reduce(torch.cat([embedded[graphs.sources], self.of_dep(graphs.deps)], 1))
@@ -133,8 +134,8 @@ class Round(nn.Module):
 
 
 class PacMl(ScoreNet):
-    """Embeds the job's graph, and the job in its context. It then scores each way to partition the
-    job.
+    """Embeds the graph of the job, and the job in its context. From these embeddings, it computes a
+    score for each way to partition the job.
     """
 
     observation = RampObservation

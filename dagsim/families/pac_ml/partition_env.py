@@ -1,9 +1,9 @@
-"""The Gymnasium environment ``dagsim/Partition-v0``, in which an agent chooses into how many pieces
-each job on RAMP is split (Parsonson et al. 2023).
+"""The Gymnasium environment ``dagsim/Partition-v0``. The agent chooses into how many pieces each
+job on RAMP is split (Parsonson et al. 2023).
 
-The environment is a thin wrapper around ``Episode``, and ``import dagsim.envs`` registers it. A
-step makes the decision about the waiting job; time then passes until the next arrival with a
-choice.
+The environment is a thin wrapper around ``Episode``, and ``import dagsim.envs`` registers it. Each
+step carries out the decision about the waiting job. Time then passes until the next arrival at
+which there is a choice.
 """
 
 from __future__ import annotations
@@ -116,15 +116,15 @@ class PartitionEnv(EpisodeEnv):
         return self._observation(), self._info()
 
     def action_masks(self) -> np.ndarray:
-        """Return (max_degree + 1,) bool: True for the degrees that may be chosen now. When the
-        episode is over, only degree 0 is True.
+        """Return (max_degree + 1,) bool: True for degrees that may be chosen now. When the episode
+        is over, this is only degree 0.
         """
         mask = np.zeros(self._degrees, bool)
         mask[[0] if self.view is None else [way.degree for way in self.codec.ways]] = True
         return mask
 
     def action_of(self, decision: Any) -> int | None:
-        """Return the action that represents a heuristic's ``Partition`` (``None`` blocks the
+        """Return the action that stands for a heuristic's ``Partition`` (``None`` blocks the
         job)."""
         row = self.codec.choice_of(() if decision is None else (decision,))
         return None if row is None else self.codec.ways[row].degree

@@ -1,13 +1,14 @@
-"""PBS (OpenPBS, PBS Pro, Torque): accounting, ``server_priv/accounting/YYYYMMDD``, and jobs from
+"""PBS (OpenPBS, PBS Pro, Torque): accounting in ``server_priv/accounting/YYYYMMDD``, and jobs from
 ``qstat -f``.
 
 A line of accounting is ``MM/DD/YYYY HH:MM:SS;TYPE;ID;key=value key=value ...``. Only records of
-ended (``E``) and of rerun (``R``) attempts are read. ``ctime qtime etime start end`` are epoch
-seconds; in ``qstat`` they are local dates, some under other names.
+attempts that have ended (``E``) or were rerun (``R``) are read. ``ctime qtime etime start end`` are
+in seconds since 1970. In ``qstat``, they are local dates, some of them under other names.
 
-A job states its request in one of several ways: ``select``, Torque's ``nodes`` or ``neednodes``,
-``procs``, or ``ncpus`` and ``ngpus``; without any of these, the slots in ``exec_host`` are used.
-GPUs that are stated separately (``gpus``, ``gpu``, ``naccelerators``, ``exec_gpus``) are totals.
+There are several ways to state a request: ``select``, Torque's ``nodes`` or ``neednodes``,
+``procs``, or ``ncpus`` and ``ngpus``. If a job states none of these, the slots in ``exec_host`` are
+used. If GPUs are stated separately (``gpus``, ``gpu``, ``naccelerators``, ``exec_gpus``), their
+number is a total.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from dagsim.model import Demand
 from dagsim.model.arithmetic import numbered, whole_sum
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import object_in
-from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.fields import Dirty, InvalidValue, count, finite_number
 from dagsim.traces.reader import Block, Reader, WaitingJob
 from dagsim.traces.report import Disagreement, ImpossibleTimes, OnlyInText, ReadReport, RepeatedId
 from dagsim.traces.rows import Checks, JobBatch, JobTimes, in_parts, job_blocks, rows_by_job
@@ -60,13 +61,15 @@ _PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
 _CONTINUES = re.compile(r"\t| {6}")
 """Begins a line of ``qstat -f`` with the rest of a long value: a tab, or the spaces that copies make of
 it. Lines with names have four spaces."""
-_LONGEST = 1 << 20  # in bytes; the line of a large job lists every core, so 100 KB is normal
+# Maximum length of a line in bytes; 100 KB is normal, because the line of a large job lists every
+# core.
+_LONGEST = 1 << 20
 _TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
 _ASKED = ("select", "nodes", "neednodes", "procs", "ncpus", "nodect")
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
 _MOST_NODES = 1 << 14  # maximum number of nodes per job
 _PROTOCOLS = ("last-attempt", "all-attempts")
-_FAR_S = 60  # in seconds; a stored walltime may be older, because the server updates it only when it receives a report
+_FAR_S = 60  # tolerance in seconds, because the server updates a job's walltime only when it receives a report
 
 
 class Pbs(Reader):
@@ -120,8 +123,8 @@ class _Chunk(NamedTuple):
 
 
 def _records(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Row]:
-    """Yield the fields ``_COLUMNS`` of every finished attempt of a job with an id and an arrival;
-    other records are skipped."""
+    """Yield the fields ``_COLUMNS`` of each finished attempt of a job with an id and an arrival.
+    Skip other records."""
     arrival = options.arrival or "ctime"
     if is_qstat(source):
         yield from _finished(source, options, report)
@@ -153,7 +156,7 @@ def _records(source: Source, options: TraceOptions, report: ReadReport) -> Itera
 
 
 def _row(id: str, arrival_s: float, kind: str, fields: Mapping[str, str]) -> tuple[Any, ...]:
-    """Build a row of ``_COLUMNS``."""
+    """Arrange the fields of a record as a row of ``_COLUMNS``."""
     values = [intern(fields.get(name, "").strip("\"'")) for name in _FIELDS]
     return (id.partition(".")[0], arrival_s, kind, *values)
 
@@ -181,8 +184,8 @@ def _is_queue(source: Source) -> bool:
 
 
 def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[tuple[int, str, dict[str, str]]]:
-    """Yield the place, id and fields of every job in ``qstat -f``, with the names and epoch seconds
-    of accounting."""
+    """Yield the place, the id and the fields of each job in ``qstat -f``. Names and times are
+    converted to those of accounting."""
     zone = options.zone()
     for place, id, job in _listed_jobs(source):
         report.rows += 1
@@ -206,9 +209,9 @@ def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Ite
 
 
 def _moments(job: Mapping[str, str], zone: ZoneInfo | None) -> tuple[dict[str, str], bool]:
-    """Return the times of a job as epoch seconds (empty if unknown), and True if one of them is
-    ambiguous. A local time in an hour that the time zone repeats has two readings. The one that
-    agrees with the order of the times and with the wall time is used.
+    """Return the times of a job in seconds since 1970 (empty if they are unknown). Also return True
+    if one of them is ambiguous. If the time zone repeats an hour, a local time in this hour has two
+    meanings. The one that agrees with the order of the times and with the wall time is used.
     """
     texts = {name: next((job[other] for other in others if job.get(other)), "") for name, others in _TIMES.items()}
     isos, is_sure = {name: text if text.isdecimal() else _iso(text) for name, text in texts.items()}, True
@@ -239,9 +242,9 @@ def _states_gpus(fields: Mapping[str, str]) -> bool:
 
 
 def _gpus_submitted(fields: Mapping[str, str]) -> int:
-    """Return the total number of GPUs that the arguments of qsub request: ``-l select=2:ngpus=4``,
-    ``-l nodes=1:ppn=8:gpus=2`` or ``-l ngpus=2``, or 0 if they request none. PBS Pro wraps each
-    argument in a tag.
+    """Return the total number of GPUs that the arguments of qsub request, as in ``-l
+    select=2:ngpus=4``, ``-l nodes=1:ppn=8:gpus=2`` or ``-l ngpus=2``. Return 0 if they request
+    none. PBS Pro puts each argument into a tag.
     """
     text = re.sub(r"<[^>]*>", " ", fields.get("submit_args") or fields.get("Submit_arguments") or "")
     for chunks in re.findall(r"\b(?:select|nodes)=([^\s,]+)", text):
@@ -287,7 +290,8 @@ def _listed_jobs(source: Source) -> Iterator[tuple[int, str, dict[str, str]]]:
 
 
 def _iso(text: str) -> str:
-    """Return a date such as ``Thu Feb 22 14:27:48 2018`` in ISO form; return other texts unchanged."""
+    """Convert a date such as ``Thu Feb 22 14:27:48 2018`` to ISO form. Return other texts
+    unchanged."""
     try:
         return datetime.strptime(" ".join(text.split()), "%a %b %d %H:%M:%S %Y").isoformat()
     except ValueError:
@@ -295,8 +299,8 @@ def _iso(text: str) -> str:
 
 
 def _epoch(text: str, zone: tzinfo | None) -> str:
-    """Convert a date from qstat or in ISO form to seconds since 1970; return an empty string for other
-    texts.
+    """Convert a date from qstat, or in ISO form, to seconds since 1970. Return an empty string for
+    other texts.
     """
     try:
         moment = datetime.fromisoformat(_iso(text))
@@ -362,7 +366,8 @@ class Qstat(Pbs):
 
 
 def _parents(job: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the ids of the jobs for which a held job waits (``depend = afterok:12.server@server``)."""
+    """Return the ids of the jobs that a held job waits for (``depend =
+    afterok:12.server@server``)."""
     holds = job.get("job_state") == "H" and "u" not in job.get("Hold_Types", "")
     return tuple(re.findall(r"(?<=:)\d+", job.get("depend", "").partition("before")[0])) if holds else ()
 
@@ -375,7 +380,8 @@ def _hold_of(job: Mapping[str, str]) -> str:
 
 
 def _printed_s(source: Source, options: TraceOptions) -> float:
-    """Return the time at which the queue was printed: its time stamp, or the last change of a job."""
+    """Return the time at which the queue was printed. This is its time stamp, or the time of the
+    last change of a job."""
     if source.head(1)[0].lstrip().startswith("{"):
         stamps = [object_in(read_json(file)).get("timestamp") for file in source.files]
         return max([float(stamp) for stamp in stamps if isinstance(stamp, int | float)], default=0.0)
@@ -394,7 +400,8 @@ _YEAR_S, _LEAST_S = 365 * 86_400, 60.0
 
 
 def _queued(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Row]:
-    """Yield the rows of the running and waiting jobs, as if each took its time limit."""
+    """Yield the rows of the running and waiting jobs, as if each job took as long as its time
+    limit."""
     now_s, zone = _printed_s(source, options), options.zone()
     queued_s = [float(_epoch(job.get("qtime", ""), zone) or now_s) for _, _, job in _listed_jobs(source)]
     first_s = max(min(queued_s, default=now_s) - 1, 0.0)
@@ -423,21 +430,21 @@ def _queued(source: Source, options: TraceOptions, report: ReadReport) -> Iterat
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return the job and the arrival of each record."""
+    """Return the job of each record, and the arrival of the job."""
     return table.texts(_ID), table.numbers(_ARRIVAL)
 
 
 def _keys_apart(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return the same as ``_keys``, but distinguish jobs with one id that were created at different
-    times.
+    """Return the same as ``_keys``, except that jobs with the same id that were created at
+    different times are distinguished.
     """
     ids, created_s = _keys(table)
     return objects([f"{id} {time!r}" for id, time in zip(ids.tolist(), created_s.tolist(), strict=True)]), created_s
 
 
 def _own_ids(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ids of jobs in order of arrival, where later uses of an id get a number; and (J,)
-    bool: True for the ids with such a number.
+    """Return the ids of jobs in order of arrival. If an id is used again, a number is added to it.
+    Also return (J,) bool: True for the ids with such a number.
     """
     seen: Counter[str] = Counter()
     ids = []
@@ -449,7 +456,8 @@ def _own_ids(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np.ndarray, np.ndarray]]) -> JobBatch:
-    """Convert a table to jobs, each built from the first or the last of its usable attempts."""
+    """Convert a table to jobs. Each is built from the first or from the last of its usable
+    attempts."""
     checks, groups = Checks(table), rows_by_job(*keys(table))
     ids, again = _own_ids(groups.ids)
     start_s, ran_s = _ran(checks)
@@ -494,7 +502,10 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
         stage=1,
     )
     limits, reasons = zip(*map(_seconds, limit.words), strict=True)
-    drop(np.array([bool(reason) for reason in reasons])[limit.place], "with an invalid duration in walltime")
+    drop(
+        np.array([bool(reason) for reason in reasons])[limit.place],
+        InvalidValue("with an invalid duration in walltime"),
+    )
     seconds = np.bincount(owner, ran_s[rows], count) if every else ran_s[shown]
 
     listed, of_job = list(chain.from_iterable(chunks)), np.repeat(np.arange(count), sizes)
@@ -532,7 +543,7 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
 
 
 def _ran(checks: Checks) -> tuple[np.ndarray, np.ndarray]:
-    """Return two (n,) float64 arrays: the start and the run time of every attempt."""
+    """Return two (n,) float64 arrays: when each attempt started, and how long it ran."""
     table = checks.table
     start_s, end_s, _ = (
         checks.number(column, name, 0.0) for column, name in ((_START, "start"), (_END, "end"), (_ETIME, "etime"))
@@ -557,7 +568,8 @@ def _ran(checks: Checks) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _seconds(text: str) -> tuple[float, str]:
-    """Parse a wall time. Return its seconds (NaN if it is unset or invalid), and why it is invalid."""
+    """Parse a wall time. Return its seconds, or NaN if it is not set or invalid. Also return why it
+    is invalid."""
     try:
         seconds = duration_s(text, "walltime")
     except Dirty as reason:
@@ -566,7 +578,7 @@ def _seconds(text: str) -> tuple[float, str]:
 
 
 def _task_kind(chunk: _Chunk, kind: str | None, options: TraceOptions) -> TaskKind:
-    """Return the kind of task for a chunk, on GPUs of type ``kind`` if it has any."""
+    """Return the kind of task that a chunk becomes, on GPUs of type ``kind`` if it has any."""
     types = (kind,) if kind and chunk.gpus else None
     return TaskKind(
         Demand(chunk.gpus or options.gpus_per_task or 0, chunk.cpus, chunk.memory_gb, types), chunk.pieces > 1
@@ -578,9 +590,9 @@ def _nodes(text: str) -> tuple[str, ...]:
 
 
 def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[_Chunk] | str], list[bool]]:
-    """Return the index of each row's demand, (J,) int32, and the distinct demands: each is a list
-    of chunks, or the reason why it is impossible. Also return whether each demand disagrees with
-    the number of nodes.
+    """Return (J,) int32, the index of the demand of each job, and the distinct demands. A demand is
+    a list of chunks, or the reason why it is impossible. Also return whether each demand
+    contradicts the stated number of nodes.
     """
     columns = [table.words(column).chosen(shown) for column in _DEMAND]
     asked, firsts = combinations([column.place for column in columns])
@@ -602,7 +614,8 @@ def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[_Ch
 
 
 def with_gpus(fields: dict[str, str]) -> dict[str, str]:
-    """Return the fields of a record, with the total of the stated GPUs under ``gpus``."""
+    """Return the fields of a record. ``gpus`` is set to the total of the GPUs that the record
+    states."""
     stated = [fields.get(f"Resource_List.{name}", "") for name in _GPUS]
     held = fields.get("exec_gpus", "")  # the value has the form node-gpu/0+node-gpu/1 (Torque)
     total = next(filter(None, stated), "") or (str(held.count("+") + 1) if held else "")
@@ -620,7 +633,7 @@ def with_gpus(fields: dict[str, str]) -> dict[str, str]:
 def _chunks(
     select: str, nodes: str, neednodes: str, procs: str, nodect: str, ngpus: str, ncpus: str, memory: str, hosts: str
 ) -> list[_Chunk]:
-    """Return the demand of a job, with equal chunks merged.
+    """Return the demand of a job. Equal chunks are merged.
 
     Raises:
         Dirty: A number is invalid.
@@ -671,8 +684,8 @@ def _held(hosts: str) -> list[_Chunk]:
 
 
 def _chunk(text: str) -> _Chunk:
-    """Parse PBS's ``2:ncpus=8:ngpus=2:mem=4gb``, or Torque's ``2:ppn=8:gpus=4``, where a node's name
-    counts as one node.
+    """Parse PBS's ``2:ncpus=8:ngpus=2:mem=4gb``, or Torque's ``2:ppn=8:gpus=4``. In the latter, the
+    name of a node counts as one node.
     """
     first, *rest = text.split(":")
     if "=" in first:

@@ -1,4 +1,4 @@
-"""Nodes as printed by ``pbsnodes``, as text or JSON."""
+"""Nodes that ``pbsnodes`` has printed, as text or JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dagsim.errors import TraceError
 from dagsim.families.site.node_lists import FoundNode, NodeFormat
 from dagsim.files import parsed_json
 from dagsim.traces.documents import object_in
-from dagsim.traces.fields import Dirty, FaultsAt, count
+from dagsim.traces.fields import Dirty, FaultsAt, InvalidValue, count
 from dagsim.traces.source import Source
 
 _UNITS_GB = {"b": 2.0**-30, "kb": 2.0**-20, "mb": 2.0**-10, "gb": 1.0, "tb": 2.0**10, "pb": 2.0**20, "w": 2.0**-27}
@@ -18,15 +18,15 @@ _SIZE = re.compile(r"(\d{1,18})([kmgtp]?b|w)?", re.IGNORECASE)
 
 
 def pbs_memory_gb(text: str) -> float:
-    """Parse a PBS size as GB of 2^30 bytes: ``64gb``, ``67108864kb``, words of 8 bytes (``w``), or
-    plain bytes.
+    """Parse a size in PBS, such as ``64gb``, ``67108864kb``, words of 8 bytes (``w``) or plain
+    bytes. Return GB of 2^30 bytes.
 
     Raises:
         Dirty: The text is not a size.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise Dirty("with an invalid size in memory")
+        raise Dirty(InvalidValue("with an invalid size in memory"))
     return int(match[1]) * _UNITS_GB[(match[2] or "b").lower()]
 
 
@@ -45,8 +45,8 @@ def is_pbs(source: Source) -> bool:
 
 
 def pbs_nodes(source: Source) -> Iterator[FoundNode]:
-    """Yield the nodes in ``pbsnodes``: each is a name at the margin followed by indented fields, or
-    an entry in the JSON of ``-F json``.
+    """Yield the nodes that ``pbsnodes`` lists. In text, a node is a name at the margin, followed by
+    indented fields. In the JSON of ``-F json``, it is an entry.
 
     Raises:
         TraceError: A number cannot be read, or the JSON is invalid.

@@ -1,8 +1,8 @@
 """The configuration of a PBS site, from ``qmgr -c 'print server'`` and ``pbsnodes -a``.
 
-Supports the attributes of OpenPBS and PBS Pro (pbs_queue_attributes(7B), pbs_server_attributes(7B))
-and of Torque. Queues become partitions: their priorities become tiers, and the limits of each queue
-become a separate QOS.
+The attributes of OpenPBS and PBS Pro (pbs_queue_attributes(7B), pbs_server_attributes(7B)) and of
+Torque are supported. Queues become partitions, whose tiers are the queues' priorities. The limits
+of each queue become a separate QOS.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PLAIN = re.compile(
 
 @dataclass(slots=True)
 class PbsSite(ImportedSite):
-    """The contents of a site's files: attributes of the server and of each queue."""
+    """What the files of a site contain: the attributes of the server and of each queue."""
 
     policy = "slurm-multifactor"
     server: dict[str, str] = field(default_factory=dict)
@@ -64,8 +64,8 @@ class PbsSite(ImportedSite):
         return self.nodes
 
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
-        """Return the execution queues as partitions, the default queue first, scheduled by queue
-        priority, then by arrival, with backfill.
+        """Return the execution queues as partitions, with the default queue first. Jobs are
+        scheduled by the priority of their queue and then by arrival, with backfill.
 
         Raises:
             TraceError: A value cannot be read.
@@ -110,7 +110,7 @@ class PbsSite(ImportedSite):
         return QueueTree(partitions=tuple(partitions), qos=(Qos("normal"), *qos) if qos else (), scheduler=scheduler)
 
     def _limits(self, name: str, row: Mapping[str, str]) -> Qos | None:
-        """Return the limits on running jobs and their resources: overall, for each user and for each
+        """Return the limits on running jobs and on their resources: overall, per user, and per
         group.
         """
         caps: dict[str, dict[str, float]] = {"limits": {}, "user_limits": {}, "account_limits": {}}

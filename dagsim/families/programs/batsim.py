@@ -1,8 +1,8 @@
 """Schedulers that use Batsim's protocol (docs/reference/batsim.md).
 
-dagsim takes the role of Batsim 3 and 4: it sends JSON messages over ZeroMQ, and receives one reply
-to each. A Batsim resource is a GPU, or a core on a cluster without GPUs. A Batsim job is a ready
-task, submitted when its last parent is done.
+dagsim takes the role of Batsim 3 and 4. It sends JSON messages over ZeroMQ, and receives one reply
+to each message. A Batsim resource is a GPU, or a core on a cluster without GPUs. A Batsim job is a
+ready task, submitted when its last parent is done.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class _Session:
         return _event(task.ready_s, "JOB_SUBMITTED", data)
 
     def _width(self, view: ClusterView, task: TaskState) -> int:
-        """Return the number of resources that an instance needs; fail if the task has a demand that
+        """Return the number of resources that an instance needs. Fail if the task has a demand that
         resources cannot express.
         """
         asked = task.task
@@ -360,7 +360,7 @@ class _Session:
         return number.isdecimal() and number.isascii() and int(number) < self._submitted
 
     def _check_single(self, view: ClusterView, id_: str, task: TaskState) -> None:
-        """Fail if other tasks would end with this one."""
+        """Fail if other tasks would end together with this task."""
         if len(task.job.tasks) > 1:
             self._fail(view, f"ends {id_!r} ({task.name}); only jobs of a single task can be killed or rejected")
 
@@ -442,7 +442,7 @@ class _Peer:
             raise PolicyFailed(f"replied {shown(text)}, which is not JSON") from None
 
     def close(self) -> None:
-        """Close the connection, end the process and release the lock; this method may be called
+        """Close the connection, end the process and release the lock. This method may be called
         twice."""
         if not self._socket.closed:
             if self._may_send:  # the simulation stopped early, so tell the waiting scheduler to exit

@@ -154,7 +154,7 @@ class External:
         return Start(task, tuple(Share(node, instances) for node, instances in nodes))
 
     def _gone(self) -> str:
-        """Describe how the program ended."""
+        """Describe how the program has ended, for an error message."""
         assert self._process is not None
         try:
             code = self._process.wait(1.0)
@@ -275,7 +275,7 @@ def _run(run: Run, now: float) -> dict[str, Any]:
 
 
 def _free(state: NodeState) -> dict[str, Any] | None:
-    """Return a node's free resources; ``None`` while it is down."""
+    """Return the free resources of a node, or ``None`` while it is down."""
     if not state.up:
         return None
     free: dict[str, Any] = {"gpus": state.idle, "cpus": state.cpus / MICRO, "memory_gb": state.memory / MICRO}

@@ -1,10 +1,10 @@
-"""RAMP's codec: each row of an observation is one way to partition the waiting job, and a choice is
-a row.
+"""RAMP's codec. Each row of an observation stands for one way to partition the waiting job, and a
+choice is a row.
 
-Features describe the job, its graph and the servers. They are scaled to about 1 and computed in
-NumPy. The graph's features are the same as in PAC-ML: they describe the unsplit graph with both
-passes. Two features that ddls computes wrongly are corrected: which operation costs most (always 0
-in ddls), and the sum of sizes (close to 0 in ddls for all jobs).
+Features describe the job, its graph and the servers. They are scaled to about 1, and computed in
+NumPy. The features of the graph are those of PAC-ML: they describe the graph with both passes,
+before it is split. Two features that ddls computes wrongly are corrected. In ddls, the operation
+that costs most is always number 0, and the sum of sizes is close to 0 for all jobs.
 """
 
 from __future__ import annotations
@@ -48,9 +48,8 @@ class PartitionConfig:
     partitioning with which the job can be placed now (Parsonson et al. 2023).
 
     With ``blocks``, a row also determines the servers, because it stands for a degree on one
-    particular block of servers. There are at most ``blocks`` rows for each degree, namely for the
-    blocks that leave the most space for later jobs. Without it, the scenario's placer chooses the
-    servers.
+    particular block of servers. There are at most ``blocks`` rows for each degree, for the blocks
+    that leave the most space for later jobs. Without it, the scenario's placer chooses the servers.
     """
 
     blocks: int = 0
@@ -156,7 +155,8 @@ Floats = NDArray[np.float32]
 
 
 class GraphArrays(NamedTuple):
-    """Features that depend only on the graph; ``ops`` contains the operations of both passes."""
+    """The features that depend only on the graph. ``ops`` contains the operations of both
+    passes."""
 
     ops: Floats  # (ops, 5)
     deps: Floats  # (deps, 2)
@@ -193,7 +193,7 @@ class JobRanges:
         self._limits = [(min(values), max(values)) for values in figures]
 
     def row(self, view: RampView, graph: GraphArrays) -> list[float]:
-        """Return the ``JOB_FEATURES`` of the waiting job, given the features of its graph."""
+        """Return the ``JOB_FEATURES`` of the waiting job. The features of its graph are given."""
         job, servers, means = view.job, view.fabric.servers, graph.means
         figures = (*graph.counts, job.sequential_s, job.acceptable_s, job.beta, *graph.bytes, job.steps)
         ranged = [_between(value, *limits) for value, limits in zip(figures, self._limits, strict=True)]
@@ -238,8 +238,8 @@ def type_rows(fabric: Fabric, occupied: int) -> Floats:
 
 
 def _between(value: float, least: float, most: float) -> float:
-    """Scale a value so that ``least`` becomes 0 and ``most`` becomes 1; return 1 if both are equal, as
-    ddls does.
+    """Scale a value so that ``least`` becomes 0 and ``most`` becomes 1. Return 1 if both are equal,
+    because ddls does so.
     """
     return min(max((value - least) / (most - least), 0.0), 1.0) if most > least else 1.0
 
@@ -255,7 +255,7 @@ _PLAIN = ROW_FEATURES.index("left idle") + 1
 
 
 class RampObservation(NamedTuple):
-    """An observation: the ways to partition the job (the first way rejects it), the job, and its
+    """An observation: the ways to partition the job (the first one rejects it), the job, and its
     graph.
     """
 
@@ -274,11 +274,11 @@ class RampObservation(NamedTuple):
 
 
 class RampCodec:
-    """Encodes the waiting job; a choice is a row of the observation.
+    """Encodes the waiting job. A choice is a row of the observation.
 
-    Job features are scaled (and clipped) to their range in ``examples``, which are jobs similar to
-    the future ones (default: the kernel's examples). ``blocks`` and ``outlooks`` have the same
-    meaning as in ``PartitionConfig``.
+    Each job feature is scaled to its range in ``examples``, and clipped. The examples are jobs
+    similar to the future ones (default: the examples of the kernel). ``blocks`` and ``outlooks``
+    are as in ``PartitionConfig``.
     """
 
     def __init__(self, examples: Sequence[RampJob] = (), *, blocks: int = 0, outlooks: bool = True) -> None:
@@ -290,7 +290,7 @@ class RampCodec:
         self._view: RampView | None = None
 
     def encode(self, view: RampView) -> RampObservation | None:
-        """Encode the view; return None if the job can only be rejected.
+        """Encode the view. Return None if the job can only be rejected.
 
         Raises:
             ConfigError: Neither the codec nor the kernel has examples of jobs.
@@ -320,7 +320,7 @@ class RampCodec:
         return RampObservation(self._rows(view, room, left), context, types, *graph[:4])
 
     def decode(self, view: RampView, choice: int) -> Iterable[Partition]:
-        """Return the decision that a row represents.
+        """Return the decision for which a row stands.
 
         Raises:
             IllegalDecision: There is no such row.
@@ -331,8 +331,8 @@ class RampCodec:
         return (Partition(view.number, way.degree, servers=way.servers if self.blocks and way.degree else None),)
 
     def choice_of(self, decisions: Iterable[Partition]) -> int | None:
-        """Return the row that matches a heuristic's decision, with the same servers and the same
-        completion time, or None if there is no such row.
+        """Return the row that matches the decision of a heuristic, with the same servers and the
+        same completion time. Return None if there is none.
         """
         decision = next(iter(decisions), None)
         if decision is None or not decision.degree:
@@ -355,7 +355,7 @@ class RampCodec:
 
     def _ways(self, view: RampView) -> Iterator[Way]:
         """Yield one way for each degree, on the servers that the placer chooses. If outlooks are
-        hidden, yield all degrees that may be chosen.
+        hidden, all degrees are yielded that may be chosen.
         """
         limit_s = view.rules.limit_s(view.job.acceptable_s)
         for degree in view.degrees[1:]:
@@ -367,8 +367,8 @@ class RampCodec:
                 yield Way(degree, bit_mask(outlook.placement.servers), outlook.jct_s)
 
     def _roomiest(self, ways: Sequence[Way], left: NDArray[np.int64]) -> list[int]:
-        """Return the indices of the ways to show: for each degree, the ways that leave the fewest
-        block sizes scarce, best first.
+        """Return the indices of the ways to show, best first. For each degree, these are the ways
+        that leave the fewest block sizes scarce.
         """
         worth = -(1 / (1 + left)).sum(axis=(1, 2))
         order = sorted(range(len(ways)), key=lambda place: (ways[place].degree, -worth[place]))
@@ -411,7 +411,7 @@ _graphs: dict[str, GraphArrays] = {}
 
 
 def _arrays_of(view: RampView) -> GraphArrays:
-    """Return the arrays for the job's graph, cached per graph."""
+    """Return the arrays for the job's graph. They are cached per graph."""
     graph = view.job.graph
     arrays = _graphs.get(graph.digest)
     if arrays is None:

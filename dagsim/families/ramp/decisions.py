@@ -1,6 +1,6 @@
-"""Decisions about a job, and the rules under which they are carried out.
+"""Decisions about a job, and the rules for carrying them out.
 
-A policy sends a ``Partition``; the planner places and orders the job's pieces according to the
+A policy sends a ``Partition``. The planner then places and orders the job's pieces according to the
 ``Rules``. All values are frozen.
 """
 
@@ -15,7 +15,7 @@ from dagsim.families.ramp.topology import Block
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules for splitting and timing jobs, for the degrees that may be chosen, and for accepting jobs.
+    """The rules by which jobs are split, timed and accepted, and which degrees may be chosen.
 
     Raises:
         ConfigError: The quantum is not positive, a degree is below 1, or a tolerance is negative.
@@ -65,7 +65,7 @@ class Rules:
 
     @property
     def of_steps(self) -> tuple[object, ...]:
-        """The rules on which the time of a training step depends, for given splits and servers."""
+        """Those rules that affect the time of a training step, for given splits and servers."""
         return self.flow_bytes, self.sync_bytes, self.joins, self.collectives, self.flows, self.early_release
 
     @property
@@ -76,8 +76,8 @@ class Rules:
         return (1, *range(2, self.max_degree + 1, 2))
 
     def limit_s(self, acceptable_s: float) -> float:
-        """Return the longest completion time that still counts as in time, for a job whose acceptable
-        time is ``acceptable_s``.
+        """Return the longest completion time that still counts as in time. ``acceptable_s`` is the
+        acceptable time of the job.
         """
         return acceptable_s * (1 + self.tolerance)
 
@@ -107,10 +107,11 @@ DDLS = Rules(
 
 
 class Partition(NamedTuple):
-    """Split each operation in the job into at most ``degree`` pieces and start the job; 0 rejects it.
+    """Split each operation in the job into at most ``degree`` pieces, and start the job. Degree 0
+    rejects the job.
 
-    ``placer`` names a placer to use for this job instead of the kernel's. ``servers`` is a bit mask
-    of free servers that the job may use; if it is given, no placer is used.
+    ``placer`` names the placer for this job, in place of the kernel's. ``servers`` is a bit mask of
+    free servers that the job may use. If it is given, there is no placer.
     """
 
     job: int
@@ -120,8 +121,8 @@ class Partition(NamedTuple):
 
 
 class OpPlacement(NamedTuple):
-    """The block for each operation: piece ``k``, and the mirror's piece ``k``, run on the block's
-    ``k``-th server.
+    """The block of each operation. Piece ``k`` of the operation and piece ``k`` of its mirror run
+    on the ``k``-th server of the block.
     """
 
     job: int
@@ -143,7 +144,7 @@ class OpPlacement(NamedTuple):
 class OpSchedule(NamedTuple):
     """The order in which a server runs its ready operations, highest rank first.
 
-    There is one order per GPU type in use (``ranks[type][pass operation]``).
+    There is a separate order for each GPU type in use (``ranks[type][pass operation]``).
     """
 
     job: int

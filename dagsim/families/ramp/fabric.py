@@ -1,4 +1,4 @@
-"""The fabric: a topology with one GPU on each server, and cached facts about its blocks and
+"""The fabric: a topology with one GPU on each server, and cached data about its blocks and
 channels."""
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ servers form a block."""
 
 
 class Lane(NamedTuple):
-    """Equally expensive transfers between the pieces of two operations. ``key`` represents their cost,
-    and is None if both pieces are on one server.
+    """Transfers between the pieces of two operations that have the same cost. ``key`` identifies
+    this cost. It is None if both pieces are on one server.
     """
 
     key: Hashable
@@ -48,7 +48,7 @@ class Crossing(NamedTuple):
 class Fabric:
     """A topology and the GPU type of each server (default: an A100 with 80 GB everywhere).
 
-    Share one fabric among kernels, because it computes each block and crossing only once.
+    Kernels should share one fabric, because it then computes each block and crossing only once.
 
     Raises:
         ConfigError: The number of GPU types differs from the number of servers.
@@ -119,7 +119,7 @@ class Fabric:
         return mask
 
     def place_in(self, block: Block) -> dict[int, int]:
-        """Return the index of each server within the block."""
+        """Return the index of each server within its block."""
         places = self._places.get(block)
         if places is None:
             places = self._places[block] = {server: place for place, server in enumerate(block)}
@@ -144,8 +144,8 @@ class Fabric:
         return crossing
 
     def exchange(self, block: Block) -> Crossing:
-        """Return the collectives between every two servers in a block, in which pieces exchange their
-        weights.
+        """Return the collectives by which pieces exchange their weights, between every two servers
+        in a block.
         """
         crossing = self._exchanges.get(block)
         if crossing is None:
@@ -156,7 +156,7 @@ class Fabric:
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
         """Return a key for a list of blocks and their GPU types. A job takes the same time on all
-        lists with the same key.
+        lists that have the same key.
         """
         if len(self.types) == 1:
             return self.topology.pattern(blocks)

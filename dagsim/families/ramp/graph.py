@@ -1,15 +1,15 @@
-"""Computation graphs: the operations in a deep-learning model, their costs, and the data sent
-between them.
+"""Computation graphs: the operations in a deep-learning model, what they cost, and the data that
+they send to each other.
 
-Only the forward pass is stored. Every operation has a mirror in the backward pass, every edge has a
-reversed edge, and the loss joins the two passes. Pass operation ``i`` is a forward operation, and
-``len(graph.ops) + i`` is its mirror.
+Only the forward pass is stored. In the backward pass, each operation has a mirror and each edge is
+reversed. The loss joins the two passes. The operations of both passes together are called pass
+operations. Pass operation ``i`` is a forward operation, and ``len(graph.ops) + i`` is its mirror.
 
-A profile that covers one GPU type is scaled to other types by the resource that limits each
+If a profile covers only one GPU type, it is scaled to other types by the resource that limits each
 operation. Multiplications (convolutions, linear layers, recurrent cells, attention) are limited by
-the arithmetic rate. Everything else is limited by memory bandwidth, except data loading, which does
-not depend on the GPU. This is a roofline model without the knee (Williams et al. 2009), and
-therefore only an estimate; a profile measured on the type itself (``Op.seconds_on``) always takes
+the arithmetic rate. Data loading does not depend on the GPU. Everything else is limited by memory
+bandwidth. This is a roofline model without the knee (Williams et al. 2009), so it is only an
+estimate. A profile that was measured on the type itself (``Op.seconds_on``) always takes
 precedence.
 
 Synthetic graphs are chains, branches and attention blocks, drawn from a seed.
@@ -33,10 +33,10 @@ from dagsim.model.job import linked
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation: the seconds of its two passes on the profiled GPU, and the bytes of its output
-    and of its weights.
+    """One operation: the seconds of its two passes on the profiled GPU, the bytes of its output,
+    and the bytes of its weights.
 
-    ``seconds_on`` contains the seconds that both passes take on other GPU types, by type name.
+    ``seconds_on`` maps the names of other GPU types to the seconds that both passes take there.
 
     Raises:
         ModelError: A cost or size is negative or not finite.
@@ -63,14 +63,14 @@ class Op:
         return self.activation_bytes + self.parameter_bytes
 
     def seconds(self, gpu: str | None = None) -> tuple[float, float]:
-        """Return the forward and the backward seconds on a GPU type. For ``None``, or a type that
-        ``seconds_on`` lacks, return the profiled times.
+        """Return the forward and the backward seconds on a GPU type. Without a type, or for a type
+        that ``seconds_on`` lacks, these are the profiled times.
         """
         return self.seconds_on.get(gpu or "", (self.forward_s, self.backward_s))
 
 
 class ComputationGraph:
-    """Operations in the order of their file, and edges ``(parent, child)`` as indices.
+    """The operations in the order of their file, and edges ``(parent, child)`` as indices.
 
     Raises:
         GraphError: There are no operations, an id occurs twice, or an edge occurs twice, closes
@@ -114,8 +114,8 @@ class ComputationGraph:
 
     @property
     def last(self) -> int:
-        """The operation at which the passes are joined: as in ddls, this is the operation with the
-        largest id or, if the ids are not all numbers, the last operation in the file.
+        """The operation that joins the passes. As in ddls, it is the operation with the largest id
+        or, if not all ids are numbers, the last operation in the file.
         """
         if all(op.id.isdecimal() for op in self.ops):
             return max(range(len(self.ops)), key=lambda number: int(self.ops[number].id))
@@ -128,8 +128,8 @@ class ComputationGraph:
 
     @property
     def digest(self) -> str:
-        """Digest of all costs, sizes and edges; equal graphs have equal digests, whatever their names
-        are.
+        """A digest of all costs, sizes and edges. Equal graphs have equal digests, whatever their
+        names.
         """
         if not self._digest:
             text = [
@@ -147,8 +147,8 @@ class ComputationGraph:
         return self._digest
 
     def costs(self, gpu: str | None = None) -> tuple[float, ...]:
-        """Return the seconds of every pass operation on one GPU of a type: forward operations first,
-        then their mirrors.
+        """Return the seconds of every pass operation on one GPU of a type. Forward operations come
+        first, then their mirrors.
         """
         costs = self._costs.get(gpu)
         if costs is None:
@@ -158,8 +158,8 @@ class ComputationGraph:
 
     @property
     def step_s(self) -> float:
-        """Seconds that a training step takes on one GPU of the profiled type, where the operations
-        run in sequence.
+        """How many seconds a training step takes on one GPU of the profiled type, on which the
+        operations run in sequence.
         """
         if self._step_s < 0:
             self._step_s = ordered_sum(self.costs())
@@ -172,13 +172,14 @@ class ComputationGraph:
 
     @property
     def dep_bytes(self) -> float:
-        """The bytes sent over the unsplit edges of both passes; each edge carries its source's output."""
+        """The bytes sent over the edges of both passes before any split. Each edge carries the
+        output of its source."""
         outputs = [op.activation_bytes for op in self.ops]
         return ordered_sum(outputs[parent] + outputs[child] for parent, child in self.edges) + outputs[self.last]
 
     def pass_id(self, number: int) -> str:
-        """Return the id of a pass operation. If ids are ``1..n``, the mirror of ``k`` has the id
-        ``2n + 1 - k``; otherwise, the mirror of ``id`` has the id ``id'``.
+        """Return the id of a pass operation. If the ids are ``1..n``, the mirror of ``k`` has the
+        id ``2n + 1 - k``. Otherwise, the mirror of ``id`` has the id ``id'``.
         """
         count = len(self.ops)
         op = self.ops[number % count]
@@ -190,7 +191,7 @@ class ComputationGraph:
         """Return the number of edges on the shortest path from the first source to each pass
         operation, or 0 if no path leads there.
 
-        The passes are joined at ``last``.
+        The passes are joined at the operation ``last``.
         """
         count = len(self.ops)
         depths = {self.order[0]: 0}
@@ -224,16 +225,16 @@ _LOADING = ("input", "_source")
 
 
 def costed(graph: ComputationGraph, profiled_on: GpuType, types: Iterable[GpuType]) -> ComputationGraph:
-    """Return the graph with times for every type, in single precision; profiled times stay as they
-    are.
+    """Return the graph with times for every type, in single precision. Profiled times are
+    unchanged.
     """
     kinds = tuple(types)
     return ComputationGraph(graph.model, (_on(op, profiled_on, kinds) for op in graph.ops), graph.edges)
 
 
 def bound(op: Op) -> str:
-    """Classify an operation by its name according to what limits its speed: ``arithmetic``,
-    ``bandwidth`` or ``loading``.
+    """Tell by the name of an operation what limits its speed: ``arithmetic``, ``bandwidth`` or
+    ``loading``.
     """
     name = op.name.split("(")[0].lower()
     if any(name.startswith(word) for word in _LOADING):
@@ -277,7 +278,7 @@ _WITHIN = (
 
 
 def op_chain(length: int, *, rng: np.random.Generator, forward_s: float = 1e-3) -> ComputationGraph:
-    """Build a chain of ``length`` operations with a mean forward time of ``forward_s``.
+    """Build a chain of ``length`` operations, whose mean forward time is ``forward_s``.
 
     Raises:
         WorkloadError: ``length`` is below 1.
@@ -309,8 +310,8 @@ def attention(
 
     The blocks follow Vaswani et al. 2017, but with the normalisation first: attention over
     ``tokens``, then a feed-forward network four times as wide. Operations that only move data take
-    as long as moving their bytes at 1.5 TB/s. The backward pass of a multiplication takes twice as
-    long as the forward pass.
+    as long as it takes to move their bytes at 1.5 TB/s. The backward pass of a multiplication takes
+    twice as long as the forward pass.
 
     Raises:
         WorkloadError: A count is below 1 or the rate is not positive.
@@ -339,11 +340,11 @@ def attention(
 
 
 def _drawn(ids: Iterable[str], rng: np.random.Generator, forward_s: float) -> list[Op]:
-    """Draw operations whose times and sizes vary by about a factor of two; the backward pass takes
-    one to three times as long."""
+    """Draw operations. Their times and sizes vary by about a factor of two, and the backward pass
+    takes one to three times as long as the forward pass."""
     ops = []
     for id_ in ids:
-        forward = forward_s * float(rng.lognormal(-0.245, 0.7))  # with these parameters, the mean is 1
+        forward = forward_s * float(rng.lognormal(-0.245, 0.7))  # with these parameters, the mean factor is 1
         backward = forward * float(rng.uniform(1.0, 3.0))
         activation, parameter = (float(round(size)) for size in rng.lognormal(15.0, 1.0, 2))
         ops.append(Op(id_, forward, backward, activation, parameter))

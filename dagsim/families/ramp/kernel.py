@@ -1,9 +1,9 @@
-"""The kernel: jobs arrive one by one, and each job is either partitioned and started immediately,
-or rejected.
+"""The kernel. Jobs arrive one at a time, and each is either partitioned and started immediately, or
+rejected.
 
-There is no queue. A server belongs to one job from the job's start to its end, and a job that does
-not start on arrival is rejected. Among simultaneous events, jobs end first; then the next job
-arrives and the policy makes a decision about it.
+There is no queue: a job that does not start on arrival is rejected. A server belongs to one job
+from the job's start to its end. If several events happen at the same time, jobs end first, then the
+next job arrives, and then the policy decides about it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class JobOutcome(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A running job; running jobs sort by their end."""
+    """A running job. Running jobs are sorted by the time at which they end."""
 
     end_s: float
     number: int
@@ -62,8 +62,8 @@ class Running(NamedTuple):
 class RampKernel:
     """One fabric and one sequence of jobs in order of arrival. Kernels may share a planner.
 
-    The simulation stops at ``horizon_s``: no decision is made about a job that arrives then, and
-    running jobs stay unfinished. ``examples`` are jobs similar to the future ones, and a policy may
+    The simulation stops at ``horizon_s``. A job that arrives at this time gets no decision, and
+    running jobs remain unfinished. ``examples`` are jobs similar to the future ones. Policies may
     look at them.
 
     Raises:
@@ -114,13 +114,13 @@ class RampKernel:
         return drive(self, policy, until_s)
 
     def decisions(self, until_s: float = inf) -> Generator[RampView, Iterable[Partition] | None, None]:
-        """Yield a view for each arriving job and receive the decision; a job without a decision is
+        """Yield a view for each arriving job, and receive the decision. A job without a decision is
         rejected.
 
         Raises:
             IllegalDecision: The decision is for another job, has a degree that may not be chosen or
-                an unknown placer, or is the second decision for the job. The illegal decision has
-                changed nothing, but earlier decisions in the same answer have been carried out.
+                an unknown placer, or is the second decision for the job. The illegal decision
+                changes nothing. Earlier decisions in the same answer have already been carried out.
         """
         view = RampView(self)
         until_s = min(until_s, self.horizon_s)
@@ -132,7 +132,7 @@ class RampKernel:
 
     @property
     def queued(self) -> RampJob:
-        """The job that is waiting for a decision, which is the latest arrival."""
+        """The job that waits for a decision. It is the latest arrival."""
         return self.jobs[len(self.outcomes) - 1]
 
     @property
@@ -158,7 +158,7 @@ class RampKernel:
         return self._degrees
 
     def outlook(self, degree: int, placer: str | None = None, servers: int | None = None) -> Outlook | None:
-        """Return the servers and the completion time that the waiting job would have at this degree,
+        """Return the servers and the completion time that the waiting job would get at this degree,
         or None if it cannot be placed now.
         """
         job = self.queued
@@ -173,8 +173,8 @@ class RampKernel:
         return Outlook(parts, placement, step or self.planner.step(parts, placement), job.steps)
 
     def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
-        """Yield the seconds that the waiting job would take within each set of free servers (a bit
-        mask), or None for a set on which it cannot be placed. The values agree with ``outlook``, but
+        """For each set of free servers (a bit mask), yield how many seconds the waiting job would
+        take there, or None if it cannot be placed there. The values equal those of ``outlook``, but
         are computed faster.
         """
         job, step_s = self.queued, self.planner.step_s
@@ -187,7 +187,8 @@ class RampKernel:
                 yield None if seconds is None else job.steps * seconds
 
     def remaining_s(self) -> tuple[float, ...]:
-        """Return the remaining seconds of the job on each server, or 0 for a server without a job."""
+        """Return how many seconds of its job each server has left, or 0 for a server without a
+        job."""
         left = [0.0] * self.planner.fabric.servers
         for end_s, _, _, servers in self.running:
             while servers:
@@ -197,7 +198,8 @@ class RampKernel:
         return tuple(left)
 
     def stream(self, name: str) -> np.random.Generator:
-        """Return a named random stream for this simulation, derived from the schedule's seed."""
+        """Return a named random stream for this simulation, which is derived from the seed of the
+        schedule."""
         generator = self._streams.get(name)
         if generator is None:
             generator = self._streams[name] = stream(self.schedule.seed, name)
@@ -215,7 +217,8 @@ class RampKernel:
         return other
 
     def _advance(self, until_s: float) -> bool:
-        """Let time pass until the next job has arrived; return False at the end of the simulation."""
+        """Let time pass until the next job has arrived. Return False at the end of the
+        simulation."""
         following = len(self.outcomes)
         arrival_s = self.jobs[following].arrival_s if following < len(self.jobs) else inf
         while self.running and self.running[0].end_s < min(arrival_s, until_s) - self.planner.rules.same_s:
@@ -345,8 +348,8 @@ class RampKernel:
         return self.planner.place(parts, self.occupied) is not None
 
     def _facts(self, job: RampJob) -> JobFacts:
-        """Return the facts about a job. The job's ideal time is its critical path if it is split as
-        finely as allowed and transfers take no time.
+        """Return the facts about a job. The ideal time of a job is its critical path if it is split
+        as finely as allowed and transfers take no time.
         """
         ideal_s = job.steps * self.planner.shortest_step_s(job.graph)
         deadline_s = job.arrival_s + job.acceptable_s

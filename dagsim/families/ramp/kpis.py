@@ -2,8 +2,8 @@
 job.
 
 Times are in seconds, sizes in bytes and rates in bytes per second, and fractions are between 0 and
-1 (``UNITS``). Means over time are weighted by time. Utilisation is a fraction of the GPU time held;
-the values in ddls are smaller by a factor that equals the number of training steps.
+1 (``UNITS``). Means over time are weighted by time. Utilisation is a fraction of the GPU time that
+jobs hold. The values of ddls are smaller: they are divided by the number of training steps.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CAUSES = {
 
 
 class JobRow(NamedTuple):
-    """Statistics of one job; a field that does not apply is None."""
+    """Statistics of one job. A field that does not apply is None."""
 
     number: int
     model: str
@@ -82,7 +82,7 @@ class JobRow(NamedTuple):
 
 def cause(outcome: JobOutcome) -> str | None:
     """Return the reason why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or
-    ``unfinished`` if it was still running at the end. Return None if the job was not blocked.
+    ``unfinished`` if the job was still running at the end. Return None if the job was not blocked.
     """
     if outcome.reason is not None:
         return _CAUSES[outcome.reason]
@@ -129,11 +129,11 @@ def job_rows(kernel: RampKernel) -> Iterator[JobRow]:
 
 
 def kpis(kernel: RampKernel) -> dict[str, float]:
-    """Return all statistics of an episode: values for the whole episode, and means over completed and
-    over blocked jobs.
+    """Return all statistics of an episode: values for the whole episode, means over completed jobs,
+    and means over blocked jobs.
 
-    A job that is still running at the end counts as blocked, as in ddls, but the work that it has
-    done is counted. A mean is omitted if there are no jobs to average over.
+    As in ddls, a job that is still running at the end counts as blocked. The work that it has done
+    is counted nevertheless. A mean is omitted if there are no jobs to average over.
     """
     rows = list(job_rows(kernel))
     end_s = kernel.schedule.ended_s

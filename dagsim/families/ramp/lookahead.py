@@ -1,11 +1,11 @@
-"""Look-ahead, which simulates one training step tick by tick, and a memo of its results.
+"""Look-ahead: the simulation of one training step, tick by tick, and a memo of the results.
 
-Each server runs its ready operation with the highest rank, and may change to another operation at
-every tick. A tick lasts until the first operation ends, or until the first dependency at the head
-of its channel ends. Operations advance piece by piece. Dependencies that became ready together and
-take equally long advance as one *cohort*, because they stay equal.
+Each server runs the ready operation with the highest rank, and may change to another one at every
+tick. A tick lasts until an operation ends, or until a dependency at the head of its channel ends.
+Operations advance piece by piece. Dependencies that became ready together and take the same time
+remain equal, so they advance together as one *cohort*. Pairs of pieces are never listed.
 
-The memo stores the times of steps under a key that contains everything on which they depend.
+The memo stores the time of each step under a key, which contains everything that affects this time.
 Kernels share the memo, and processes share it through a file.
 """
 
@@ -27,7 +27,8 @@ from dagsim.files import parsed_json, write_text
 
 
 class StepTime(NamedTuple):
-    """The duration of one training step and its parts; computation and communication may overlap."""
+    """The duration of one training step, and its parts. Computation and communication may
+    overlap."""
 
     seconds: float
     communication_s: float
@@ -43,8 +44,8 @@ value (-1 if they differ)."""
 
 
 class _Cohort:
-    """Dependencies that became ready together and take equally long, with their remaining time and
-    the pieces that receive them.
+    """Dependencies that became ready together and take the same time: how much time they have left,
+    and the pieces that receive them.
     """
 
     __slots__ = ("arrivals", "channels", "key", "left")
@@ -62,14 +63,14 @@ class _Cohort:
 def look_ahead(
     timed: TimedGraph, schedule: OpSchedule, fabric: Fabric, rules: Rules, *, shortest_flow_first: bool = True
 ) -> StepTime:
-    """Simulate one training step. The cost is one pass over operations, bundles and ticks, because
+    """Simulate one training step. This takes one pass over operations, bundles and ticks, because
     pairs of pieces are never listed.
     """
     return _Walk(timed, schedule, fabric, rules, shortest_flow_first).run()
 
 
 class _Walk:
-    """The state of one look-ahead. Pieces are numbered consecutively; the pieces of pass operation
+    """The state of one look-ahead. Pieces are numbered consecutively. Those of the pass operation
     ``op`` begin at ``first[op]``.
     """
 
@@ -152,7 +153,7 @@ class _Walk:
         return StepTime(now, communication_s, computation_s, ticks, busy_s)
 
     def _fill(self, costs: list[tuple[float, ...]]) -> None:
-        """Number the pieces, and set the seconds that each takes on its server."""
+        """Number the pieces, and set how many seconds each of them takes on its server."""
         for op, block in enumerate(self.blocks):
             self.first.append(len(self.left))
             pieces = len(block)
@@ -163,7 +164,7 @@ class _Walk:
                 self.left += [costs[self.type_of[server]][op] / pieces for server in block]
 
     def _choose(self) -> None:
-        """Let each server that has changed run its ready operation with the highest rank."""
+        """Let each server that has changed run the ready operation with the highest rank."""
         for server in self.changed:
             ranks = self.ready[server]
             if ranks:
@@ -174,8 +175,8 @@ class _Walk:
         self.changed.clear()
 
     def _moving(self) -> tuple[list[_Cohort], float]:
-        """Return the cohorts that are being sent, and the seconds until the first one at the head of a
-        channel is complete.
+        """Return the cohorts that are being sent. Also return the seconds until a cohort at the
+        head of a channel is complete.
         """
         taken, next_s = 0, inf
         if not self.serial:
@@ -195,8 +196,8 @@ class _Walk:
         return moving, next_s
 
     def _ended(self) -> list[int]:
-        """End the running pieces that are complete, and return them; their servers are free for other
-        operations.
+        """End the running pieces that are complete, and return them. Their servers become free for
+        other operations.
         """
         ended = []
         for server, piece in self.running.items():
@@ -218,7 +219,8 @@ class _Walk:
             self.cohorts = [cohort for cohort in self.cohorts if cohort.left > 0.0]
 
     def _arrive(self, arrivals: list[Arrivals]) -> None:
-        """Count the inputs that arrive; a piece that has received all its inputs becomes ready."""
+        """Count the inputs that arrive. A piece becomes ready when it has received all its
+        inputs."""
         for op, counts, even in arrivals:
             if not self.closed[op]:
                 continue
@@ -248,7 +250,7 @@ class _Walk:
         self.closed[op] = 0
 
     def _set_off(self, ended: Iterable[int]) -> None:
-        """Make the dependencies of pieces that have ended ready to be sent."""
+        """Let the dependencies of pieces that have ended be sent from now on."""
         by_op: dict[int, list[int]] = {}
         for piece in ended:
             by_op.setdefault(self.op_of[piece], []).append(piece)
@@ -264,8 +266,8 @@ class _Walk:
             insort(self.cohorts, cohort)
 
     def _load(self, op: int, bundle: Bundle, some: list[int] | None, new: dict[object, _Cohort]) -> None:
-        """Put those dependencies of a bundle that come from ``some`` pieces of the operation
-        (``None`` means all) into a cohort.
+        """Put the dependencies of a bundle into a cohort. ``some`` are the pieces of the operation
+        from which they come (``None`` means all pieces).
         """
         lane = bundle.lane
         if some is None:
@@ -303,8 +305,8 @@ def _inverse(ranks: tuple[int, ...]) -> list[int]:
 
 
 def _of_some(bundle: Bundle, pieces: list[int], of: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """Return the traffic from only some of the source's pieces: the number of arrivals at each
-    piece of the target, and the channels used.
+    """Return the traffic that comes from only some of the source's pieces: how many dependencies
+    arrive at each piece of the target, and the channels that they use.
     """
     counts = [0] * of[bundle.target]
     channels = 0
@@ -319,12 +321,12 @@ _VERSION = 1
 
 
 class Memo:
-    """Step times by key. A key identifies everything that affects a step time: the graph's digest,
-    how its operations are split, the pattern of the blocks, the fabric, and how operations and flows
-    are ordered.
+    """The memo: the time of each step, by key. A key identifies everything that affects the time of
+    a step: the digest of the graph, how its operations are split, the pattern of the blocks, the
+    fabric, and the order of operations and flows.
 
-    Two jobs with the same key take exactly the same time, wherever they run, so the memo never
-    changes a result.
+    Two jobs with the same key take exactly the same time, wherever they run. The memo therefore
+    never changes a result.
     """
 
     def __init__(self, limit: int = 1_000_000) -> None:
@@ -350,8 +352,8 @@ class Memo:
         self._steps[self._name(key)] = step
 
     def save(self, path: Path) -> None:
-        """Write all step times to ``path`` (JSON), together with the step times that another
-        process has written there in the meantime.
+        """Write all step times to ``path`` (JSON). Step times that another process has written
+        there in the meantime are kept.
 
         Raises:
             RunFolderError: The existing file is not a memo of this version.
@@ -380,7 +382,7 @@ class Memo:
         self._steps = steps | self._steps
 
     def _name(self, key: Hashable) -> str:
-        """Return the key's fingerprint, which is the same in every process."""
+        """Return the fingerprint of a key. It is the same in every process."""
         name = self._names.get(key)
         if name is None:
             if len(self._names) >= self.limit:

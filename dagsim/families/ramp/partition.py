@@ -1,8 +1,8 @@
-"""Partitioners, which determine the number of pieces for each operation, and the resulting graph of
-pieces.
+"""Partitioners, and graphs of pieces. A partitioner decides into how many pieces each operation is
+split.
 
-The graph is stored by operation, not by piece, because all pieces of an operation are equal. An
-edge between two operations represents the edges between all pairs of their pieces.
+The graph of pieces is stored by operation, not by piece, because all pieces of an operation are
+equal. An edge between two operations stands for the edges between all pairs of their pieces.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ PARTITIONERS: Registry[Partitioner] = Registry(
 
 
 class PieceEdge(NamedTuple):
-    """All dependencies between the pieces of two pass operations; each transfers ``pair_bytes``."""
+    """All dependencies between the pieces of two pass operations. Each of them transfers
+    ``pair_bytes``."""
 
     source: int
     target: int
@@ -50,7 +51,7 @@ class PieceEdge(NamedTuple):
 
 
 class PartitionedGraph(NamedTuple):
-    """Pass operations split into pieces: forward operations first, then their mirrors."""
+    """Pass operations, split into pieces. Forward operations come first, then their mirrors."""
 
     graph: ComputationGraph
     splits: tuple[int, ...]
@@ -71,7 +72,7 @@ class PartitionedGraph(NamedTuple):
 
     @property
     def ops(self) -> int:
-        """The total number of pieces over all pass operations."""
+        """The number of pieces of all pass operations together."""
         return whole_sum(self.pieces)
 
     @property
@@ -97,10 +98,10 @@ class PartitionedGraph(NamedTuple):
 
 
 class SipMlPartition:
-    """Splits each operation into one piece or an even number of pieces, each of which takes about one
-    quantum in the forward pass.
+    """Splits each operation into one piece, or into an even number of pieces. Each piece then takes
+    about one quantum in the forward pass.
 
-    The rule comes from Khani et al. 2021 (SiP-ML, SIGCOMM), and ddls uses it as well.
+    This rule is from Khani et al. 2021 (SiP-ML, SIGCOMM). ddls uses it as well.
     """
 
     def __call__(self, graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
@@ -117,7 +118,7 @@ class SipMlPartition:
 
 class RandomPartition:
     """Draws the number of pieces of each operation from the powers of two (including 1) up to
-    ``degree``. The draw is fixed for each ``seed``, graph and degree.
+    ``degree``. For the same ``seed``, graph and degree, the draw is the same.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -173,8 +174,8 @@ def partitioned(graph: ComputationGraph, splits: tuple[int, ...], rules: Rules) 
 
 
 def _of_output(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
-    """Return the size of the forward producer's output in bytes. The forward pass sends this output,
-    and the backward pass returns a gradient of the same size.
+    """Return the size of the forward producer's output in bytes. This is what the forward pass
+    sends. The backward pass returns a gradient of the same size.
     """
     count = len(graph)
     producer = source if source < count else target - count
@@ -182,8 +183,8 @@ def _of_output(graph: ComputationGraph, splits: tuple[int, ...], source: int, ta
 
 
 def _in_memory(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
-    """Return the bytes of output and weights at that end of the edge which ddls splits first: an
-    end that is not split or, if both ends are split, the operation with the lower number.
+    """Return the bytes of output and weights at the end of the edge that ddls splits first. This is
+    an end that is not split. If both are split, it is the operation with the lower number.
     """
     count = len(graph)
     one, other = source % count, target % count

@@ -1,5 +1,5 @@
-"""The planner determines how a job is split, where its pieces run and in what order, and how long a
-training step takes.
+"""The planner. It decides how a job is split, where its pieces run and in what order, and computes
+how long a training step takes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ new occupancies."""
 
 
 class Outlook(NamedTuple):
-    """The servers and times that a job would have at one degree if it started now."""
+    """The servers and times that a job would get at one degree if it started now."""
 
     parts: PartitionedGraph
     placement: OpPlacement
@@ -51,7 +51,7 @@ class Outlook(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """The bytes that a job sends per training step, and the number of channels that it uses."""
+    """How many bytes a job sends per training step, and how many channels it uses."""
 
     flow_bytes: float
     channels: int
@@ -100,7 +100,7 @@ class Planner:
         self._steps: dict[tuple[str, tuple[int, ...], OpPlacement], StepTime] = {}
 
     def parts(self, graph: ComputationGraph, degree: int) -> PartitionedGraph:
-        """Split the graph into pieces for a degree."""
+        """Split the graph into pieces according to a degree."""
         splits = self._splits.get((graph.digest, degree))
         if splits is None:
             splits = self._splits[graph.digest, degree] = self._partition(graph, degree, self.rules)
@@ -110,8 +110,8 @@ class Planner:
         return parts
 
     def place(self, parts: PartitionedGraph, occupied: int, placer: str | None = None) -> OpPlacement | None:
-        """Return a placement for a partitioned job, or None if it does not fit; the placement is for
-        job 0.
+        """Return a placement for a partitioned job, or None if the job does not fit. The placement
+        has the job number 0.
 
         Raises:
             IllegalDecision: The placer returned servers that it may not use.
@@ -127,8 +127,8 @@ class Planner:
         return self._placements[key]
 
     def place_on(self, parts: PartitionedGraph, servers: int) -> OpPlacement | None:
-        """Return a placement for a partitioned job within these servers (a bit mask), or None if it
-        does not fit. The placement is for job 0.
+        """Return a placement for a partitioned job within these servers (a bit mask), or None if
+        the job does not fit there. The placement has the job number 0.
         """
         key = (parts.graph.digest, parts.splits, servers)
         if key not in self._inside:
@@ -150,7 +150,7 @@ class Planner:
         return self._seconds[key]
 
     def made_placer(self, name: str) -> Placer:
-        """Return the placer with that name; each placer is built once.
+        """Return the placer with this name. Each placer is built once.
 
         Raises:
             UnknownName: There is no such placer.
@@ -161,7 +161,7 @@ class Planner:
         return placer
 
     def shortest_step_s(self, graph: ComputationGraph) -> float:
-        """Return the critical path of a training step on the fastest GPUs when the graph is split as
+        """Return the critical path of a training step on the fastest GPUs, if the graph is split as
         far as allowed and transfers take no time.
         """
         seconds = self._shortest.get(graph.digest)
@@ -187,7 +187,7 @@ class Planner:
         return self._order(0, parts, self.fabric)
 
     def look_ahead(self, parts: PartitionedGraph, placement: OpPlacement) -> StepTime:
-        """Simulate a training step with this placement, bypassing the memo."""
+        """Simulate a training step with this placement, without the memo."""
         return look_ahead(
             timed(parts, placement, self.fabric, self.rules),
             self.schedule(parts),
@@ -197,7 +197,7 @@ class Planner:
         )
 
     def key(self, parts: PartitionedGraph, placement: OpPlacement) -> Hashable:
-        """Return a key that contains everything on which the time of a training step depends."""
+        """Return a key that contains everything that affects the time of a training step."""
         return (
             *self._said,
             parts.graph.digest,
@@ -219,7 +219,7 @@ class Planner:
         return timed(parts, placement, self.fabric, self.rules)
 
     def _forget(self) -> None:
-        """Clear the caches once they are large."""
+        """Clear the caches if they have become large."""
         if len(self._placements) > _KEPT:
             self._placements.clear()
             self._steps.clear()
@@ -246,7 +246,7 @@ class Planner:
         return Traffic(total, channels.bit_count())
 
     def _flows(self, parts: PartitionedGraph, placement: OpPlacement) -> Iterator[tuple[Lane, float]]:
-        """Yield the lanes on which data is sent, with the bytes of each of their dependencies."""
+        """Yield the lanes on which data is sent, and the bytes of each dependency on them."""
         count = len(parts.graph)
         crossings = [
             (self.fabric.crossing(placement.block(edge.source % count), placement.block(edge.target % count)), edge[2])

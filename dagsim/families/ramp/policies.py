@@ -166,8 +166,8 @@ _SHAPE = (len(ARRIVALS), len(SIZES))
 
 @dataclass(frozen=True, slots=True)
 class RoomWeights:
-    """Weights for the value of the blocks that remain free: for their scarcity, for their number, and
-    for degrees.
+    """Weights for the value of the blocks that remain free. There are weights for their scarcity,
+    for their number, and for degrees.
     """
 
     scarcity: NDArray[np.float64]  # (arrivals, sizes): mean of 1 / (1 + free blocks)
@@ -203,7 +203,7 @@ class Roomy:
         self.weights = _tuned(tuned) if tuned else RoomWeights.even()
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Return the degree and its block. This costs O(degrees x blocks^2) bit operations."""
+        """Return the degree and its block. The cost is O(degrees x blocks^2) bit operations."""
         ways = list(ways_in_time(view))
         if not ways:
             return (Partition(view.number, 0),)
@@ -226,8 +226,8 @@ class Roomy:
 
 @cache
 def tuned_weights() -> dict[str, Any]:
-    """Return the contents of ``roomy.json``: the weights that ``tune_ramp.py`` found, by setting and
-    by beta.
+    """Return the contents of ``roomy.json``, which are the weights that ``tune_ramp.py`` found, by
+    setting and by beta.
     """
     weights: dict[str, Any] = json.loads(
         files("dagsim.families.ramp").joinpath("roomy.json").read_text(encoding="utf-8")

@@ -1,10 +1,10 @@
 """Readers for computation graphs: PipeDream's profiles, TensorFlow's cost graphs, and dagsim's own
 JSON.
 
-The layout of the JSON is ``{"model": "m", "time_unit": "ms", "ops": [{"id": "1", "forward": 2.0,
-"backward": 4.0, "activation_bytes": 64, "parameter_bytes": 8, "seconds_on": {"T4": [..., ...]}},
-...], "edges": [["1", "2"], ...]}``. ``seconds_on`` is also in the time unit. It is optional, and so
-are ``name`` and ``model``.
+dagsim's JSON has this layout: ``{"model": "m", "time_unit": "ms", "ops": [{"id": "1", "forward":
+2.0, "backward": 4.0, "activation_bytes": 64, "parameter_bytes": 8, "seconds_on": {"T4": [...,
+...]}}, ...], "edges": [["1", "2"], ...]}``. Times in ``seconds_on`` are also in the time unit.
+``seconds_on``, ``name`` and ``model`` are optional.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _TIMES = ("forward_compute_time", "backward_compute_time")
 
 
 def read_graph(path: Path, time_unit: TimeUnit | None = None) -> ComputationGraph:
-    """Read the graph in ``path``: ``.txt`` is PipeDream's format, ``.pbtxt`` a cost graph, and
-    ``.json`` dagsim's own format.
+    """Read the graph in ``path``. The ending ``.txt`` means PipeDream's format, ``.pbtxt`` a cost
+    graph, and ``.json`` dagsim's own format.
 
     ``time_unit`` is the unit of the times in the file (default: milliseconds, or the unit that a
     JSON file states). ddls interprets PipeDream's milliseconds as seconds; ``time_unit="s"`` does
@@ -134,10 +134,10 @@ def _scaled(value: float, scale: float) -> float:
 
 
 def _cost_graph(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
-    """Read TensorFlow's CostGraphDef as text, the layout of the REGAL graphs.
+    """Read TensorFlow's CostGraphDef as text. The REGAL graphs have this layout.
 
-    A node states one cost for both passes, and the sizes of its outputs are added up to its
-    activation. Control inputs count as ordinary edges, because the size of an edge depends only on
+    A node states one cost for both passes. The sizes of its outputs are added up, and the sum is
+    its activation. Control inputs are ordinary edges, because the size of an edge depends only on
     its producer.
     """
     scale = TIME_UNITS[time_unit or "ms"]
@@ -168,7 +168,7 @@ def _cost_graph(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
 
 
 def _blocks(path: Path) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """Yield each ``node { ... }`` with its line number and its fields; fields in inner blocks are
+    """Yield each ``node { ... }`` with its line number and its fields. Fields in inner blocks are
     called ``block.field``.
     """
     node: dict[str, list[str]] | None = None

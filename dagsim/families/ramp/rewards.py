@@ -1,8 +1,8 @@
 """The six rewards of ddls as costs, which are charged for each decision or for the time until the
 next decision.
 
-A cost is the negative reward. ddls averages over the steps of its cluster; dagsim averages over the
-intervals between events (ends and arrivals of jobs), and gives all intervals the same weight,
+A cost is the negative reward. ddls averages over the steps of its cluster. dagsim averages over the
+intervals between events (ends and arrivals of jobs), and all intervals have the same weight,
 however long they are.
 """
 
@@ -26,7 +26,7 @@ Info = Literal["compute", "cluster", "demand_total"]
 
 
 class _PerDecision(ABC):
-    """A cost that is charged once for every decision, after the decision has been carried out."""
+    """A cost that is charged once for each decision, after the decision has been carried out."""
 
     def __init__(self, kernel: RampKernel) -> None:
         self._kernel = kernel
@@ -149,7 +149,7 @@ class WorkRate:
         self._by_job: dict[int, float] = {}
 
     def take(self, row: Row) -> None:
-        """Process one row of the log if it is the start or the end of a job."""
+        """Process a row of the log if it reports the start or the end of a job."""
         kind, time_s, job = row[0], row[1], row[2]
         if kind == Kind.ADMITTED:
             self._until(time_s)
@@ -160,7 +160,7 @@ class WorkRate:
             self._rate -= self._by_job.pop(job)
 
     def cost(self, now: float) -> float:
-        """Return the negative mean rate since the last call, or 0 if no time has passed."""
+        """Return minus the mean rate since the last call, or 0 if no time has passed."""
         self._until(now)
         rates, self._rates = self._rates, []
         return -self._shape(ordered_sum(rates) / len(rates) / self._scale) if rates else 0.0
@@ -198,7 +198,7 @@ class _Shape:
 
 
 def _best_rate(kernel: RampKernel, info: Info) -> float:
-    """Return the bytes per second that would be processed if all servers ran the operation with the
+    """Return how many bytes per second would be processed if all servers ran the operation with the
     most memory per second and every channel were busy.
     """
     if not kernel.examples:
@@ -217,17 +217,17 @@ def _best_rate(kernel: RampKernel, info: Info) -> float:
 
 
 def compute_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
-    """Build a reward from the memory of the pieces processed."""
+    """Build a reward based on the memory of the pieces that are processed."""
     return WorkRate(kernel, "compute", normalised, sign, log)
 
 
 def cluster_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
-    """Build a reward from the memory of the pieces processed and from the traffic."""
+    """Build a reward based on the memory of the pieces that are processed, and on the traffic."""
     return WorkRate(kernel, "cluster", normalised, sign, log)
 
 
 def demand_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
-    """Build a reward from the memory and dependencies of the unsplit graphs."""
+    """Build a reward based on the memory and the dependencies of the unsplit graphs."""
     return WorkRate(kernel, "demand_total", normalised, sign, log)
 
 

@@ -1,4 +1,4 @@
-"""The scenario for the RAMP fabric, which is the only object that builds its kernels."""
+"""The scenario for the RAMP fabric. Only scenarios build kernels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DDLS = "ddls=true"
 
 
 class _Made:
-    """The graphs and the planner, which are built on first use; other processes build their own."""
+    """The graphs and the planner. They are built on first use, and each process builds its own."""
 
     def __init__(self) -> None:
         self.graphs: list[ComputationGraph] | None = None
@@ -150,7 +150,7 @@ class RampScenario(Scenario):
 
     @property
     def episode_jobs(self) -> int:
-        """The number of jobs per episode; a kernel can also simulate only the first of them."""
+        """The number of jobs per episode. A kernel can also simulate only the first jobs."""
         return self.jobs
 
     @property
@@ -199,20 +199,21 @@ class RampScenario(Scenario):
 
     @property
     def examples(self) -> tuple[RampJob, ...]:
-        """The jobs for seed 0, which determine the ranges of a codec's features."""
+        """The jobs for seed 0. They set the ranges of a codec's features."""
         lazy: _Made = self._made
         if lazy.examples is None:
             lazy.examples = self.workload.draw(0)
         return lazy.examples
 
     def drawing_from(self, pool: Sequence[ComputationGraph]) -> RampScenario:
-        """Return this scenario with jobs drawn from ``pool`` instead of files."""
+        """Return the same scenario with jobs from ``pool`` instead of files."""
         scenario = replace(self)
         scenario._made.graphs = list(pool)
         return scenario
 
     def planned_by(self, planner: Planner) -> RampScenario:
-        """Return this scenario with another planner, including that planner's fabric and rules."""
+        """Return the same scenario with another planner, and with the fabric and the rules of that
+        planner."""
         scenario = replace(self)
         scenario._made.planner = planner
         return scenario
@@ -225,7 +226,7 @@ class RampScenario(Scenario):
         on_arrivals: Callable[[int], None] | None = None,
         jobs: Iterable[RampJob] | int | None = None,
     ) -> RampKernel:
-        """Build a kernel; the same seed gives the same jobs.
+        """Build a kernel. The same seed gives the same jobs.
 
         ``jobs`` is either a number, to simulate only the first jobs, or the jobs themselves. The
         log is always recorded.
@@ -246,12 +247,12 @@ class RampScenario(Scenario):
         )
 
     def codec(self, *, blocks: int = 0, outlooks: bool = True) -> RampCodec:
-        """Return a codec whose feature ranges are determined by the jobs for seed 0."""
+        """Return a codec whose feature ranges are those of the jobs for seed 0."""
         return RampCodec(self.examples, blocks=blocks, outlooks=outlooks)
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Return facts about the jobs that arrived: their number, the time that they span, and the
-        episode's statistics if ``figures`` is set.
+        """Return the number of jobs that arrived and the time that they span. With ``figures``, add
+        the statistics of the episode.
         """
         jobs = kernel.schedule.jobs
         assert isinstance(kernel, RampKernel)

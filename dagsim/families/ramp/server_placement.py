@@ -1,9 +1,9 @@
-"""Placers, which choose the servers for each operation's pieces. Every placement is checked against
-the rules at the end of this module.
+"""Placers. A placer chooses the servers for the pieces of each operation. Every placement is
+checked against the rules at the end of this module.
 
 A server runs one job and at most one piece of each operation. The pieces of an operation are placed
-on a symmetric block, so that they can run collectives. The mirror's pieces run on the same servers
-as the forward pieces.
+on a symmetric block, so that they can run collectives. The pieces of the mirror run on the same
+servers as the pieces of the forward operation.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dagsim.registry import Entry, Registry
 
 
 class Placer(Protocol):
-    """Finds servers for a partitioned job. The result depends only on the job and the occupied
-    servers.
+    """The interface of placers, which find servers for a partitioned job. The result depends only
+    on the job and the occupied servers.
     """
 
     def place(
@@ -51,7 +51,8 @@ PLACERS: Registry[Placer] = Registry(
 
 
 class _Walk:
-    """The operations placed so far, with their blocks, and the memory left on each server."""
+    """The operations placed so far, with their blocks, and the memory that is left on each
+    server."""
 
     def __init__(self, job: int, parts: PartitionedGraph, fabric: Fabric, rules: Rules) -> None:
         self.job = job
@@ -64,8 +65,8 @@ class _Walk:
         self.names: list[Block] = []
 
     def beside_a_parent(self, op: int) -> bool:
-        """Place the operation on the servers of the first parent with as many pieces and enough free
-        memory; return False if there is none.
+        """Place the operation on the servers of the first parent that has as many pieces and enough
+        free memory. Return False if there is none.
         """
         pieces = self.parts.splits[op]
         whole = self.parts.memory_bytes[op] * pieces * self.held
@@ -97,8 +98,8 @@ class _Walk:
 
 
 class FirstFitBlocks:
-    """RAMP's first fit. Operations are placed one by one, each with a parent that has as many pieces,
-    or else on the first free block.
+    """RAMP's first fit. Operations are placed one at a time. Each is placed with a parent that has
+    as many pieces, or else on the first free block.
 
     An operation may use any server without another job, so blocks of different sizes may overlap.
     """
@@ -106,13 +107,13 @@ class FirstFitBlocks:
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
-        """Return servers for every operation, or None as soon as one operation cannot be placed."""
+        """Return servers for every operation, or None if one of them cannot be placed."""
         return place_inside(~occupied, job, parts, fabric, rules)
 
 
 class Packed:
-    """Uses one block for the whole job, with as many servers as the largest number of pieces;
-    operations with fewer pieces use a smaller block inside it.
+    """Uses one block for the whole job, with as many servers as the largest number of pieces.
+    Operations with fewer pieces use a smaller block inside this block.
     """
 
     def place(
@@ -126,17 +127,17 @@ class Packed:
         return None
 
     def _outer(self, fabric: Fabric, size: int, occupied: int) -> list[int]:
-        """Return the free blocks of ``size`` servers as bit masks, the preferred one first."""
+        """Return the free blocks of ``size`` servers as bit masks, in order of preference."""
         return list(dict.fromkeys(mask for mask, _ in fabric.free(size, occupied)))
 
 
 class BestFitBlocks(Packed):
-    """Like ``Packed``, but on the free block that leaves the most blocks of every size free, so that
-    the next jobs fit.
+    """Like ``Packed``, but chooses the free block that leaves the most blocks of every size free,
+    so that the next jobs fit.
 
-    Each free block has a weight, which is its size divided by the number of all blocks of that
-    size; sizes up to ``largest`` count. Fabrics with up to 64 servers are searched completely; on
-    larger fabrics the first free block is used.
+    The weight of a free block is its size, divided by the number of all blocks of this size. Only
+    sizes up to ``largest`` count. Fabrics with up to 64 servers are searched completely. On larger
+    fabrics, the first free block is used.
     """
 
     def __init__(self, largest: int = 16) -> None:
@@ -171,8 +172,8 @@ class BestFitBlocks(Packed):
 
 
 class SameType(Packed):
-    """Like ``Packed``, but on GPUs of one type if possible, fastest type first, because one slow GPU
-    would delay all others.
+    """Like ``Packed``, but uses GPUs of one type if possible, fastest type first, because one slow
+    GPU would delay all others.
     """
 
     def _outer(self, fabric: Fabric, size: int, occupied: int) -> list[int]:
@@ -184,11 +185,11 @@ class SameType(Packed):
 
 
 class RandomPlacer:
-    """Puts each operation on random servers that have enough memory and no other job; ignores
-    symmetry.
+    """Puts each operation on random servers that have enough memory and no other job. Symmetry does
+    not matter.
 
-    The draw depends only on ``seed``, the graph and the occupied servers, so that episodes are
-    repeatable.
+    The draw depends only on ``seed``, the graph and the occupied servers, so episodes can be
+    repeated.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -212,8 +213,8 @@ class RandomPlacer:
 
 
 def place_inside(outer: int, job: int, parts: PartitionedGraph, fabric: Fabric, rules: Rules) -> OpPlacement | None:
-    """Place all operations on blocks within the servers ``outer`` (a bit mask), beside a parent if
-    possible."""
+    """Place all operations on blocks within the servers ``outer`` (a bit mask). If possible, place
+    each on the servers of a parent."""
     walk = _Walk(job, parts, fabric, rules)
     for op in parts.graph.order:
         if walk.beside_a_parent(op):

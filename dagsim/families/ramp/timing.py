@@ -2,8 +2,8 @@
 operations and channels send data.
 
 A dependency within one server takes no time. Any other dependency takes the time of a transfer, or
-of the collective that it is part of. Dependencies between the same two operations that take equally
-long, and therefore end together, form one *bundle*.
+the time of the collective to which it belongs. Dependencies between the same two operations that
+take the same time also end together. They form one *bundle*.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dagsim.registry import Entry, Registry
 
 
 class Bundle(NamedTuple):
-    """Dependencies that take equally long, from the pieces of one pass operation to the pieces of
-    another."""
+    """Dependencies from the pieces of one pass operation to those of another that take the same
+    time."""
 
     target: int
     seconds: float
@@ -55,7 +55,7 @@ def timed(parts: PartitionedGraph, placement: OpPlacement, fabric: Fabric, rules
 
 
 class _Pricing:
-    """Computes the transfer times for one placed job."""
+    """Computes the transfer times of one placed job."""
 
     def __init__(self, parts: PartitionedGraph, placement: OpPlacement, fabric: Fabric, rules: Rules) -> None:
         self.parts = parts
@@ -88,7 +88,8 @@ class _Pricing:
         return TimedGraph(self.parts, self.placement, tuple(map(tuple, bundles)), tuple(places))
 
     def _collectives(self) -> dict[int, float]:
-        """Return, by edge number, the seconds of the collective that each edge is part of."""
+        """For each edge (by number), return the seconds of the collective to which the edge
+        belongs."""
         leaving: dict[int, list[int]] = {}
         entering: dict[int, list[int]] = {}
         for number, edge in enumerate(self.parts.edges):
@@ -106,8 +107,8 @@ class _Pricing:
         return seconds
 
     def _together(self, numbers: Iterable[int], op: int, prices: dict[int, float]) -> None:
-        """Time the edges of ``op`` as one collective if they form one, that is, if ``op`` is split and
-        the edges end on the same servers on which they start.
+        """Time the edges of ``op`` as one collective if they form one. This is the case if ``op``
+        is split, and if the edges end on the same servers on which they start.
         """
         edges = [self.parts.edges[number] for number in numbers]
         if not edges or self.parts.pieces[op] == 1:
@@ -122,7 +123,7 @@ class _Pricing:
             prices[number] = seconds
 
     def _same_ends(self, edges: list[PieceEdge]) -> bool:
-        """Return True if every server is the source of as many dependencies as it is the target of."""
+        """Return True if each server sends as many dependencies as it receives."""
         if len({self.blocks[end] for edge in edges for end in edge[:2]}) == 1:
             return True
         balance: Counter[int] = Counter()
@@ -156,8 +157,8 @@ class _Pricing:
 
 @lru_cache(maxsize=65536)
 def _summed(terms: tuple[tuple[float, int], ...]) -> float:
-    """Return the sum of all terms, each counted ``count`` times, in a fixed order. The order matters
-    because ddls rounds sizes up after this sum.
+    """Return the sum of all terms in a fixed order. Each term is counted ``count`` times. The order
+    matters, because ddls rounds sizes up after this sum.
     """
     if all(count & (count - 1) == 0 for _, count in terms):
         return ordered_sum(size * count for size, count in terms)
@@ -177,8 +178,8 @@ OP_SCHEDULES: Registry[OpScheduler] = Registry(
 
 
 class Srpt:
-    """Runs the operation with the shortest piece first. Among operations with equal pieces, the
-    later one in topological order comes first, and its mirror comes before it.
+    """Runs the operation with the shortest piece first. If several operations have equal pieces,
+    the later one in topological order comes first. Its mirror comes before it.
     """
 
     def __call__(self, job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:

@@ -1,10 +1,10 @@
-"""Topologies, which determine which servers form a block and what it costs to send data between
+"""Topologies. A topology decides which servers form a block, and what it costs to send data between
 them.
 
-``Ramp`` is the optical fabric in Ottino et al. 2022 (arXiv 2211.15226): C communication groups with
-R racks of S servers each, where every server is one hop from every other. A block is symmetric, so
-that a collective runs in at most four rounds: over the groups, over groups and servers, over the
-racks, and over the rest of a rack.
+``Ramp`` is the optical fabric in Ottino et al. 2022 (arXiv 2211.15226). It has C communication
+groups with R racks of S servers each, and every server is one hop from every other. Blocks are
+symmetric, so a collective needs at most four rounds: over the groups, over groups and servers, over
+the racks, and over the rest of a rack.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Block: TypeAlias = tuple[int, ...]
 
 
 class Topology(Protocol):
-    """A set of servers with the blocks on which a collective may run, and the seconds that
-    transfers take."""
+    """The interface of topologies: servers, blocks on which a collective may run, and the seconds
+    that transfers take."""
 
     @property
     def name(self) -> str:
@@ -42,13 +42,13 @@ class Topology(Protocol):
 
     @property
     def anywhere(self) -> bool:
-        """True if any set of servers forms a block; ``free_blocks`` then finds a block whenever enough
-        servers are free.
+        """True if any set of servers forms a block. In this case, ``free_blocks`` finds a block
+        whenever enough servers are free.
         """
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Return the blocks of ``size`` servers in first-fit order: all of them, or only a
-        selection if ``anywhere``."""
+        """Return the blocks of ``size`` servers in first-fit order. With ``anywhere``, return only
+        a selection."""
 
     def free_blocks(self, size: int, free: list[int]) -> Iterable[Block]:
         """Return blocks of free servers, in the order in which they are tried."""
@@ -66,12 +66,12 @@ class Topology(Protocol):
         """Return a key for the cost of a collective among the servers."""
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds that a collective takes that sends ``total_bytes`` in total; 0 on one
-        server."""
+        """Return the seconds of a collective that sends ``total_bytes`` in total. On a single
+        server, this is 0."""
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Return a key that is equal for lists of blocks with the same costs, wherever they are on
-        the fabric.
+        """Return a key for a list of blocks. Lists with the same costs have the same key, wherever
+        they are on the fabric.
         """
 
 
@@ -88,20 +88,20 @@ TOPOLOGIES: Registry[Topology] = Registry(
 
 
 def ring_s(among: int, total_bytes: float, bytes_per_s: float, latency_s: float) -> float:
-    """Return the seconds of one half of a ring all-reduce: ``among - 1`` rounds, in each of which
-    1 / ``among`` of the bytes is sent.
+    """Return the seconds of one half of a ring all-reduce. It has ``among - 1`` rounds, and each
+    round sends 1 / ``among`` of the bytes.
     """
     return (among - 1) * (latency_s + total_bytes / among / bytes_per_s)
 
 
 def relabelled(values: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
-    """Relabel numbers as 0, 1, 2, ... in the order of their first appearance."""
+    """Replace numbers by 0, 1, 2, ... in the order of their first appearance."""
     names: dict[int, int] = {}
     return tuple(tuple(names.setdefault(value, len(names)) for value in row) for row in values)
 
 
 class Switch:
-    """One switch with ``servers`` links of ``link_bytes_per_s`` in each direction; collectives use
+    """One switch with ``servers`` links of ``link_bytes_per_s`` in each direction. Collectives use
     a ring.
 
     Raises:
@@ -162,11 +162,11 @@ class Switch:
 
 
 class TorusBoxes:
-    """A torus, such as ``TorusBoxes((4, 4, 2))``. A block is a box; a collective runs dimension by
-    dimension, around the rows of the box.
+    """A torus, such as ``TorusBoxes((4, 4, 2))``. A block is a box. A collective runs along one
+    dimension after another, around the rows of the box.
 
-    Links and routes are the same as in ``fabric.torus.Torus``. Links work in both directions, so a
-    row that does not wrap around can also carry a ring.
+    Links and routes are the same as in ``fabric.torus.Torus``. Links work in both directions, so
+    even a row that does not wrap around can carry a ring.
 
     Raises:
         ConfigError: There are no dimensions, a length is below 1, the rate is not positive, or
@@ -209,8 +209,8 @@ class TorusBoxes:
         return tuple("-".join(map(str, place)) for place in self.places)
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Return boxes of ``size`` servers at every origin, wrapping around the edges, with the most
-        compact shapes first.
+        """Return boxes of ``size`` servers at every origin. Boxes may wrap around the edges, and
+        the most compact shapes come first.
         """
         blocks = self._blocks.get(size)
         if blocks is None:
@@ -232,7 +232,7 @@ class TorusBoxes:
         return len(self.route(source, target))
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """Return the links along the route; each server has two links per dimension."""
+        """Return the links along the route. Each server has two links per dimension."""
         (path,) = self._routing.paths(self._hosts[source], self._hosts[target])
         return path
 
@@ -241,16 +241,17 @@ class TorusBoxes:
         return cast("int", pair) * self.hop_s + size_bytes / self.link_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> tuple[int, ...]:
-        """Return the number of participating servers along each dimension; if the servers do not form
-        a box, they all count as one row.
+        """Return the number of participating servers along each dimension. If the servers do not
+        form a box, they count as one row.
         """
         places = [self.places[server] for server in servers]
         counts = tuple(len({place[axis] for place in places}) for axis in range(len(self.shape)))
         return counts if prod(counts) == len(servers) else (len(servers),)
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds of a reduce-scatter along one dimension after another, each on the
-        data that remains after the previous one, and of an all-gather in the reverse order.
+        """Return the seconds of a reduce-scatter and an all-gather. The reduce-scatter runs along
+        one dimension after another, each on the data that the previous one has left. The all-gather
+        runs in the reverse order.
         """
         left, seconds = total_bytes, 0.0
         for among in cast("tuple[int, ...]", group):
@@ -282,10 +283,10 @@ class LeafSpine:
     """A fat tree with two levels: ``leaves`` switches with ``per_leaf`` servers each. Between
     leaves, a server gets 1 / ``oversubscription`` of its rate.
 
-    No message waits in the spine, because under RAMP's rule that a channel belongs to one job, jobs
-    share no link there. A route therefore has two links, not four as in
-    ``fabric.fat_tree.FatTree``. Collectives run within the leaves first, and then among leaves on
-    the data that remains at each server.
+    No message waits in the spine. Under RAMP's rule, a channel belongs to one job, so jobs share no
+    link there. A route therefore has two links, not four as in ``fabric.fat_tree.FatTree``.
+    Collectives run within the leaves first. They then run among the leaves, on the data that is
+    left at each server.
 
     Raises:
         ConfigError: There are no leaves or servers, the oversubscription is below 1, the rate is
@@ -331,12 +332,12 @@ class LeafSpine:
         return tuple(f"{leaf}-{number}" for leaf in range(self.leaves) for number in range(self.per_leaf))
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Return blocks of consecutive servers, with those on a single leaf first."""
+        """Return blocks of consecutive servers. Blocks on a single leaf come first."""
         return tuple(self.free_blocks(size, list(range(self.servers))))
 
     def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
-        """Yield blocks of free servers: first on the fullest leaf that has enough free servers, then
-        on the other leaves, and then across leaves.
+        """Yield blocks of free servers. Blocks on a single leaf come first, starting with the
+        fullest leaf that has enough free servers. Blocks across leaves follow.
         """
         by_leaf: dict[int, list[int]] = {}
         for server in free:
@@ -353,8 +354,8 @@ class LeafSpine:
         return source // self.per_leaf == target // self.per_leaf
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """Return the uplink of one server and the downlink of the other; the spine adds no further
-        link, only the reduced rate.
+        """Return the uplink of one server and the downlink of the other. The spine adds no link,
+        but reduces the rate.
         """
         return source, self.servers + target
 
@@ -376,8 +377,8 @@ class LeafSpine:
         return len(counts), max(counts.values())
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the time in seconds of ring collectives within each leaf, followed by ring collectives
-        between leaves for the data that remains at each server.
+        """Return the seconds of a collective. Rings run within each leaf first, and then between
+        leaves for the data that is left at each server.
         """
         leaves, most = cast("tuple[int, int]", group)
         within_s = ring_s(most, total_bytes, self.link_bytes_per_s, 2 * self.hop_s)
@@ -385,7 +386,7 @@ class LeafSpine:
         return 2 * (within_s + between_s)
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Return the leaves and the servers, relabelled in order of first appearance."""
+        """Return the leaves and the servers, renumbered in order of first appearance."""
         leaves = tuple(tuple(server // self.per_leaf for server in block) for block in blocks)
         return relabelled(leaves), relabelled(blocks)
 
@@ -461,8 +462,8 @@ class Ramp:
         return tuple("-".join(map(str, place)) for place in self.places)
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Return symmetric blocks of ``size`` servers: cubes, then bars and planes, then diagonals,
-        each at every origin."""
+        """Return symmetric blocks of ``size`` servers, each shape at every origin: cubes first,
+        then bars and planes, then diagonals."""
         blocks = self._blocks.get(size)
         if blocks is None:
             blocks = self._blocks[size] = tuple(dict.fromkeys(self._candidates(size)))
@@ -486,16 +487,16 @@ class Ramp:
         return self.latency_s + size_bytes / self.channel_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> tuple[int, int, int]:
-        """Return the numbers of participating groups, racks and servers (counted by their number
-        within a rack).
+        """Return how many groups, racks and servers take part. Servers are counted by their number
+        within a rack.
         """
         places = [self.places[server] for server in servers]
         groups, racks, numbers = (len({place[axis] for place in places}) for axis in range(3))
         return groups, racks, numbers
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds of a reduce-scatter in up to four rounds, including its additions, and of
-        an all-gather in the same number of rounds.
+        """Return the seconds of a reduce-scatter in up to four rounds, including its additions, and
+        of an all-gather in as many rounds.
         """
         return _collective_s(
             cast("tuple[int, int, int]", group),
@@ -507,8 +508,8 @@ class Ramp:
         )
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Relabel groups, racks and servers in order of first appearance, because costs depend only on
-        how many there are.
+        """Renumber groups, racks and servers in order of first appearance, because costs depend
+        only on how many there are.
         """
         return tuple(
             relabelled(tuple(tuple(self.places[server][axis] for server in block) for block in blocks))
@@ -527,8 +528,8 @@ class Ramp:
                 yield tuple(self._number(*(at + by for at, by in zip(origin, step, strict=True))) for step in steps)
 
     def _shapes(self, size: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the shapes of blocks with ``size`` servers in the order in which they are tried; -1
-        represents a diagonal.
+        """Yield the shapes of blocks with ``size`` servers, in the order in which they are tried.
+        The shape of a diagonal is -1.
         """
         groups, racks, depth = self.shape
         for across in range(1, size + 1):

@@ -1,11 +1,11 @@
-"""The view, which is all that a policy may see when a job has arrived. This module also measures
-the space for later jobs: the blocks of servers that will be free at the next arrivals, with and
-without a placement of the waiting job.
+"""The view. It is all that a policy may see when a job has arrived. This module also measures the
+space for later jobs: which blocks of servers will be free at the next arrivals, with and without
+the waiting job.
 
-A fabric becomes fragmented in space (blocks of one size do not fill the gaps between other blocks)
-and in time (jobs that end together free whole blocks, but jobs that end at different times leave
-gaps). Both effects are visible in the number of free blocks of each size at the next arrivals,
-assuming that no other job is accepted.
+A fabric can become fragmented in space, if blocks of one size do not fill the gaps between other
+blocks. It can also become fragmented in time: jobs that end together free whole blocks, but jobs
+that end at different times leave gaps. Both effects reduce the number of free blocks of each size
+at the next arrivals. To compute this number, assume that no other job is accepted.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 class RampView:
-    """The waiting job and the fabric as it is now. The view changes with the kernel, so do not keep
-    it."""
+    """The waiting job and the fabric as it is now. The view always shows the current state of the
+    kernel, so do not keep it."""
 
     __slots__ = ("_kernel",)
 
@@ -43,7 +43,7 @@ class RampView:
 
     @property
     def number(self) -> int:
-        """The number of the waiting job, which a ``Partition`` refers to."""
+        """The number of the waiting job, by which a ``Partition`` names it."""
         return self._kernel.queued_number
 
     @property
@@ -53,8 +53,8 @@ class RampView:
 
     @property
     def degrees(self) -> tuple[int, ...]:
-        """The degrees that may be chosen, in ascending order; they always include 0, which rejects the
-        job.
+        """The degrees that may be chosen, in ascending order. They always include 0, which rejects
+        the job.
         """
         return self._kernel.degrees()
 
@@ -85,19 +85,19 @@ class RampView:
 
     @property
     def remaining_s(self) -> tuple[float, ...]:
-        """The remaining seconds of the job on each server, or 0 for a server without a job."""
+        """How many seconds of its job each server has left, or 0 for a server without a job."""
         return self._kernel.remaining_s()
 
     @property
     def ends(self) -> tuple[tuple[float, int], ...]:
-        """The end of each running job (in seconds since the start) and its servers as a bit mask, in
-        no particular order.
+        """The end of each running job (in seconds since the start), and its servers as a bit mask.
+        The order has no meaning.
         """
         return tuple((run.end_s, run.servers) for run in self._kernel.running)
 
     @property
     def gap_s(self) -> float:
-        """The mean time between the arrivals so far; 0 at the first arrival."""
+        """The mean time between the arrivals so far. At the first arrival, it is 0."""
         number = self._kernel.queued_number
         return (self._kernel.queued.arrival_s - self._kernel.jobs[0].arrival_s) / number if number else 0.0
 
@@ -116,8 +116,8 @@ class RampView:
         return self._kernel.outlook(degree, placer, servers)
 
     def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
-        """Yield the seconds that the job would take within each set of free servers (a bit mask); None
-        where it cannot be placed.
+        """For each set of free servers (a bit mask), yield how many seconds the job would take
+        there, or None if it cannot be placed there.
         """
         return self._kernel.jct_on(degree, servers)
 
@@ -134,7 +134,7 @@ class RampPolicy(Protocol):
     """A policy, which makes one decision for each arriving job."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Return one decision for the waiting job; an empty answer rejects the job."""
+        """Return one decision for the waiting job. An empty answer rejects the job."""
 
 
 SIZES = (1, 2, 4, 8, 16)
@@ -150,7 +150,8 @@ _KEPT = 100_000
 
 
 class _Blocks:
-    """All distinct blocks on a fabric as bits in words; the blocks in a word all have the same size."""
+    """All distinct blocks on a fabric, as the bits of words. All blocks in a word have the same
+    size."""
 
     def __init__(self, fabric: Fabric) -> None:
         of_size = [blocks_of(fabric, size) for size in SIZES]
@@ -180,7 +181,7 @@ _made: WeakKeyDictionary[Fabric, _Blocks] = WeakKeyDictionary()
 
 
 class Room:
-    """The number of free blocks at the next arrivals, by ``ARRIVALS`` (rows) and ``SIZES``
+    """How many blocks will be free at the next arrivals, by ``ARRIVALS`` (rows) and ``SIZES``
     (columns)."""
 
     def __init__(self, view: RampView) -> None:
@@ -196,8 +197,8 @@ class Room:
         """Blocks of the empty fabric, (sizes,)."""
 
     def after(self, servers: Sequence[int], ends_s: Sequence[float]) -> NDArray[np.int64]:
-        """Return (choices, arrivals, sizes): the number of blocks that remain free while a job is
-        on ``servers`` until its end.
+        """Return (choices, arrivals, sizes): how many blocks remain free if a job is on ``servers``
+        until its end.
 
         Each entry in ``servers`` is a bit mask.
         """
@@ -209,7 +210,7 @@ class Room:
 
 
 class Way(NamedTuple):
-    """A way to partition the waiting job; degree 0 rejects it."""
+    """A way to partition the waiting job. Degree 0 rejects it."""
 
     degree: int
     servers: int
@@ -219,7 +220,7 @@ class Way(NamedTuple):
 
 def ways_in_time(view: RampView) -> Iterator[Way]:
     """Yield every combination of a degree and a free block with which the job would be in time.
-    Degrees that split the job in the same way appear once.
+    If several degrees split the job in the same way, only one of them is used.
     """
     limit_s = view.rules.limit_s(view.job.acceptable_s)
     splits = None
@@ -235,8 +236,8 @@ def ways_in_time(view: RampView) -> Iterator[Way]:
 
 
 def blocks_of(fabric: Fabric, size: int) -> tuple[int, ...]:
-    """Return the distinct blocks of ``size`` servers as bit masks; if any servers form a block, return
-    only blocks of consecutive servers.
+    """Return the distinct blocks of ``size`` servers as bit masks. If any servers form a block,
+    return only blocks of consecutive servers.
     """
     if size > fabric.servers:
         return ()
@@ -259,8 +260,8 @@ def _blocks_of(fabric: Fabric) -> _Blocks:
 
 
 def _gap_of(view: RampView) -> float:
-    """Estimate the gap at the first arrival: the mean gap among the examples, or else the time that
-    the job would take on all servers.
+    """Estimate the gap at the first arrival. It is the mean gap among the examples or, without
+    examples, the time that the job would take on all servers.
     """
     examples = view.examples
     if len(examples) > 1 and examples[-1].arrival_s > examples[0].arrival_s:

@@ -1,5 +1,5 @@
-"""Training jobs, and the workload that draws them: models, arrivals, and the acceptable completion
-time of each job.
+"""Training jobs, and the workload that draws their models, their arrivals, and their acceptable
+completion times.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from dagsim.registry import Entry, Registry
 
 @dataclass(frozen=True, slots=True)
 class RampJob:
-    """A job that consists of ``steps`` training steps of one graph. ``beta`` is the acceptable
-    completion time as a fraction of the time on one GPU.
+    """A job with ``steps`` training steps of one graph. ``beta`` is the acceptable completion time,
+    as a fraction of the time that the job takes on one GPU.
 
     Raises:
         ModelError: The arrival is negative, there are no steps, or ``beta`` is not positive.
@@ -42,7 +42,8 @@ class RampJob:
 
     @property
     def sequential_s(self) -> float:
-        """The time on one GPU of the profiled type, where the operations run in sequence."""
+        """The time that the job takes on one GPU of the profiled type, on which the operations run
+        in sequence."""
         return self.steps * self.graph.step_s
 
     @property
@@ -93,7 +94,7 @@ class UniformBeta:
 
 
 class ListedBeta:
-    """A distribution over the given values, with the given weights, as two tuples.
+    """A distribution over some values. The values and their weights are given as two tuples.
 
     Raises:
         WorkloadError: The tuples differ in length, or no weight is positive.
@@ -116,9 +117,9 @@ class SkewedBeta:
     """A skew normal distribution that is stretched to the range 0 .. ``most``; values below ``least``
     become ``least``.
 
-    As in ddls, the stretch uses the smallest and the largest of 50,000 draws. These draws are the
-    same for every seed of the jobs, so that all episodes share one distribution. ``shape`` is the
-    seed of the draws; with the default, the means are closest to the means of the streams that ddls
+    As in ddls, the stretch uses the smallest and the largest of 50,000 draws. The draws are the
+    same for every seed of the jobs, so all episodes have the same distribution. ``shape`` is the
+    seed of the draws. With the default, the means are closest to those of the streams that ddls
     drew.
 
     Raises:
@@ -173,8 +174,8 @@ PAPER_BETAS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RampWorkload:
-    """Jobs that use the graphs in random order; the numbers of jobs for any two graphs differ by at
-    most one.
+    """Jobs that use the graphs in random order. All graphs are used equally often, up to a
+    difference of one job.
 
     One job arrives every ``gap_s`` seconds, the first at 0. ``poisson=True`` draws the gaps from an
     exponential distribution with that mean. ``beta`` is the name of a distribution, or one of the
@@ -198,7 +199,7 @@ class RampWorkload:
         require(self.gap_s > 0, "gap_s must be positive", self.gap_s, WorkloadError)
 
     def draw(self, seed: int) -> tuple[RampJob, ...]:
-        """Draw the jobs for one episode; models, arrivals and betas each have their own random
+        """Draw the jobs for one episode. Models, arrivals and betas each have their own random
         stream.
         """
         rounds = -(-self.jobs // len(self.graphs))

@@ -1,4 +1,4 @@
-"""The rates of tasks that share GPUs, after the policy has decided that they should (``Join``).
+"""The rates of tasks that share GPUs. Whether tasks share GPUs is decided by the policy (``Join``).
 
 Two tasks on one GPU slow each other down, and some pairs do not fit into its memory. The measured
 sum of the two rates, each relative to the task's rate on its own, is between 0.35 and 2.45 (Gavel,

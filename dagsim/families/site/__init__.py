@@ -1,1 +1,3 @@
-"""Real clusters: lists of their nodes, the configuration of their schedulers, and logs without names."""
+"""Import real clusters from lists of nodes and from the configurations of their schedulers, and
+anonymise logs.
+"""

@@ -1,4 +1,4 @@
-"""Copies of logs and node lists without the names of people and machines, for sharing.
+"""Copy logs and node lists without the names of people and machines, so that they can be shared.
 
 Only fields known to be harmless are copied. A log becomes dagsim's own JSON Lines, or keeps its
 format if a family supports this (``anonymised``), and a list of nodes becomes rows of ``sinfo``.
@@ -31,7 +31,7 @@ _FEATURE = re.compile(r"(\*\d+)|[^\s&,|!()\[\]*]+")
 
 
 class Names:
-    """Consistent pseudonyms: equal names get equal pseudonyms, numbered in order of appearance."""
+    """Consistent pseudonyms, numbered in order of appearance. Equal names get equal pseudonyms."""
 
     def __init__(self) -> None:
         self._new: dict[tuple[str, str], str] = {}
@@ -48,8 +48,8 @@ class Names:
         return self._new[kind, old]
 
     def node(self, old: str) -> str:
-        """Return the pseudonym of a node. A name ``name:type``, used for the parts of a node with
-        several GPU types, keeps its type."""
+        """Return the pseudonym of a node. A part of a node with several GPU types is called
+        ``name:type``, and keeps the type."""
         name, colon, kind = old.partition(":")
         return self.new("node", name) + colon + kind
 
@@ -58,12 +58,12 @@ class Names:
         return _FEATURE.sub(lambda match: match[0] if match[1] else self.feature(match[0]), text)
 
     def feature(self, old: str) -> str:
-        """Return the pseudonym of a feature; the name of a GPU type is kept."""
+        """Return the pseudonym of a feature. The name of a GPU type is kept."""
         return old if site_gpu(old) in GPU_TYPES else self.new("feature", old)
 
     def nodes(self, text: str) -> str:
-        """Replace every name in a list of nodes; a list that cannot be read becomes
-        ``None assigned``, and an empty text (the log has no such column) stays empty."""
+        """Replace every name in a list of nodes. A list that cannot be read becomes ``None
+        assigned``. An empty text, which means that the log has no such column, stays empty."""
         if not text:
             return ""
         if is_unset(text) or text.lower() == "none assigned":
@@ -133,7 +133,7 @@ class RenamedSite(NamedTuple):
 
 
 def renamed_site(site: ImportedSite, names: Names) -> RenamedSite:
-    """Return the nodes, queues and network of a site with pseudonyms; GPU types are kept.
+    """Return the nodes, queues and network of a site with pseudonyms. GPU types are kept.
 
     Raises:
         TraceError: The site cannot be read.
@@ -235,7 +235,7 @@ def _node_rows(nodes: Iterable[FoundNode], names: Names) -> Iterator[str]:
 
 
 def _renamed(job: Job, names: Names) -> Job:
-    """Replace every name of the job; its tasks become ``task-0``, ``task-1`` and so on."""
+    """Replace every name in a job. Its tasks become ``task-0``, ``task-1`` and so on."""
     return replace(
         job,
         id=names.new("job", job.id),

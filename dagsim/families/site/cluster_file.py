@@ -1,4 +1,4 @@
-"""The configuration of an imported cluster or site, as written to a file."""
+"""Write the configuration of an imported cluster or site to a file."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ def import_site(
     strict: bool = False,
     overwrite: bool = True,
 ) -> list[str]:
-    """Write the configuration of the site, or of the list of nodes, that the files describe; return
+    """Write the configuration of the site, or of the list of nodes, that the files describe. Return
     messages about what was read, noted, not modelled, left out or unknown. ``gpus`` identifies the
-    site's GPU types (``a100=A100-80``), and ``timezone`` is the time zone of dates; ``keep_all``
-    keeps nodes that are down. With ``strict``, no file is left if the site's log contradicts it.
-    Without ``overwrite``, a different file called ``out`` is kept, because it may have been edited.
+    site's GPU types (``a100=A100-80``), and ``timezone`` is the time zone of dates. If ``keep_all``
+    is True, nodes that are down are kept. If ``strict`` is True, no file is left if the site's log
+    contradicts it. Unless ``overwrite`` is True, a different file called ``out`` is kept, because
+    it may have been edited.
 
     Raises:
         InputError: There are several files but none describes queues, or an existing file that
@@ -109,8 +110,8 @@ def import_site(
 
 
 def _node_lists(files: Sequence[Path]) -> list[Path]:
-    """Return the files that describe a cluster without queues: a single file, or all lists whose
-    format implies a scheduler.
+    """Return the files that describe a cluster without queues. This is a single file, or all node
+    lists whose format implies a scheduler.
     """
     if len(files) == 1:
         return list(files)
@@ -144,10 +145,10 @@ def cluster_yaml(
     restarts: bool = False,
 ) -> str:
     """Write ``cluster``, ``gpu_types``, ``queues``, ``policy``, ``network``, and ``preemption`` if
-    preempted jobs restart; nodes that were left out, notes, and settings that are not modelled
+    preempted jobs restart. Nodes that were left out, notes, and settings that are not modelled
     become comments.
 
-    Text from the log is quoted, so that it cannot end a comment or a value.
+    Text from the site's files is quoted, so that it cannot end a comment or a value.
     """
     lines = [f"Made by dagsim site import from {origin}."]
     lines += _listed("left out, because jobs cannot run there", imported.left_out)

@@ -33,7 +33,7 @@ def site_import(
         list[str] | None,
         typer.Option(
             metavar="SITE=TYPE",
-            help="GPU type meant by one of the site's own names, such as a100=A100-80 (repeatable).",
+            help="Which GPU type one of the site's own names stands for, such as a100=A100-80 (repeatable).",
         ),
     ] = None,
     timezone: Annotated[
@@ -47,10 +47,12 @@ def site_import(
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a real cluster as a configuration: nodes, partitions, accounts, limits, scheduler.
+    """Convert the files of a real cluster to a configuration with its nodes, partitions, accounts,
+    limits and scheduler.
 
-    Each file is recognised by its content. A list of nodes alone (scontrol show nodes, sinfo -N,
-    kubectl get nodes -o json, pbsnodes -a) gives the cluster without queues.
+    Each file is recognised by its content. If you only give a list of nodes (scontrol show nodes,
+    sinfo -N, kubectl get nodes -o json, pbsnodes -a), the configuration contains the cluster
+    without queues.
 
     Example: dagsim site import scontrol-show-nodes.txt -o site.yaml
     """
@@ -78,11 +80,12 @@ def anonymise_traces(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the new files.")],
     quiet: Quiet = False,
 ) -> None:
-    """Replace names in logs, lists of nodes and whole sites, so that they can be shared.
+    """Replace the names in logs, in lists of nodes and in all files of a site, so that you can
+    share them.
 
-    Users, accounts, jobs, partitions and nodes get new names. Each name is replaced by the same new
-    name in all files of one call. A folder with the files of a site becomes its log and its
-    configuration, site.yaml.
+    Users, accounts, jobs, partitions and nodes get new names. A name gets the same new name in all
+    files of one call. For a folder with the files of a site, the command writes the log of the site
+    and its configuration, site.yaml.
 
     Example: dagsim trace anonymise sacct.txt nodes.txt --out shared
     """

@@ -1,5 +1,5 @@
-"""Nodes of real clusters: what is known about a node, how lists of nodes are read, and groups of
-equal nodes."""
+"""Nodes of real clusters. This module defines what is known about a node, reads lists of nodes, and
+groups equal nodes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FoundNode:
     """When it is powered up and down, or None if it is always up."""
 
     def of_group(self, name: str, rule: OnDemand) -> FoundNode:
-        """Return a node of the same kind that does not exist yet and that a rule powers up and down."""
+        """Return a node of the same kind that does not exist yet. A rule powers it up and down."""
         labels = {label: text for label, text in self.labels.items() if text != self.name}
         return replace(self, name=name, labels=labels, state="off", usable=True, on_demand=rule)
 
@@ -93,7 +93,7 @@ class ImportedSite:
         raise NotImplementedError
 
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
-        """Return the queues, partitions and limits; ``named`` maps the site's names for GPU types
+        """Return the queues, partitions and limits. ``named`` maps the site's names for GPU types
         to the names to use.
 
         Raises:
@@ -176,9 +176,9 @@ def grouped(
     keep_all: bool = False,
     in_order: bool = False,
 ) -> ImportedCluster:
-    """Group equal usable nodes, in order of first appearance. With ``keep_all``, include nodes on
-    which jobs cannot run. With ``in_order``, groups are sequences of consecutive nodes, which keeps
-    the order of the nodes.
+    """Group equal usable nodes, in order of first appearance. If ``keep_all`` is True, include
+    nodes on which jobs cannot run. If ``in_order`` is True, a group contains only consecutive
+    nodes, so that the order of the nodes is kept.
 
     ``named`` maps the site's names for GPU types to the names to use (``gpu`` is the name for GPUs
     without a type). A node with several GPU types becomes one node per type, called ``name:type``,
@@ -258,9 +258,9 @@ def _kind(site_name: str, node: FoundNode, named: Mapping[str, str], imported: I
 
 
 def _named(site_name: str, features: Iterable[str], named: Mapping[str, str]) -> str:
-    """Resolve a GPU type by name. If the name does not state the memory size, the node's features may
-    do so, such as ``a100_80gb`` for ``a100``. A name with a size, such as Slurm's own
-    ``tesla_v100-pcie-32gb``, is used without the features.
+    """Resolve a GPU type by name. If the name does not state the memory size, the node's features
+    may state it, such as ``a100_80gb`` for ``a100``. If the name states the size, as Slurm's own
+    ``tesla_v100-pcie-32gb`` does, the features are ignored.
     """
     kind = site_gpu(site_name, named)
     if site_name.lower() in named or _states_size(kind, site_name):
@@ -277,7 +277,7 @@ def _named(site_name: str, features: Iterable[str], named: Mapping[str, str]) ->
 
 
 def _states_size(kind: str, text: str) -> bool:
-    """Return True if a text contains the number by which a type differs from others in its family
+    """Return True if a text contains the number that distinguishes a type from others in its family
     (``80`` in ``A100-80``)."""
     family, dash, size = kind.rpartition("-")
     return bool(dash) and kind in GPU_TYPES and size in text.lower().replace(family.lower(), "", 1)
@@ -303,7 +303,7 @@ class NodeFormat(NamedTuple):
 
 @cache
 def node_formats() -> Mapping[str, NodeFormat]:
-    """Return the formats of node lists by the command that prints each."""
+    """Return the formats of node lists, each under the command that prints it."""
     return {entry.name: attribute(f"{home}{entry.target}") for home, entry in family_entries("node_lists")}
 
 

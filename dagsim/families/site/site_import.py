@@ -1,4 +1,4 @@
-"""Reading sites with any kind of scheduler."""
+"""Read the files of sites with any kind of scheduler."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def holds_site(folder: Path) -> bool:
 
 
 def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSite | None:
-    """Read the site that the files describe; return None if no file describes queues.
+    """Read the site that the files describe. Return None if no file describes queues.
 
     Raises:
         TraceError: A file cannot be read, or the files belong to several kinds of schedulers.
@@ -71,7 +71,7 @@ def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSi
 
 def sites_in(files: Sequence[Path], zone: ZoneInfo | None = None) -> dict[str, ImportedSite]:
     """Return the site that the reader for each kind of scheduler finds in the files, by the name of
-    the kind; most of these sites have no queues.
+    the kind. Most of these sites have no queues.
 
     Raises:
         TraceError: A file cannot be read.
@@ -86,7 +86,7 @@ def site_parts() -> list[str]:
 
 
 def log_in(paths: Sequence[Path]) -> Trace | None:
-    """Return the log in a site's folder, or None if there is none, or if it can be read only with
+    """Return the log in a site's folder, or None if there is no log that can be read without
     options.
     """
     with suppress(DagsimError):

@@ -20,7 +20,7 @@ from dagsim.model.arithmetic import whole_sum
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
-from dagsim.traces.fields import MOST_GPUS, Dirty, finite_number, memory_gb
+from dagsim.traces.fields import MOST_GPUS, Dirty, InvalidValue, finite_number, memory_gb
 from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport
 from dagsim.traces.source import Row, Source
 from dagsim.traces.times import NO_DURATION, duration_s, is_unset
@@ -164,7 +164,7 @@ def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int
             if match is None:
                 continue
             if counted and match[3] is None:
-                raise Dirty("with resources that are not numbers")
+                raise Dirty(InvalidValue("with resources that are not numbers"))
             name = "gres/shard" if match[1].lower() == "shard" else "gres/gpu"
             size = times * _count(match[3] or "1")
             sizes[name] = sizes.get(name, 0) + size
@@ -240,10 +240,10 @@ def array_tasks(job: str) -> int | None:
         if not all(
             number.isascii() and number.isdecimal() and len(number) < 9 for number in (first, last or "0", step or "1")
         ):
-            raise Dirty("with an invalid list of array tasks")
+            raise Dirty(InvalidValue("with an invalid list of array tasks"))
         tasks += max(0, int(last or first) - int(first)) // max(1, int(step or 1)) + 1
     if tasks > _MOST_TASKS:
-        raise Dirty("with an invalid list of array tasks")
+        raise Dirty(InvalidValue("with an invalid list of array tasks"))
     return tasks
 
 
@@ -280,7 +280,7 @@ def _pairs(text: str) -> Mapping[str, str]:
 def _count(text: str) -> int:
     value = finite_number(text, "resources")
     if not 0 <= value <= MOST_GPUS * 1024 or value != int(value):
-        raise Dirty("with impossible resources")
+        raise Dirty(InvalidValue("with impossible resources"))
     return int(value)
 
 
@@ -290,10 +290,10 @@ def _slice_share(kind: str) -> float | None:
         return None
     size, memory = int(match[1][:4]), int(match[2][:6])
     if not size or not memory:
-        raise Dirty("with an invalid MIG slice")
+        raise Dirty(InvalidValue("with an invalid MIG slice"))
     of = _A30_SLICES if memory == _A30_SLICE_GB * size else _SLICES
     if size > of:
-        raise Dirty("with an invalid MIG slice")
+        raise Dirty(InvalidValue("with an invalid MIG slice"))
     return size / of
 
 
@@ -372,7 +372,7 @@ _FORMS = {
 }
 """What the values of these columns look like, to put split rows together again."""
 _DELIMITERS = "|,;\t^~"
-_NO_VALUE = 4294967294  # Slurm's NO_VAL, the second largest 32-bit number; the largest is INFINITE
+_NO_VALUE = 4294967294  # Slurm's NO_VAL, which is one less than INFINITE
 _MOST_BITS = 4_000_001
 
 
@@ -512,8 +512,8 @@ def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
 
 
 def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) -> bool:
-    """Return True if ``line`` continues ``row``: the row is incomplete, or its last text goes on in
-    this line.
+    """Return True if ``line`` continues ``row``: the row is incomplete, or its last text continues
+    in this line.
     """
     last = next((name for name in reversed(names) if name), "")
     if len(row) < len(names) and names[0] in _FREE_TEXT and not _begins(row, names):

@@ -47,7 +47,7 @@ from dagsim.model.arithmetic import numbered, ordered_sum, whole_sum
 from dagsim.text import count_of
 from dagsim.traces.batch import NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
-from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.fields import Dirty, InvalidValue, count, finite_number
 from dagsim.traces.reader import Block, Reader, Submissions, Unstarted
 from dagsim.traces.report import Disagreement, ImpossibleTimes, OnlyInText, ReadReport, RepeatedId
 from dagsim.traces.rows import (
@@ -80,9 +80,14 @@ _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0
 _MOMENTS = ("Submit", "Eligible", "Start", "End")
-_FAULTS = ("", "with an invalid duration in Suspended", "with an invalid duration in ElapsedRaw",
-           "with an invalid duration in Elapsed", "without End and Elapsed",
-           ImpossibleTimes("with an end before the start"))  # fmt: skip
+_FAULTS = (
+    "",
+    InvalidValue("with an invalid duration in Suspended"),
+    InvalidValue("with an invalid duration in ElapsedRaw"),
+    InvalidValue("with an invalid duration in Elapsed"),
+    "without End and Elapsed",
+    ImpossibleTimes("with an end before the start"),
+)
 """Reasons why a run time is unusable; the first is no reason."""
 _NOTES = (
     "",
@@ -103,7 +108,7 @@ _OTHER_LENGTH = Disagreement("whose list of nodes and NNodes disagree")
 _OTHER_COUNT = Disagreement("whose NNodes and AllocTRES (node) disagree; taken as NNodes")
 _NODES_OF_TRES = re.compile(r"(?:^|,)node=(\d{1,8})(?:,|$)")
 _DAY_S, _REQUEUE_S = 86400.0, 300.0
-_SHORT_TIME = 8  # in characters; up to this length, a time is a number of seconds, not a date
+_SHORT_TIME = 8  # maximum length, in characters, of a time that is a number of seconds and not a date
 _MIXED = Disagreement("that mix GPU types on a node, which all run on one type here")
 _CLOCK_S = 1.0
 """Slurm's clock counts whole seconds, and each column is rounded separately."""
@@ -269,7 +274,7 @@ class _Times(NamedTuple):
     moments: Mapping[str, np.ndarray]
     ran_s: np.ndarray  # (n,) float64: seconds for which the job ran, without suspensions
     fault: np.ndarray  # (n,) int64: index in _FAULTS of what is wrong with the row
-    note: np.ndarray  # (n,) int64: index in _NOTES of what the report says about the row
+    note: np.ndarray  # (n,) int64: index in _NOTES of what is reported about the row
 
     @classmethod
     def of(cls, table: Table, *moments: np.ndarray) -> _Times:
@@ -311,7 +316,7 @@ class _Times(NamedTuple):
         """
         moment = float(self.moments[name][row])
         if moment == -inf:
-            raise Dirty(f"with an invalid time in {name}")
+            raise Dirty(InvalidValue(f"with an invalid time in {name}"))
         return None if isnan(moment) else moment
 
 
@@ -459,7 +464,7 @@ class _Reading:
                 report.note("whose Submit is in milliseconds", table.where(row))
             fine = (submit >= 0) & np.array(list(map(bool, ids)))
             for row in np.flatnonzero(~fine & ~steps).tolist():
-                reason = "with an invalid time in Submit" if submit[row] == -inf else "without Submit"
+                reason = InvalidValue("with an invalid time in Submit") if submit[row] == -inf else "without Submit"
                 report.drop(reason if ids[row] else "without an id", table.where(row))
             if are_day_numbers(submit):
                 report.note(ImpossibleTimes(DAY_NUMBERS), table.where(0), int(np.count_nonzero(fine & ~steps)))
@@ -638,8 +643,8 @@ class _Reading:
         return seconds
 
     def _is_dated(self, table: Table) -> bool:
-        """Return True if the log's clock counts from 1970; the clock of a synthetic log may begin at
-        0.
+        """Return True if the log's clock counts from 1970. The clock of a synthetic log may begin
+        at 0.
         """
         if not self.dated:
             submit = table.texts(_AT["Submit"]).tolist()
@@ -1020,7 +1025,7 @@ def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
 
 
 def _job_id(id: str) -> str:
-    """Return a job's id; the first component of a heterogeneous job has the id of the whole job."""
+    """Return a job's id. The first component of a heterogeneous job has the id of the whole job."""
     return id.removesuffix("+0")
 
 

@@ -38,7 +38,7 @@ _LONGEST = 1 << 14
 class SlurmEvents(Reader):
     """Builds one job per submission, named by ``-jid`` or ``-J``, or by its line number if that
     name is taken. If the number of tasks is divisible by the tasks per node, or by the nodes, each
-    node is an instance; otherwise all tasks are instances of one task. All instances start
+    node is an instance. Otherwise, all tasks are instances of one task. All instances start
     together.
     """
 

@@ -580,7 +580,7 @@ list counts."""
 
 
 def _squeue_state(job: Mapping[str, Any]) -> tuple[str, str]:
-    """Return a job's state and reason; the state is ``RUNNING`` if the job holds its nodes."""
+    """Return a job's state and reason. The state is ``RUNNING`` if the job holds its nodes."""
     current = job.get("job_state")
     words = [word for word in (current if isinstance(current, list) else [current]) if isinstance(word, str)]
     reason = text_in(job.get("state_reason"))

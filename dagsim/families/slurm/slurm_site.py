@@ -151,7 +151,7 @@ class SlurmSite(ImportedSite):
 
     def enforces(self) -> bool:
         """Return True if slurmctld enforces the limits of associations and QOS.
-        AccountingStorageEnforce decides this; if it is not set, assume that the limits are
+        AccountingStorageEnforce decides this. If it is not set, assume that the limits are
         enforced.
         """
         stated = self.conf.get("accountingstorageenforce", "")

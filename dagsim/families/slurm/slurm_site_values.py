@@ -439,7 +439,7 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
     settings["calc_period_s"] = (
         60.0 * finite_number(period, "prioritycalcperiod") if period.isdecimal() else _long_s(period)
     )
-    # slurmctld calculates priorities when it starts, and then once per period
+    # slurmctld calculates priorities when it starts, so count the periods from then on
     boot_s = moment_s(boot, "boot_time", site.zone) if not is_unset(boot := conf.get("boot_time", "")) else None
     if (calculated_s := site.log.calculated_s or boot_s) is not None:
         settings["calc_phase_s"] = calculated_s

@@ -63,7 +63,7 @@ class _Requests(Sacct):
 def read_submissions(source: Source, options: TraceOptions) -> Submissions:
     """Read the submissions in Slurm's accounting (a file, or a folder of files).
 
-    If a job was requeued, each attempt is a submission of its own, so its earlier waits and runs
+    If a job was requeued, each attempt is a separate submission, so its earlier waits and runs
     count, too. Each request is read as if the job were still waiting, so it is not influenced by
     the resources, nodes, partition and priority that the job received later. Time limits are those
     that the accounting states.
@@ -100,9 +100,9 @@ def read_submissions(source: Source, options: TraceOptions) -> Submissions:
 
 
 def _by_own_id(rows: Iterable[_Row]) -> dict[str, _Row]:
-    """Return the rows under unique ids. The last row of a job keeps the job's id. Each earlier row
-    gets a number that no other job has. If several rows describe the same submission, the last of
-    them is used.
+    """Give each row a unique id, and return the rows by id. The last row of a job keeps the job's
+    id. Each earlier row gets a number that no other job has. If several rows describe the same
+    submission, the last of them is used.
     """
     by_id: dict[str, dict[float, _Row]] = {}
     for row in rows:

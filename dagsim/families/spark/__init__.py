@@ -1,3 +1,3 @@
-"""Spark: DAGs of stages whose many short tasks run on executors that can move between jobs (Mao et al.
-2019).
+"""Spark: jobs are DAGs of stages. Stages have many short tasks, which run on executors that can
+move between jobs (Mao et al. 2019).
 """

@@ -1,12 +1,13 @@
-"""Codecs for Spark executors: they build the arrays that a network reads, and turn its choices into
-decisions.
+"""Codecs for Spark executors. They build the arrays that a network reads, and turn the network's
+choices into decisions.
 
-``stages`` is Decima's codec: a choice is a stage and a number of executors (or a limit on
-them). ``padded`` is the codec of ``dagsim/Decima-v0``: the same graph in arrays of constant shape.
+``stages`` is Decima's codec. A choice is a stage, together with a number of executors or a limit on
+them. ``padded`` is the codec of ``dagsim/Decima-v0``. It produces the same graph in arrays of
+constant shape.
 
 Besides the five features of Mao et al. 2019, an observation contains work and critical paths on a
-log scale, a job's rank among the other jobs, and its distance from a fair share. These are the
-quantities on which the best heuristics base their decisions.
+log scale, the rank of each job among the others, and how far the job is from a fair share. The best
+heuristics base their decisions on these quantities.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ then have."""
 
 
 class StageObservation(NamedTuple):
-    """One observation with N stages, M edges, J jobs and S stages to choose from. All float arrays are
-    float32.
+    """One observation: N stages, M edges, J jobs, and S stages from which to choose. All float
+    arrays are float32.
     """
 
     stages: np.ndarray  # (N, len(STAGE))
@@ -110,8 +111,8 @@ class StageObservation(NamedTuple):
 
 
 def observe(graph: StageGraph, action: Action = "executors") -> StageObservation:
-    """Encode ``graph`` for a policy that chooses a number of executors or a limit, depending on
-    ``action``. The cost is O(stages + edges) in NumPy.
+    """Encode ``graph`` for a policy. Depending on ``action``, the policy chooses a number of
+    executors or a limit. The cost is O(stages + edges) in NumPy.
     """
     cluster, starts = graph.executors, graph.first[:-1]
     work = graph.remaining * graph.seen_ms * 1e-3
@@ -160,8 +161,8 @@ def observe(graph: StageGraph, action: Action = "executors") -> StageObservation
 def _stage_rows(graph: StageGraph, work: np.ndarray, path: np.ndarray, job_path: np.ndarray) -> np.ndarray:
     """Return (stages, len(STAGE)) float32: the features of each stage.
 
-    ``work`` is the number of seconds left in each stage, and ``path`` is the number of seconds left
-    on the path from the stage to the sink.
+    ``work`` is how many seconds of work each stage has left. ``path`` is the same for the path from
+    the stage to the sink.
     """
     can = graph.schedulable
     return _columns(
@@ -184,9 +185,9 @@ def _job_rows(
 ) -> np.ndarray:
     """Return (jobs, len(JOB)) float32: the features of each job.
 
-    They are derived from the arguments, which contain for each job the remaining seconds (in total
-    and on the longest path), the number of stages that can take executors, the executors that it
-    keeps, and its fair shares.
+    The arguments contain, for each job, the remaining seconds (in total and on the longest path),
+    the number of stages that can take executors, the executors that the job keeps, and its fair
+    shares.
     """
     can, cluster, starts = graph.schedulable, graph.executors, graph.first[:-1]
     jobs = len(starts)
@@ -227,7 +228,7 @@ def _columns(*columns: np.ndarray) -> np.ndarray:
 def option_rows(
     added: np.ndarray, most: np.ndarray, has: np.ndarray, shares: np.ndarray, work_s: np.ndarray, cluster: np.ndarray
 ) -> np.ndarray:
-    """Return (K, len(OPTION)) float32: the features of committing ``added`` (K,) executors to a
+    """Return (K, len(OPTION)) float32: the features of committing ``added`` (K,) executors to one
     stage."""
     after = np.maximum(has + added, 1)
     rows = np.empty((len(added), len(OPTION)), np.float32)
@@ -255,8 +256,8 @@ def _by_level(graph: StageGraph) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """Return (N,): the largest sum of work on a path from each stage to its sink, including the
-    stage itself.
+    """Return (N,): for each stage, the largest sum of work on a path from the stage (including the
+    stage itself) to its sink.
     """
     path = work.copy()
     if not len(level):
@@ -271,8 +272,8 @@ def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray
 
 
 def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndarray, job: np.ndarray) -> np.ndarray:
-    """Return (N,) bool: True for the stage with the longest path in each job. Stages that can run
-    immediately are preferred.
+    """Return (N,) bool: True for the stage of each job with the longest path. Among the stages of a
+    job, those that can run immediately are preferred.
     """
     worth = np.where(can, path + np.where(ready, 1e12, 0.0), -1.0)
     best = np.maximum.reduceat(worth, starts)
@@ -281,8 +282,8 @@ def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndar
 
 
 def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
-    """Return (J, 3): the number of executors of each job if executors are shared in proportion to
-    the work of the jobs to the power 0, 0.25 and -0.75.
+    """Return (J, 3): how many executors each job gets if executors are shared in proportion to the
+    jobs' work to the power 0, 0.25 and -0.75.
     """
     weights = np.maximum(work, 1e-3)[:, None] ** np.array([0.0, 0.25, -0.75])
     shares: np.ndarray = weights * (cluster / weights.sum(axis=0))
@@ -319,8 +320,8 @@ class StagesConfig:
 
 
 class Stages:
-    """A codec whose choices are pairs: an index among the stages that can be chosen, and a number
-    from 1 to that stage's maximum.
+    """A codec whose choices are pairs: the index of a stage among those that can be chosen, and a
+    number from 1 to the maximum of this stage.
     """
 
     def __init__(self, action: Action = "executors") -> None:
@@ -342,10 +343,10 @@ class Stages:
         return (Commit(self._graph.stages[self._observation.choices[stage]], int(number)),)
 
     def choice_of(self, decisions: Iterable[Commit]) -> tuple[int, int] | None:
-        """Return the choice that represents the first decision, with no more executors than the stage
-        can use.
+        """Return the choice that stands for the first decision, with at most as many executors as
+        the stage can use.
 
-        Returns ``None`` if there is no such choice. O(stages).
+        Return ``None`` if there is no such choice. O(stages).
         """
         decision = next(iter(decisions), None)
         if decision is None:
@@ -361,9 +362,9 @@ Observation: TypeAlias = dict[str, np.ndarray]
 
 
 class PaddedStages:
-    """Encodes the current state and decodes actions.
+    """Encodes the current state, and decodes actions.
 
-    ``kept``, (jobs,) int64, is the number of executors of each job, not counting those to be
+    ``kept``, (jobs,) int64, contains the number of executors of each job, without those to be
     committed now.
     """
 
@@ -389,16 +390,16 @@ class PaddedStages:
         return observation
 
     def ended(self) -> Observation:
-        """Return the observation after the last decision. The masks of this observation allow a
-        single action, which does nothing.
+        """Return the observation after the last decision of an episode. Its masks allow a single
+        action, which does nothing.
         """
         observation = self.blank()
         observation["action_mask"][-1] = observation["number_mask"][0] = 1
         return observation
 
     def encode(self, view: SparkView) -> Observation:
-        """Encode the current state as arrays. The masks allow executors to be left idle while a task
-        is running or an executor is moving.
+        """Encode the current state as arrays. The masks allow the agent to leave executors idle
+        while a task is running or an executor is moving.
         """
         graph, most, observation = view.graph(), self.most_stages, self.blank()
         self._graph, self.kept = graph, graph.kept()
@@ -443,7 +444,7 @@ class PaddedStages:
         return (Commit(self._graph.stages[place], number),)
 
     def choice_of(self, decisions: Iterable[Commit]) -> np.ndarray:
-        """Return (2,) int64: the action that represents the first decision. O(stages)."""
+        """Return (2,) int64: the action that stands for the first decision. O(stages)."""
         decision = next(iter(decisions), None)
         if decision is None:
             return np.array([self.most_stages, 0])
@@ -463,7 +464,7 @@ def _rows(graph: StageGraph, most: int) -> np.ndarray:
 
 
 def _edges(graph: StageGraph, rows: np.ndarray) -> np.ndarray:
-    """Return (m, 2) int64: the edges between ``rows``, by index into ``rows``."""
+    """Return (m, 2) int64: the edges between ``rows``, as indices into ``rows``."""
     place = np.full(len(graph.stages), -1, np.int64)
     place[rows] = np.arange(len(rows))
     edges = place[graph.edges]

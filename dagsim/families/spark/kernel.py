@@ -1,17 +1,18 @@
-"""The Spark simulation: jobs consist of stages, and run on executors that are committed to their next
-stage in rounds.
+"""The Spark simulation. Jobs consist of stages, and run on executors. In rounds, executors are
+committed to the stages at which they work next.
 
-The kernel has its own event loop, because SimPy would be too slow. An executor that ends a task
-takes the next task in the same stage if there is one, and this costs a single swap at the top of a
-heap. Everything else (``_settle``) happens once per stage and executor. ``decisions()`` follows the
-protocol of ``dagsim.systems.seam``: it is a generator that yields a view and is sent decisions.
+The kernel has its own event loop, because SimPy would be too slow. When an executor ends a
+task, it takes the next task in the same stage if there is one. This costs a single swap at the top
+of a heap. Everything else (``_settle``) happens only once per stage and executor. ``decisions()``
+follows the protocol of ``dagsim.systems.seam``: it is a generator that yields a view and is sent
+decisions.
 
-There are two sets of rules. With ``parity``, the rules reproduce spark-sched-sim, bit for bit,
-including its peculiarities: executors in the common pool are offered only when a job arrives;
-executors sent ahead to a stage that is not ready are counted at its job and then forgotten;
-policies see a task's duration when the task is launched. Without ``parity``, idle executors are
-offered after every change, executors sent ahead wait for their stage, and policies see durations
-when tasks end.
+There are two sets of rules. With ``parity``, the rules reproduce spark-sched-sim bit for bit,
+including its peculiarities. Executors in the common pool are offered only when a job arrives.
+Executors that are sent ahead to a stage that is not ready are counted at the stage's job, and then
+forgotten. Policies see the duration of a task when the task is launched. Without ``parity``, idle
+executors are offered after every change, executors that are sent ahead wait for their stage, and
+policies see the duration of a task when the task ends.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from dagsim.text import count_of
 
 
 class SparkKernel:
-    """One cluster of executors and one sequence of jobs, which is read lazily, in order of arrival.
+    """One cluster of executors, and one sequence of jobs in order of arrival, which is read lazily.
 
-    ``executors`` is a number, or types with speeds. An executor that moves to another job is
-    unavailable for ``moving_delay_ms``. ``draws`` provides the durations that are not recorded (by
-    default from one random stream per job, based on ``seed``). ``record=True`` stores every launch,
-    for logs and pictures.
+    ``executors`` is a number of executors, or a list of types with speeds. An executor that moves
+    to another job is unavailable for ``moving_delay_ms``. ``draws`` provides the durations that are
+    not recorded. By default, they come from one random stream per job, based on ``seed``.
+    With ``record=True``, every launch is stored, for logs and pictures.
     """
 
     def __init__(
@@ -76,14 +77,14 @@ class SparkKernel:
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule so far, which is built on request and costs O(launches). Without ``record``
+        """The schedule so far. It is built on request, which costs O(launches). Without ``record``
         its log contains only arrivals and completions.
         """
         self.episode.ended_ms = self.cluster.now_ms
         return schedule_of(self.episode)
 
     def run(self, policy: SparkPolicy, until_s: float = inf) -> SparkEpisode:
-        """Drive the simulation with ``policy`` until every job is complete (or until ``until_s``).
+        """Run the simulation with ``policy`` until every job is complete (or until ``until_s``).
 
         Raises:
             IllegalDecision: The policy chose a stage that cannot be chosen. The message names the
@@ -94,12 +95,12 @@ class SparkKernel:
         return self.episode
 
     def decisions(self, until_s: float = inf) -> Generator[SparkView, Iterable[Commit] | None, None]:
-        """Yield a view whenever executors can be committed, and carry out the decisions that are
-        sent back.
+        """Yield a view whenever executors can be committed. Carry out the decisions that are sent
+        back.
 
         An empty answer leaves the remaining executors idle. The policy is called again as long as
-        executors and stages are left; then time passes. These rounds are repeated until the end of
-        the simulation.
+        executors and stages are left. Then time passes. This is repeated until the end of the
+        simulation.
         """
         cluster, episode, until_ms = self.cluster, self.episode, until_s * 1000
         view, check, commit = SparkView(self), self._checked, cluster.commit
@@ -127,20 +128,22 @@ class SparkKernel:
 
     @property
     def table(self) -> StageTable:
-        """The object that builds ``SparkView.graph``, created on first use."""
+        """The object that builds ``SparkView.graph``. It is created on first use."""
         if self._table is None:
             self._table = StageTable(self.cluster)
         return self._table
 
     def stream(self, name: str) -> np.random.Generator:
-        """Return a named random stream for this simulation; streams are independent of each other."""
+        """Return a named random stream for this simulation. Streams are independent of each
+        other."""
         generator = self._streams.get(name)
         if generator is None:
             generator = self._streams[name] = stream(self.episode.seed, name)
         return generator
 
     def _advance(self, until_ms: float) -> bool:
-        """Let time pass until executors can be committed; return False at the end of the simulation."""
+        """Let time pass until executors can be committed. Return False at the end of the
+        simulation."""
         cluster = self.cluster
         heap, parity, draw, launches = cluster.heap, cluster.parity, self.draws.draw, cluster.launches
         scaled = cluster.scaled
@@ -190,7 +193,7 @@ class SparkKernel:
                 return True
 
     def _opens(self) -> bool:
-        """Open a round if some pool has executors that can be committed."""
+        """If some pool has executors that can be committed, open a round for it."""
         cluster = self.cluster
         while True:
             source = cluster.source
@@ -208,15 +211,15 @@ class SparkKernel:
             cluster.source = self._offers.pop()
 
     def _idle_pools(self) -> list[ExecutorPool]:
-        """Return the pools whose executors are all idle. The last of these pools, which belongs to
-        the oldest job, is offered first.
+        """Return the pools whose executors are all idle. The last of these pools belongs to the
+        oldest job, and is offered first.
         """
         cluster = self.cluster
         pools = [job.pool for job in reversed(cluster.jobs) if job.pool.executors]
         return [cluster.common, *pools] if cluster.common.executors else pools
 
     def _admit(self) -> None:
-        """Process the next job's arrival."""
+        """Process the arrival of the next job."""
         cluster, job = self.cluster, self._next
         assert job is not None
         active = SparkJobState(len(self.episode.jobs), job)
@@ -251,7 +254,7 @@ class SparkKernel:
             cluster.source = stage.pool
 
     def _complete(self, stage: StageState) -> bool:
-        """Complete ``stage``; return True if a child has become ready."""
+        """Complete ``stage``. Return True if a child has become ready."""
         cluster, job = self.cluster, stage.job
         job.active.remove(stage)
         unlocked = []
@@ -279,7 +282,7 @@ class SparkKernel:
             raise ModelError(f"job {self._next.id!r} is listed after a job that arrives later")  # type: ignore[union-attr]
 
     def _checked(self, decision: object) -> tuple[StageState, int]:
-        """Return the stage and the number of executors of a legal decision, without changing anything.
+        """Return the stage and the number of executors of a legal decision. Nothing is changed.
 
         Raises:
             IllegalDecision: The decision cannot be carried out.

@@ -61,10 +61,10 @@ class FairShare:
     """Gives jobs executors up to an equal share, in order of arrival. A job that releases executors
     keeps all that it can use.
 
-    The executors are shared among all jobs (``counts="active"``, as in spark-sched-sim), or among
-    the jobs with a stage that could use another executor (``counts="wanting"``, as in decima-sim).
-    With ``dynamic=False``, every job's share is the whole cluster, so jobs are served first come,
-    first served.
+    The executors are shared among all jobs (``counts="active"``, as in spark-sched-sim), or only
+    among the jobs with a stage that could use another executor (``counts="wanting"``, as in
+    decima-sim). With ``dynamic=False``, every job's share is the whole cluster, so jobs are served
+    first come, first served.
     """
 
     def __init__(self, counts: Counted = "active", dynamic: bool = True) -> None:
@@ -109,7 +109,8 @@ class WeightedFair:
     """Gives executors to jobs below their share. The share of a job is proportional to its remaining
     work to the power ``alpha``.
 
-    ``order`` sorts the jobs below their share: by the largest deficit, or by the least work.
+    ``order`` decides which of the jobs below their share comes first: the one with the largest
+    deficit, or the one with the least work.
 
     A job that releases executors keeps them up to its share. The rest goes to the job that is
     furthest below its share (``order="deficit"``) or to the one with the least remaining work
@@ -146,8 +147,8 @@ class WeightedFair:
         return ()
 
     def _lacks(self, view: SparkView) -> dict[SparkJobState, float]:
-        """Return the number of executors that each job lacks to reach its share. Executors that the
-        source's job could give away do not count towards that job's number.
+        """Return how many executors each job lacks to reach its share. For the job of the source,
+        executors that it could give away do not count.
         """
         weights = [max(self.work(job), 1.0) ** self.alpha for job in view.jobs]
         per_weight = view.executors / ordered_sum(weights)
@@ -280,8 +281,8 @@ class Graphene:
 
 
 def planned_order(job: SparkJob, executors: int) -> list[int]:
-    """Return the stages of ``job`` by priority. Among the orders for all splits, this is the one whose
-    schedule ends first.
+    """Return the stages of ``job`` by priority. This is the order, among those for all splits,
+    whose schedule ends first.
     """
     lengths = [stage.rough_ms * -(-stage.tasks // executors) for stage in job.durations]
     longest = max(lengths)
@@ -290,8 +291,8 @@ def planned_order(job: SparkJob, executors: int) -> list[int]:
 
 
 def _order(job: SparkJob, troublesome: Sequence[bool]) -> list[int]:
-    """Order the stages: troublesome stages and their ancestors come first, and each of the two
-    groups is sorted by the work on the path ahead.
+    """Order the stages. Troublesome stages and their ancestors come first. Both groups are sorted
+    by the work on the path ahead.
     """
     graph = job.graph
     leads = list(troublesome)
@@ -302,10 +303,10 @@ def _order(job: SparkJob, troublesome: Sequence[bool]) -> list[int]:
 
 
 def span_ms(job: SparkJob, executors: int, order: Sequence[int]) -> float:
-    """Return the time in milliseconds that the job takes on its own if executors follow this order
-    of stages.
+    """Return how many milliseconds the job takes on its own if executors follow this order of
+    stages.
 
-    A task uses at most one executor; fractions of tasks are allowed.
+    A task uses at most one executor, but executors may process fractions of tasks.
     """
     graph = job.graph
     left = [stage.tasks * stage.rough_ms for stage in job.durations]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class JobTime:
     """The job-seconds between two calls during a running episode.
 
-    With ``beta`` (per second), job-seconds that accrue ``t`` seconds after the last call are
-    discounted by ``exp(-beta t)``. Without it, an episode's costs add up to the sum of all
-    completion times, so the lowest cost gives the lowest mean completion time (Little's law).
+    With ``beta`` (per second), job-seconds that accrue ``t`` seconds after the previous call are
+    multiplied by ``exp(-beta t)``. Without ``beta``, the costs of an episode add up to the sum of
+    all completion times. The lowest cost then gives the lowest mean completion time (Little's law).
     """
 
     def __init__(self, episode: SparkEpisode, beta: float = 0.0) -> None:
@@ -31,7 +31,7 @@ class JobTime:
         self._last_s = 0.0
 
     def until(self, now_s: float) -> float:
-        """Return the job-seconds from the last call (or the start) to ``now_s``."""
+        """Return the job-seconds from the previous call (or from the start) to ``now_s``."""
         start_s, cost = self._last_s, 0.0
         population = self._episode.population
         while self._seen < len(population) and population[self._seen][0] / 1000 <= now_s:

@@ -1,4 +1,4 @@
-"""The scenario for Spark executors, which is the only object that builds their kernels."""
+"""The scenario for Spark executors. Only scenarios build kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm, Scenario
 
 
 class _Pool:
-    """The pool from which jobs are drawn, read on first use; other processes read it again."""
+    """The pool from which jobs are drawn. It is read on first use, once in each process."""
 
     def __init__(self, jobs: Sequence[SparkJob] | None = None) -> None:
         self._jobs = None if jobs is None else list(jobs)
@@ -111,12 +111,13 @@ class SparkScenario(Scenario):
 
     @property
     def varied(self) -> bool:
-        """True if executors or arrivals, and therefore the unit of time, differ between seeds."""
+        """True if executors or arrivals differ between seeds. The unit of time then differs,
+        too."""
         return bool(_range(self.executors) or _range(self.mean_gap_s))
 
     @property
     def episode_jobs(self) -> int:
-        """The number of jobs per episode; a kernel can also simulate only the first of them."""
+        """The number of jobs per episode. A kernel can also simulate only the first jobs."""
         return self.jobs
 
     @property
@@ -125,17 +126,18 @@ class SparkScenario(Scenario):
         return None if self.trace is None else Path(self.trace)
 
     def read_from(self, path: str) -> Mapping[str, Any]:
-        """Return the configuration keys with the trace at another path."""
+        """Return the configuration keys, with another path for the trace."""
         return {"system": replace(self, trace=path)}
 
     @property
     def cluster(self) -> Cluster:
-        """A cluster with one node per executor; for a range, the cluster for the first seed."""
+        """A cluster with one node per executor. If the number of executors is a range, this is the
+        cluster for the first seed."""
         return cluster_of(executor_types(self.executors_of(0)))
 
     @property
     def most_executors(self) -> int:
-        """The largest number of executors that can be drawn for a seed."""
+        """The largest number of executors that a seed can draw."""
         limits = _range(self.executors)
         return int(limits[1]) if limits else len(self.cluster.nodes)
 
@@ -179,7 +181,7 @@ class SparkScenario(Scenario):
         on_arrivals: Callable[[int], None] | None = None,
         jobs: int | Sequence[SparkJob] | None = None,
     ) -> SparkKernel:
-        """Build a kernel; the same seed gives the same jobs and durations.
+        """Build a kernel. The same seed gives the same jobs and durations.
 
         Without ``record``, the log contains only arrivals and completions. ``jobs`` is either a
         number, to simulate only the first jobs of the episode, or the jobs themselves, in order of
@@ -209,9 +211,7 @@ class SparkScenario(Scenario):
         )
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Return facts about the jobs that arrived: their number and the time that their arrivals
-        span.
-        """
+        """Return the number of jobs that arrived, and the time that their arrivals span."""
         assert isinstance(kernel, SparkKernel)
         jobs = kernel.episode.jobs
         span_s = (jobs[-1].arrival_ms - jobs[0].arrival_ms) / 1000 if jobs else 0.0
@@ -250,7 +250,7 @@ def _range(value: object) -> tuple[float, float] | None:
 
 
 def _drawn(least: float, largest: float, seed: int, name: str) -> float:
-    """Draw a number uniformly on a log scale, from its own random stream."""
+    """Draw a number uniformly on a log scale, from a separate random stream."""
     return float(min(largest, least * (largest / least) ** stream(seed, name).random()))
 
 

@@ -1,4 +1,4 @@
-"""The result of an episode, and the schedule built from it for metrics and plots."""
+"""The result of an episode, and the schedule that is built from it for metrics and plots."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from dagsim.model.log import Row, Schedule
 
 @dataclass(slots=True)
 class SparkEpisode:
-    """Jobs in order of arrival with their completion times; ``launches`` is set only if they are
-    recorded.
+    """The jobs in order of arrival, with their completion times. ``launches`` is set only if
+    launches are recorded.
     """
 
     executors: tuple[ExecutorType, ...]
@@ -34,7 +34,7 @@ class SparkEpisode:
 
     @property
     def jct_s(self) -> np.ndarray:
-        """The completion times of the completed jobs, (completed jobs,) float64, in order of
+        """The completion time of each completed job, (completed jobs,) float64, in order of
         arrival."""
         done = [(job.completed_ms - job.arrival_ms) / 1000 for job in self.jobs if job.completed_ms is not None]
         return np.array(done, float)
@@ -60,7 +60,7 @@ _BEFORE_STARTS = -1
 
 @dataclass(slots=True)
 class _Run:
-    """A run that consists of ``tasks`` consecutive tasks of a stage on one executor; ``begun_ms``
+    """A run that consists of ``tasks`` consecutive tasks of a stage on one executor. ``begun_ms``
     is when the executor began to move to the stage.
     """
 
@@ -74,8 +74,8 @@ class _Run:
 
 
 def cluster_of(types: tuple[ExecutorType, ...]) -> Cluster:
-    """Return a cluster with one node per executor. Each node has one GPU if the executor's type is
-    in the catalogue of GPU types, and otherwise one CPU.
+    """Return a cluster with one node per executor. If the catalogue of GPU types contains the
+    executor's type, its node has one GPU. Otherwise, the node has one CPU.
     """
     nodes = []
     for kind in types:
@@ -87,13 +87,13 @@ def cluster_of(types: tuple[ExecutorType, ...]) -> Cluster:
 
 
 def schedule_of(episode: SparkEpisode, *, merged: bool = True) -> Schedule:
-    """Build the schedule of an episode; without recorded launches it contains only arrivals and
+    """Build the schedule of an episode. Without recorded launches, it contains only arrivals and
     completions.
 
-    A task in the schedule is a stage, and an instance is one of the stage's tasks. With
-    ``merged=True``, all consecutive tasks of a stage on an executor become one run (about 50 times
-    fewer bars), whose start-up delay is the executor's move. With ``merged=False``, every task
-    becomes a run, and moves are omitted.
+    A task in the schedule is a stage, and an instance is a task of that stage. With
+    ``merged=True``, all consecutive tasks of a stage on an executor become one run, which gives
+    about 50 times fewer bars. The start-up delay of the run is the move of the executor. With
+    ``merged=False``, each task becomes a run, and moves are left out.
     """
     launches = episode.launches or []
     held = [float(kind.count > 0 and _gpu(kind) is not None) for kind in episode.executors for _ in range(kind.count)]
@@ -138,8 +138,8 @@ def _gpu(kind: ExecutorType) -> GpuType | None:
 
 
 def _end_order(run: _Run) -> int:
-    """Return a sort key that puts an end before simultaneous starts, but not before the start of
-    the same run.
+    """Return a sort key. An end comes before simultaneous starts, but not before the start of the
+    same run.
     """
     return _BEFORE_STARTS if run.end_ms > run.begun_ms else run.order
 
@@ -151,7 +151,7 @@ def _single(launches: list[Launch]) -> Iterator[_Run]:
 
 
 def _merged(launches: list[Launch]) -> Iterator[_Run]:
-    """Yield runs in the order in which they started to compute."""
+    """Yield runs in the order in which they begin to process their tasks."""
     present: dict[int, _Run] = {}
     arrived: dict[int, tuple[float, float]] = {}
     ready_ms: dict[StageState, float] = {}
@@ -178,8 +178,8 @@ def _merged(launches: list[Launch]) -> Iterator[_Run]:
 
 
 def _facts(episode: SparkEpisode, on_gpus: bool) -> Iterator[JobFacts]:
-    """Yield the facts about every job. The ideal time is based on the durations that occurred, on the
-    fastest executors.
+    """Yield the data that a schedule needs about each job. The ideal time is computed from the
+    durations that occurred, on the fastest executors.
     """
     fastest = max(kind.speed for kind in episode.executors)
     longest: dict[StageState, float] = {}

@@ -1,4 +1,4 @@
-"""Executors, the pools in which they wait, and the operations on them: commit, fulfil, send,
+"""Executors, the pools in which they wait, and what can happen to them: commit, fulfil, send,
 launch.
 """
 
@@ -37,13 +37,13 @@ class ExecutorType:
 
 
 def executor_types(executors: int | tuple[ExecutorType, ...]) -> tuple[ExecutorType, ...]:
-    """Return the executor types; a plain number of executors becomes one type."""
+    """Return the executor types. A plain number of executors becomes a single type."""
     return (ExecutorType("executor", executors),) if isinstance(executors, int) else executors
 
 
 class ExecutorMove:
-    """An executor on the way to ``stage``. As the target of an event, it takes the place of a stage
-    that has no tasks to launch.
+    """An executor on the way to ``stage``. In an event, it stands for a stage that has no tasks to
+    launch.
     """
 
     __slots__ = ("stage",)
@@ -61,7 +61,7 @@ Launch: TypeAlias = tuple[float, float, Executor, "StageState | ExecutorMove"]
 
 
 class ExecutorPools:
-    """All executors and the jobs in the system, in order of arrival."""
+    """All executors, and the jobs in the system in order of arrival."""
 
     def __init__(
         self, types: Iterable[ExecutorType], moving_delay_ms: float, draws: DurationSource, parity: bool, record: bool
@@ -90,16 +90,14 @@ class ExecutorPools:
 
     @property
     def committable(self) -> int:
-        """The number of executors in the source that are not committed; some may still be running a
-        task.
+        """The number of executors in the source that are not committed. Some of them may still be
+        running a task.
         """
         source = self.source
         return len(source.executors) - source.committed if source is not None else 0
 
     def schedulable_in(self, job: SparkJobState) -> Iterator[StageState]:
-        """Yield the stages of ``job`` to which executors in the source can be committed, in order of
-        index.
-        """
+        """Yield the stages of ``job`` to which executors in the source can be committed, by index."""
         source = self.source
         if job.supply < len(self.executors) or (source is not None and source.job is job):
             for stage in job.active:
@@ -107,7 +105,7 @@ class ExecutorPools:
                     yield stage
 
     def any_schedulable(self) -> bool:
-        """Return True if executors in the source can be committed to any stage."""
+        """Return True if executors in the source can be committed to some stage."""
         source = self.source
         home = source.job if source is not None else None
         count = len(self.executors)
@@ -119,7 +117,7 @@ class ExecutorPools:
         return False
 
     def commit(self, stage: StageState, executors: int) -> None:
-        """Commit executors in the source to ``stage``, at most as many as the stage can use."""
+        """Commit executors in the source to ``stage``, but no more than the stage can use."""
         source = self.source
         assert source is not None
         number = min(executors, stage.remaining - stage.inbound)
@@ -133,7 +131,8 @@ class ExecutorPools:
         self.selected.append(stage)
 
     def end_round(self) -> None:
-        """Commit the source's remaining executors to the common pool, and send off its idle executors."""
+        """Commit the remaining executors of the source to the common pool, and move those that are
+        idle."""
         source = self.source
         assert source is not None
         left = len(source.executors) - source.committed
@@ -150,7 +149,8 @@ class ExecutorPools:
         self.source = None
 
     def fulfil(self, executor: Executor, target: StageState | None) -> None:
-        """Send ``executor`` to ``target``, to which its pool has committed an executor."""
+        """Send ``executor`` to ``target``. Its pool must have committed an executor to this
+        target."""
         pool = executor.pool
         assert pool is not None
         left = pool.commitments[target] - 1
@@ -169,7 +169,8 @@ class ExecutorPools:
         self.move(executor, target)
 
     def move(self, executor: Executor, stage: StageState) -> None:
-        """Send ``executor`` to ``stage``, or to another stage if ``stage`` no longer needs it."""
+        """Send ``executor`` to ``stage``. If ``stage`` no longer needs it, send it to another
+        stage."""
         if not stage.remaining:
             self._fall_back(executor)
         elif executor.job is not stage.job:
@@ -198,7 +199,8 @@ class ExecutorPools:
         self.move(executor, stage)
 
     def wake(self, stage: StageState) -> None:
-        """Start the executors that were sent ahead to ``stage``, which has become ready."""
+        """Start the executors that were sent ahead to ``stage``, because the stage has become
+        ready."""
         waiting, stage.waiting = stage.waiting, []
         self.note(stage)
         for executor in waiting:
@@ -221,8 +223,8 @@ class ExecutorPools:
         self._push(executor, stage, length)
 
     def retire(self, pool: ExecutorPool, executors: list[Executor]) -> None:
-        """Move idle executors out of ``pool``: to the job's pool, or to the common pool if the job
-        needs no more executors.
+        """Move idle executors out of ``pool``. They go to the pool of the job or, if the job needs
+        no more executors, to the common pool.
         """
         job = pool.job
         if job is None:
@@ -240,8 +242,8 @@ class ExecutorPools:
                     job.supply -= 1
 
     def idle(self, pool: ExecutorPool) -> list[Executor]:
-        """Return the idle executors in ``pool``, by speed and then by number; the next one to leave
-        comes first.
+        """Return the idle executors in ``pool``, by speed and then by number. The first one is the
+        next to leave.
         """
         executors = self.executors
         # spark-sched-sim iterates over a CPython set, whose order depends on its history. Copy a
@@ -255,8 +257,8 @@ class ExecutorPools:
         return sorted(idle, key=lambda executor: (-executor.speed, executor.number))
 
     def _fall_back(self, executor: Executor) -> None:
-        """Send an executor whose stage has no tasks left to the first schedulable stage of its job, or
-        else of another job.
+        """Send an executor whose stage has no tasks left to the first schedulable stage of its job.
+        If the job has none, use a stage of another job.
         """
         own = executor.job
         assert own is not None
@@ -269,10 +271,10 @@ class ExecutorPools:
 
     def _first(self, jobs: Iterable[SparkJobState], home: SparkJobState) -> StageState | None:
         """Return the first stage in ``jobs`` that needs executors. The job ``home`` may get an
-        executor even if its supply already equals the number of executors in the cluster.
+        executor even if its supply equals the number of executors in the cluster.
 
-        With ``parity``, as in spark-sched-sim, an empty ``jobs`` means all jobs, and job 0 is never
-        treated as ``home``.
+        With ``parity``, as in spark-sched-sim, an empty ``jobs`` means all jobs, and job 0 never
+        counts as ``home``.
         """
         away: SparkJobState | None = home
         if self.parity:

@@ -1,4 +1,4 @@
-"""Spark applications: DAGs of stages with many short tasks each, and the durations of those tasks."""
+"""Spark applications: DAGs of stages with many short tasks, and the durations of these tasks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Samples: TypeAlias = Mapping[int, Sequence[int]]
 
 
 def bracket(executors: int) -> tuple[int, int]:
-    """Return the levels below and above a number of executors. Both levels are equal if the number
-    is itself a level, or is outside the range of the levels.
+    """Return the profiled levels just below and just above a number of executors. If the number is
+    itself a level, or is outside the range of the levels, both are the same level.
     """
     if executors <= LEVELS[0]:
         return LEVELS[0], LEVELS[0]
@@ -39,11 +39,11 @@ def bracket(executors: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """A stage's profile. ``at[level]`` contains three lists of durations in ms: for a fresh executor,
-    for the first wave, and for later tasks.
+    """A stage's profile. ``at[level]`` contains three lists of durations in ms: on a fresh
+    executor, in the first wave, and in later waves.
 
     Raises:
-        ModelError: There are no tasks, or nothing was observed at a level.
+        ModelError: There are no tasks, or a level has no durations.
     """
 
     tasks: int
@@ -58,7 +58,7 @@ class Waves:
 
     @classmethod
     def of(cls, first: Samples, rest: Samples, fresh: Samples, *, warmup_ms: float = 1000.0) -> Waves:
-        """Build a profile from the samples of the three waves, by the rules of decima-sim and
+        """Build a profile from samples of the three kinds of waves, by the rules of decima-sim and
         spark-sched-sim.
 
         - Samples for fresh executors are removed from the first wave.
@@ -81,8 +81,8 @@ class Waves:
 
 
 def _without(first: Samples, fresh: Samples) -> dict[int, list[int]]:
-    """Return the first wave without the samples for fresh executors; each sample is removed as
-    often as it occurs there. A wave that is then empty inherits the samples for fewer executors.
+    """Return the first wave without the samples for fresh executors. Each sample is removed as
+    often as it occurs there. If a wave is then empty, it inherits the samples for fewer executors.
     """
     clean: dict[int, list[int]] = {}
     for key, samples in first.items():
@@ -101,7 +101,8 @@ def _without(first: Samples, fresh: Samples) -> dict[int, list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class RecordedDurations:
-    """Recorded durations: the k-th launched task in the stage lasts ``ms[k]`` on any executor."""
+    """Recorded durations. The k-th task of the stage to be launched lasts ``ms[k]`` on any
+    executor."""
 
     ms: tuple[float, ...]
     rough_ms: float
@@ -123,10 +124,10 @@ Durations: TypeAlias = RecordedDurations | Waves
 
 @dataclass(frozen=True, slots=True)
 class SparkJob:
-    """A DAG of stages; ``durations[n]`` belongs to ``graph.tasks[n]``, whose instances are the
-    stage's tasks.
+    """A DAG of stages. ``durations[n]`` belongs to ``graph.tasks[n]``, whose instances are the
+    tasks of the stage.
 
-    Times are in milliseconds, as in the profiles, so that sums of whole numbers stay exact.
+    Times are in milliseconds, as in the profiles, so that sums of whole numbers are exact.
 
     Raises:
         ModelError: The arrival is negative, or the durations do not match the graph.
@@ -160,13 +161,13 @@ class SparkJob:
 
     @classmethod
     def of_job(cls, job: Job) -> SparkJob:
-        """Convert a job from another workload: tasks become stages, and instances become tasks with
-        equal, recorded lengths."""
+        """Convert a job from another workload. Its tasks become stages, and its instances become
+        tasks with equal, recorded durations."""
         stages = [RecordedDurations((task.work * 1000,) * task.instances, task.work * 1000) for task in job.graph.tasks]
         return cls(job.id, job.graph, tuple(stages), job.arrival_s * 1000)
 
     def at(self, arrival_ms: float, id: str | None = None) -> SparkJob:
-        """Return the same job with another arrival time; both jobs share the graph."""
+        """Return the same job with another arrival time. Both jobs share the graph."""
         return replace(self, arrival_ms=arrival_ms, id=self.id if id is None else id)
 
     @property

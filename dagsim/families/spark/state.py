@@ -1,5 +1,5 @@
-"""The state of a running episode: jobs, stages, executors, a job's remaining work, and the sources of
-task durations.
+"""The state of a running episode: jobs, stages, executors, the remaining work of a job, and the
+sources of task durations.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dagsim.model.streams import stream
 
 
 class ExecutorPool:
-    """Executors in one place, and their commitments in the order in which each target was first
-    committed to.
+    """Executors in one place, and their commitments. Targets are in the order of their first
+    commitments.
 
-    The common pool has neither job nor stage. A job's pool contains the job's idle executors. A
-    stage's pool contains executors that run the stage's tasks or have just finished one. A
-    commitment to ``None`` leads to the common pool.
+    The common pool belongs to neither a job nor a stage. The pool of a job contains the idle
+    executors of the job. The pool of a stage contains executors that are running tasks of the
+    stage, or have just finished one. A commitment to ``None`` leads to the common pool.
     """
 
     __slots__ = ("commitments", "committed", "executors", "job", "stage")
@@ -35,7 +35,7 @@ class ExecutorPool:
 
 
 class Executor:
-    """An executor, which runs one task at a time.
+    """An executor. It runs one task at a time.
 
     ``last`` is the stage of its current or latest task. ``None`` means that the executor is fresh.
     """
@@ -56,8 +56,8 @@ class StageState:
     """A stage of a job in the system.
 
     ``remaining`` tasks have not been launched, and ``executing`` tasks are running. ``inbound``
-    executors are committed to the stage or moving to it. ``seen_ms`` is the duration of a task, as
-    far as policies may see it.
+    executors are committed to the stage or moving to it. ``seen_ms`` is the duration of a task as
+    policies see it.
     """
 
     __slots__ = (
@@ -107,19 +107,19 @@ class StageState:
 
     @property
     def demand(self) -> int:
-        """The number of executors that the stage could use in addition to those that run its tasks or
-        are on their way.
+        """How many more executors the stage could use, in addition to those that are running its
+        tasks or are on their way.
         """
         return self.remaining - self.inbound
 
     @property
     def is_ready(self) -> bool:
-        """True if all parents of the stage are complete, so that its tasks can run immediately."""
+        """True if all parents of the stage are complete. Its tasks can then run immediately."""
         return not self.blockers
 
     @property
     def is_schedulable(self) -> bool:
-        """True if the stage needs executors and was not chosen in this round, and none of its
+        """True if the stage needs executors and was not chosen in this round, and if none of its
         parents needs executors. Parents may still be running.
         """
         if self.remaining <= self.inbound or self.selected:
@@ -132,9 +132,9 @@ class StageState:
 
 class SparkJobState:
     """A job in the system. ``stages`` contains all stages, and ``active`` contains the incomplete
-    stages, in order of index.
+    ones, by index.
 
-    ``supply`` is the number of the job's executors: executors at the job, moving to it, or
+    ``supply`` is the number of the job's executors. They are at the job, on their way to it, or
     committed to it from elsewhere. ``local`` is the number of executors at the job.
     """
 
@@ -169,7 +169,8 @@ class SparkJobState:
 
 
 def work_left_ms(job: SparkJobState) -> float:
-    """Return the executor-milliseconds of the tasks that have not been launched. O(incomplete stages)."""
+    """Return the executor-milliseconds that the tasks without a launch will take. O(incomplete
+    stages)."""
     return ordered_sum([stage.remaining * stage.seen_ms for stage in job.active])
 
 
@@ -179,8 +180,8 @@ def total_work_ms(job: SparkJobState) -> float:
 
 
 def first_stage(choice: Iterable[StageState]) -> StageState | None:
-    """Return the first stage in ``choice`` that can run immediately. If no stage can, return the
-    first one, or ``None`` if ``choice`` is empty.
+    """Return the first stage in ``choice`` that can run immediately. If none can, return the first
+    one. Return ``None`` if ``choice`` is empty.
     """
     first = None
     for stage in choice:
@@ -192,10 +193,10 @@ def first_stage(choice: Iterable[StageState]) -> StageState | None:
 
 
 def critical_stage(choice: Iterable[StageState]) -> StageState | None:
-    """Return the first stage on the path with the most remaining work, among the stages of one job
-    that can run immediately.
+    """Of the stages of a job that can run immediately, return the first one on the path with the
+    most remaining work.
 
-    If no stage can run immediately, all stages are considered. Return ``None`` if ``choice`` is
+    If none can run immediately, all stages are considered. Return ``None`` if ``choice`` is
     empty.
     """
     stages = list(choice)
@@ -206,8 +207,8 @@ def critical_stage(choice: Iterable[StageState]) -> StageState | None:
 
 
 def path_ms(job: SparkJobState) -> dict[StageState, float]:
-    """Return for each incomplete stage the largest amount of remaining work on a path from the
-    stage (including the stage itself) to the end of the job. The cost is O(stages + edges).
+    """For each incomplete stage, return the largest amount of remaining work on a path from the
+    stage to the end of the job. The stage itself counts. The cost is O(stages + edges).
     """
     longest: dict[StageState, float] = {}
     for index in reversed(job.job.graph.order):
@@ -225,18 +226,19 @@ class DurationSource(Protocol):
     """Draws the durations of tasks from the profiles of their stages."""
 
     def admit(self, job: SparkJobState) -> None:
-        """Prepare for a new job; this method is called for jobs in order of arrival."""
+        """Prepare for a new job. This is called for the jobs in order of arrival."""
 
     def draw(self, stage: StageState, executor: Executor) -> float:
-        """Return the duration (ms) of the task that ``executor`` is launching now; ``stage.remaining``
-        still includes this task.
+        """Return the duration (ms) of the task that ``executor`` is launching now.
+        ``stage.remaining`` still counts this task.
         """
 
 
 class PairedStreams:
-    """One random stream per job, so that all policies get the same draws for a seed.
+    """Draws durations from one random stream per job. All policies then get the same draws for a
+    seed.
 
-    The n-th launched task in a stage gets the same draw, no matter what was launched before.
+    The n-th task of a stage to be launched gets the same draw, whatever was launched before.
     """
 
     def __init__(self, seed: int) -> None:
@@ -265,11 +267,10 @@ class PairedStreams:
 class SharedStream:
     """Draws all durations from one generator in launch order, bit for bit as in spark-sched-sim.
 
-    The choice between two profiled numbers of executors is also made as in spark-sched-sim: the
-    closer the actual number is to the upper one, the more likely the lower one is chosen. The
-    generator's raw words are fetched in bulk and converted as in NumPy (PCG64; Lemire's method on
-    half words for bounded integers). This takes 20% of the time that a call to
-    ``Generator.integers`` takes.
+    The choice between two profiled numbers of executors is also the same: the closer the actual
+    number is to the upper one, the more likely the lower one is chosen. Raw words are fetched from
+    the generator in bulk, and converted in the same way as in NumPy (PCG64; Lemire's method on half
+    words for bounded integers). This takes a fifth of the time of calls to ``Generator.integers``.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -297,8 +298,8 @@ class SharedStream:
         return samples[self._below(len(samples))]
 
     def _below(self, count: int) -> int:
-        """Draw a whole number in 0..count-1 (Lemire 2019); if ``count`` is 1, no random bits are
-        used."""
+        """Draw a whole number from 0 to count-1 (Lemire 2019). If ``count`` is 1, this uses no
+        random bits."""
         if count == 1:
             return 0
         product = self._half_word() * count
@@ -311,7 +312,8 @@ class SharedStream:
         return product >> 32
 
     def _half_word(self) -> int:
-        """Draw 32 bits: first the lower half of a word, and in the next call its upper half."""
+        """Draw 32 bits. The first call takes the lower half of a word, and the next call the upper
+        half."""
         half = self._half
         if half is None:
             word = self._word()

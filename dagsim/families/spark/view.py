@@ -1,4 +1,4 @@
-"""The current state on which a Spark policy bases its decisions, as objects and as one graph of
+"""The current state, on which a Spark policy bases its decisions, as objects and as a graph of
 arrays.
 """
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class StageGraph(NamedTuple):
-    """Incomplete stages of all active jobs in unscaled units, by job in order of arrival and then by
-    index.
+    """The incomplete stages of all active jobs, in unscaled units. They are sorted by the arrival
+    of the job, and then by index.
 
-    There are N stages, M edges between them and J jobs. The arrays belong to the caller.
+    There are N stages, M edges between them and J jobs. The caller may change the arrays.
     """
 
     remaining: np.ndarray  # (N,) int64: tasks that have not been launched
@@ -46,9 +46,7 @@ class StageGraph(NamedTuple):
     stages: tuple[StageState, ...]  # the stages by index, as targets for commitments
 
     def kept(self) -> np.ndarray:
-        """Return (J,) int64: the number of executors that each job keeps, not counting those to be
-        committed now.
-        """
+        """Return (J,) int64: how many executors each job keeps, without those to be committed now."""
         kept = self.supply.copy()
         if self.source >= 0:
             kept[self.source] -= self.committable
@@ -56,7 +54,7 @@ class StageGraph(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """The constant part of a job's graph."""
+    """The part of a job's graph that never changes."""
 
     edges: np.ndarray  # (m, 2) int64
     height: np.ndarray  # (n,) int64
@@ -81,7 +79,7 @@ def _shape(graph: TaskGraph) -> _Shape:
 class StageTable:
     """Builds the ``StageGraph`` of a cluster.
 
-    The cost is O(stages of the active jobs) in NumPy, plus a few operations in Python for every
+    A graph costs O(stages of the active jobs) in NumPy, plus a few operations in Python for each
     stage that has changed.
     """
 
@@ -101,8 +99,8 @@ class StageTable:
         live = self._live
         schedulable = self._schedulable()
         number = np.cumsum(live) - 1
-        # An edge remains as long as its parent does, because a child never completes before its
-        # parents.
+        # Keep the edges whose parent is incomplete. Their children are incomplete, too, because a
+        # child never completes before its parents.
         kept = live[self._edges[:, 0]]
         counts = np.add.reduceat(live, self._starts, dtype=np.int64) if self._jobs else np.empty(0, np.int64)
         jobs = self._jobs
@@ -128,8 +126,8 @@ class StageTable:
         )
 
     def _schedulable(self) -> np.ndarray:
-        """Return (rows,) bool: for all stages at once, whether ``StageState.is_schedulable`` and
-        the limit on a job's supply allow the stage to be chosen."""
+        """Return (rows,) bool, for all stages together: True for the stages that may be chosen
+        according to ``StageState.is_schedulable`` and to the limit on a job's supply."""
         cluster = self._cluster
         wants = self._remaining > self._inbound
         mask = wants.copy()
@@ -142,8 +140,8 @@ class StageTable:
         return mask
 
     def _refresh(self) -> None:
-        """Write the values of the stages that have changed. A stage with a running task will change
-        again before the next call.
+        """Write the values of the stages that have changed. A stage with a running task is written
+        again at the next call, because it will have changed.
         """
         moved = self._cluster.moved
         assert moved is not None
@@ -190,7 +188,7 @@ the executors of its job (parallelism limit, Mao et al. 2019, section 5.2)."""
 
 
 class Commit(NamedTuple):
-    """Commit up to ``executors`` of the source's executors to ``stage``, but no more than the stage
+    """Commit up to ``executors`` executors of the source to ``stage``, but no more than the stage
     can use.
     """
 
@@ -199,13 +197,14 @@ class Commit(NamedTuple):
 
 
 class SparkPolicy(Protocol):
-    """A policy, which decides where the source's executors go next.
+    """A policy. It decides where the executors of the source go next.
 
-    A policy object serves one simulation at a time; ``decide`` may keep state about it.
+    A policy object serves one simulation at a time, and ``decide`` may store state about this
+    simulation.
     """
 
     def decide(self, view: SparkView) -> Iterable[Commit]:
-        """Return decisions for the current round. An empty answer ends the round and leaves the
+        """Return the decisions for the current round. An empty answer ends the round and leaves the
         remaining executors idle.
 
         The policy is called again as long as executors and stages are left.
@@ -213,8 +212,8 @@ class SparkPolicy(Protocol):
 
 
 class SparkView:
-    """The current state as a policy may see it. The view always shows the current state, is
-    read-only, and costs O(1) to pass on.
+    """The current state as a policy may see it. The view always shows the current state and is
+    read-only. Passing it on costs O(1).
     """
 
     __slots__ = ("_cluster", "_simulation")
@@ -230,7 +229,8 @@ class SparkView:
 
     @property
     def now_ms(self) -> float:
-        """Milliseconds since the start of the simulation; this is the unit of the system's clock."""
+        """Milliseconds since the start of the simulation, which is the unit of the system's
+        clock."""
         return self._cluster.now_ms
 
     @property
@@ -251,7 +251,8 @@ class SparkView:
 
     @property
     def committable(self) -> int:
-        """Number of executors that can be committed now; some of them may still be running a task."""
+        """The number of executors that can be committed now. Some of them may still be running a
+        task."""
         return self._cluster.committable
 
     @property
@@ -261,21 +262,22 @@ class SparkView:
 
     @property
     def idle(self) -> list[Executor]:
-        """The idle executors in the source; the next one to leave comes first. The cost is
+        """The idle executors in the source. The first one is the next to leave. The cost is
         O(executors in the source).
         """
         pool = self._cluster.source
         return self._cluster.idle(pool) if pool is not None else []
 
     def schedulable(self, job: SparkJobState) -> Iterator[StageState]:
-        """Yield the stages of ``job`` that can be chosen now, in order of index."""
+        """Yield the stages of ``job`` that can be chosen now, by index."""
         return self._cluster.schedulable_in(job)
 
     def graph(self) -> StageGraph:
-        """Return all incomplete stages as arrays. The cost is O(stages) in NumPy; only changed
-        stages are visited one by one."""
+        """Return all incomplete stages as arrays. The cost is O(stages) in NumPy. Only stages that
+        have changed are visited one by one."""
         return self._simulation.table.graph()
 
     def stream(self, name: str) -> np.random.Generator:
-        """Return a named random stream for this simulation; streams are independent of each other."""
+        """Return a named random stream for this simulation. Streams are independent of each
+        other."""
         return self._simulation.stream(name)

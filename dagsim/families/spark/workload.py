@@ -32,8 +32,8 @@ _GZIP = b"\x1f\x8b"
 
 
 def read_profiles(path: Path, *, warmup_ms: float = 1000.0) -> list[SparkJob]:
-    """Read all profiled queries as jobs that arrive at 0, ordered by query and then by size as in
-    ``SIZES``.
+    """Read all profiled queries as jobs that arrive at 0. They are sorted by query, and then by
+    size as in ``SIZES``.
 
     Raises:
         TraceError: ``path`` cannot be read, or contains no such profiles.
@@ -74,7 +74,7 @@ def _samples(by_executors: Mapping[str, list[int]]) -> dict[int, list[int]]:
 
 
 def _size(text: object) -> tuple[int, str]:
-    """Return a sort key that puts known sizes in their order, followed by other sizes by name."""
+    """Return a sort key. It puts known sizes in their order, and other sizes after them by name."""
     name = str(text)
     return (SIZES.index(name), name) if name in SIZES else (len(SIZES), name)
 
@@ -92,12 +92,12 @@ def sequence(
     batch: int = 1,
     until_ms: float | None = None,
 ) -> Iterator[SparkJob]:
-    """Draw jobs uniformly from ``pool``: the first ``batch`` jobs arrive at 0, the others one by one
-    with exponential gaps.
+    """Draw jobs uniformly from ``pool``. The first ``batch`` jobs arrive at 0, and the others
+    arrive one at a time, with exponential gaps.
 
-    The sequence ends after ``jobs`` jobs, or with the last job before ``until_ms``; without either
-    limit it is endless. It is read lazily. The choice of jobs and their arrivals come from separate
-    streams, so changing the gap does not change the mix.
+    The sequence ends after ``jobs`` jobs, or with the last job before ``until_ms``. Without a
+    limit, it is endless. It is generated lazily. Jobs and arrivals are drawn from separate streams,
+    so another gap does not change which jobs are drawn.
 
     Raises:
         WorkloadError: The pool is empty, the gap is not positive, or a count is below 1.
@@ -130,8 +130,8 @@ def _drawn(
 
 
 class ParitySequence(NamedTuple):
-    """The jobs in an episode of spark-sched-sim, and the source of their durations, which continues
-    with the same generator.
+    """The jobs in an episode of spark-sched-sim, and the source of their durations. The source
+    continues with the same generator.
     """
 
     jobs: list[SparkJob]
@@ -146,7 +146,7 @@ def parity_sequence(
     mean_gap_ms: float = MEAN_GAP_MS,
     until_ms: float = np.inf,
 ) -> ParitySequence:
-    """Return the episode that spark-sched-sim builds in ``reset(seed)``: the same jobs, arrivals
+    """Return the same episode as ``reset(seed)`` in spark-sched-sim, with the same jobs, arrivals
     and durations.
 
     ``pool`` contains the 154 TPC-H profiles in the order of ``read_profiles``.
@@ -180,7 +180,7 @@ _SAMPLES = 24
 
 def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJob]:
     """Build ``queries`` synthetic queries at the seven input sizes, in the order of
-    ``read_profiles``; all arrive at 0.
+    ``read_profiles``. All of them arrive at 0.
 
     Raises:
         WorkloadError: ``queries`` is less than 1.
@@ -198,8 +198,8 @@ def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJo
 
 
 class _Query:
-    """The part of a query that is the same for all input sizes: the tree, the scanned tables, and
-    the growth of the work with the input size.
+    """What a query has in common for all input sizes: the tree, the scanned tables, and how the
+    work grows with the input size.
     """
 
     def __init__(self, rng: np.random.Generator, stages_at: float, work_at: float) -> None:
@@ -218,7 +218,7 @@ class _Query:
             self.inner_tasks[-1] = rng.choice([1, 3, 5, 6, _SHUFFLE_TASKS], p=[0.45, 0.15, 0.1, 0.1, 0.2])
 
     def stages(self, gb: float) -> list[tuple[int, float, bool]]:
-        """Return for each stage the number of tasks, the duration of a later task with few
+        """For each stage, return the number of tasks, how long a later task takes with few
         executors (ms), and whether the stage is a scan. Scans come first, and the sink comes last.
         """
         scans = [
@@ -236,12 +236,12 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
     """Return the edges of a tree with ``scans`` leaves (stages 0..) and one sink (stage
     ``count - 1``).
 
-    Joins have two inputs, and other stages have one. All joins are on one branch, as in most query
+    Joins have two parents, and other stages have one. All joins are on one branch, as in most query
     plans.
     """
     inner = list(range(scans, count))
     joins = scans - 1
-    # Each step adds either a join, or a stage with a single parent. True stands for a join.
+    # Each step adds a stage: a join (True), or a stage with a single parent (False).
     steps = [True] * joins + [False] * (len(inner) - joins)
     order = [bool(parents) for parents in rng.permutation(np.array(steps, bool))]
     waiting = list(range(1, scans))
@@ -262,10 +262,10 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
 
 
 def _waves(rng: np.random.Generator, tasks: int, same_ms: float, is_scan: bool) -> Waves:
-    """Build a profile around the mean duration of a later task with few executors.
+    """Build a profile around the mean duration of later tasks with few executors.
 
-    Durations also grow with the number of executors, and include fetching a shuffle and warming up
-    an executor.
+    Durations also grow with the number of executors. They include the time to fetch a shuffle, and
+    to warm up an executor.
     """
     at, observed = {}, []
     for level in LEVELS:
@@ -290,7 +290,7 @@ def _quantile(share: float) -> float:
 
 
 def _normal(share: float) -> float:
-    """Return an approximate quantile of the normal distribution, namely the quantile of a scaled
+    """Return an approximate quantile of the normal distribution. It is the quantile of a scaled
     logistic distribution.
     """
     share = min(max(share, 1e-3), 1 - 1e-3)
@@ -300,13 +300,13 @@ def _normal(share: float) -> float:
 def trace_jobs(
     path: Path, format: str | None = None, *, limit: int | None = None, most_tasks: int | None = None
 ) -> list[SparkJob]:
-    """Read the jobs in a trace in order of arrival (``format``: ``"alibaba2018"``; ``None`` detects
-    it).
+    """Read the jobs in a trace, in order of arrival. ``format`` is its format, such as
+    ``"alibaba2018"``, or ``None`` to detect the format.
 
-    A task in the trace becomes a stage; its instances become the stage's tasks, all with the
-    recorded duration (at least a second, the resolution of most traces). Jobs with more than
-    ``most_tasks`` tasks are omitted. ``sequence`` can draw from the list as a pool; if the list is
-    simulated directly, the jobs arrive as recorded.
+    A task in the trace becomes a stage, and its instances become the tasks of the stage. All of
+    them have the recorded duration (at least a second, the resolution of most traces). Jobs with
+    more than ``most_tasks`` tasks are left out. ``sequence`` can use the list as a pool. If the
+    list is simulated directly, jobs arrive as recorded.
 
     Raises:
         TraceError: The trace cannot be read, or none of its jobs remains.
@@ -323,8 +323,8 @@ def trace_jobs(
 
 
 class Dump(NamedTuple):
-    """Jobs in order of arrival, and the cluster for which they were made, or ``None`` if the file does
-    not state one.
+    """The jobs in order of arrival, and the cluster for which they were made (``None`` if the file
+    does not state it).
     """
 
     jobs: list[SparkJob]
@@ -359,7 +359,7 @@ def read_dump(path: Path) -> Dump:
 
 
 def write_dump(path: Path, jobs: Sequence[SparkJob], executors: int, moving_delay_ms: float = 2000.0) -> None:
-    """Write jobs with recorded durations to a file, which is compressed if ``path`` ends in
+    """Write jobs with recorded durations to a file. The file is compressed if ``path`` ends in
     ``.gz``.
 
     Raises:

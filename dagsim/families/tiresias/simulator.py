@@ -1,5 +1,6 @@
-"""Tiresias' own simulator (Gu et al., NSDI 2019) as a policy, with its queues based on the service
-received, and its other schedules. Decisions are made at events instead of in rounds.
+"""Tiresias' own simulator (Gu et al., NSDI 2019) as a policy. It has the queues based on the
+service that tasks have received, and the simulator's other schedules. Decisions are made at events
+instead of in rounds.
 """
 
 from __future__ import annotations
@@ -169,8 +170,8 @@ class TiresiasEvents:
             self._count(task, event_s)
 
     def _chosen(self, free: float, running: Iterable[int]) -> dict[int, None]:
-        """Return the tasks that will run from now on, as the keys ``TaskState.order``, on ``free``
-        GPUs in total. Without preemption, running tasks stay.
+        """Return the tasks that will run from now on, on ``free`` GPUs in total, as their keys
+        ``TaskState.order``. If the schedule does not preempt, running tasks stay.
         """
         chosen: dict[int, None] = {}
         if self.schedule in ("fifo", "fjf"):
@@ -245,7 +246,9 @@ class TiresiasEvents:
         return tasks
 
     def _next_jump_s(self, event_s: float) -> float:
-        """Return the next time at which, by the original's rule, a task changes its queue."""
+        """Return the next time at which a task changes its queue, according to the rule of the
+        original simulator.
+        """
         if self.schedule not in ("dlas", "dlas-gpu"):
             return inf
         jump_s = inf

@@ -1,4 +1,5 @@
-"""Charts of an answer as SVG: rows with intervals, and the curve from size to target.
+"""Draw the charts of an answer as SVG: rows with intervals, or a curve over the size of the
+cluster.
 
 Positions are percentages and text is never scaled, so that a chart is readable at any width. Styles are classes,
 because the page allows no inline styles.
@@ -103,8 +104,8 @@ def _scale(
 
 
 def _ratio_ticks(least: float, most: float) -> Iterator[float]:
-    """Yield 1 and round ratios on both sides of it that cover the values. The steps are finer if
-    the values are close to 1.
+    """Yield 1, and enough round ratios on both sides of it to cover the values. The steps are finer
+    if the values are close to 1.
     """
     reach = max(most, 1 / least, 1.02)
     steps = (1.05, 1.1) if reach < 1.12 else (1.25, 1.5) if reach < 1.6 else (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)

@@ -45,8 +45,8 @@ is read. It can take twice as long."""
 
 
 class Connection(H11Protocol):
-    """An HTTP connection that drops slow clients. uvicorn itself only limits the pause after a
-    response."""
+    """An HTTP connection that drops slow clients. This is needed because uvicorn itself limits only
+    the pause after a response."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -55,7 +55,7 @@ class Connection(H11Protocol):
         self.loop.call_later(_REQUEST_S, self._look)
 
     def _look(self) -> None:
-        """Close the connection if no data has moved since the previous check."""
+        """Close the connection if no data was transferred since the previous check."""
         if self.transport.is_closing():
             return
         waiting, unread = self.cycle is None or self.cycle.response_complete, self.transport.get_write_buffer_size()
@@ -67,7 +67,7 @@ class Connection(H11Protocol):
 
 
 def application(results: Results, bound_to: str, stopping: Callable[[], bool] = lambda: False) -> Asgi:
-    """Return the whole server as an ASGI application. It releases its listeners once ``stopping``
+    """Return the whole server as an ASGI application. It releases its listeners when ``stopping``
     returns True."""
     pages = _Pages(results)
 
@@ -149,7 +149,7 @@ class _Pages:
         self._guard = threading.Lock()  # building a page takes a full core, so build one at a time
 
     def of(self, ids: Sequence[str]) -> str:
-        """Return the page of these runs.
+        """Return the page that shows these runs.
 
         Raises:
             InputError: There is no such run, or they cannot be shown on one page.
@@ -201,7 +201,7 @@ def _response(make: Callable[[], str]) -> Response:
 
 
 def _html(text: str) -> Response:
-    """Return a page with its Content-Security-Policy also as a header, because only a header can
+    """Return a page, and repeat its Content-Security-Policy as a header, because only a header can
     forbid frames."""
     stated = _POLICY.search(text)
     policy = unescape(stated[1]) if stated else "default-src 'none'"

@@ -1,5 +1,6 @@
-"""Parts of a page: text and tables as HTML, in which everything from a log or a configuration is
-escaped, and the packed data of charts (bars, curves, distributions, job graphs, learning curves).
+"""Build the parts of a page. Text and tables become HTML, in which everything from a log or a
+configuration is escaped. The data of charts (bars, curves, distributions, job graphs, learning
+curves) is packed.
 """
 
 from __future__ import annotations
@@ -92,8 +93,8 @@ def chart_of(cols: ScheduleColumns, schedule: Schedule, packer: Packer, more: Se
 
 
 def distributions(runs: Mapping[str, ScheduleColumns], packer: Packer) -> dict[str, Any]:
-    """For each figure, compute the share of the accepted jobs at or below each value, one curve per
-    named run.
+    """For each figure, compute one curve per named run: the share of the accepted jobs at or below
+    each value.
 
     Unfinished jobs are never counted as within a value, so the curve of a run with unfinished jobs
     ends below 1.
@@ -247,8 +248,8 @@ def graphs(cols: ScheduleColumns, schedule: Schedule, packer: Packer, most_tasks
 
 
 def _edges_of(tasks: TaskColumns, jobs: Ints) -> tuple[Ints, Ints]:
-    """Return the edges of ``jobs`` as (m, 2) pairs of parent and child, in the order of jobs, and
-    their number per job.
+    """Return the edges of ``jobs`` as pairs of parent and child, (m, 2), in the order of the jobs,
+    and the number of edges of each job.
 
     Parents and children are task numbers within their job.
     """
@@ -266,8 +267,8 @@ _SHOWN = ("ratio", "reward", "entropy")
 
 
 def learning(logs: Mapping[str, Sequence[Row]], packer: Packer) -> list[dict[str, Any]]:
-    """Return a chart per measure: a curve per training run, and the mean and range of several training
-    runs.
+    """Return one chart for each measure. It has a curve for each training run and, if there are
+    several, their mean and range.
     """
     charts = []
     for panel in learning_panels(logs):
@@ -294,7 +295,7 @@ _LEVEL = 6
 
 
 class Packer:
-    """Numbered arrays, and facts that refer to them."""
+    """A collection of numbered arrays. Facts refer to the arrays by their numbers."""
 
     def __init__(self) -> None:
         self._arrays: list[tuple[str, bytes, int]] = []

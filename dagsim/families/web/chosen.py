@@ -32,7 +32,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The runs on a page, the subset that is drawn, and remarks on them."""
+    """The runs on a page, the runs among them that are drawn, and remarks about them."""
 
     runs: tuple[Shown, ...]
     comparable: bool

@@ -19,8 +19,8 @@ def report(
         typer.Option("--out", "-o", metavar="FILE", help="File to write (default: report.html in the first folder)."),
     ] = None,
 ) -> None:
-    """Write runs as one HTML file with verdict, Gantt chart, curves and tables. The file opens from
-    disk and loads nothing else.
+    """Write runs to one HTML file with a verdict, Gantt chart, curves and tables. The file needs no
+    web server and loads nothing else.
 
     Example: dagsim report results/20261120T193000Z-eval-sjf-s0-3fa9c1 -o report.html
     """
@@ -40,7 +40,9 @@ def serve(
     host: Annotated[
         str, typer.Option(help="Address to serve from. Any address except loopback makes the runs visible to others.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve from; 0 takes any free port.")] = 8765,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to serve from. With 0, any free port is used.")
+    ] = 8765,
     config: Annotated[
         str | None,
         typer.Option(
@@ -78,16 +80,18 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Show the runs of a folder in a browser: a list, a page for each, and live progress.
+    """Show the runs in a folder in a browser: a list of the runs, a page for each run, and live
+    progress.
 
     With --config, the folder may also contain snapshots of a queue (for example, squeue --json >
     results/now.json every minute). A page that updates itself shows forecasts from the newest
-    snapshot, made in the same way as by dagsim eta.
+    snapshot, which are made in the same way as by dagsim eta.
 
-    With --watch, every new snapshot is forecast. The snapshots come from --command, which is run every
-    --every seconds, or from another program. Forecasts and actual starts are appended to
-    RESULTS/forecasts.jsonl, and served as /queue.json (for portals) and /metrics (for Prometheus); see
-    docs/live.md. Without --watch, the server writes nothing. It never contacts another host.
+    With --watch, forecasts are made for every new snapshot. The snapshots come from --command,
+    which is run every --every seconds, or from another program. Forecasts and actual starts are
+    appended to RESULTS/forecasts.jsonl, and served as /queue.json (for portals) and /metrics (for
+    Prometheus); see docs/live.md. Without --watch, the server writes nothing. The server never
+    contacts another host.
 
     Example: dagsim serve results
     """

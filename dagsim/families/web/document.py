@@ -100,8 +100,8 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
 
 
 def _explained_by(run: Shown, schedule: Schedule) -> Explain | None:
-    """Return the causes of waits as ``dagsim why`` finds them, or None if the jobs cannot be read
-    again."""
+    """Return a function that finds the causes of waits as ``dagsim why`` does, or None if the jobs
+    cannot be read again."""
     if not can_explain(schedule):
         return None
     try:
@@ -161,7 +161,7 @@ def _of_answer(answer: Recommendation, folders: Sequence[Store], live: Sequence[
 
 
 def _origin(folders: Sequence[Store]) -> list[str]:
-    """Return the sections at the end of a page: what was run, and how to run it again."""
+    """Return the sections at the end of a page, which state what was run and how to run it again."""
     settings, repeat = run_sections.configurations(folders), run_sections.repeat(folders)
     return [part("Settings", settings), part("How to repeat it", repeat)]
 
@@ -214,7 +214,9 @@ def _section(title: str, content: str) -> str:
 
 
 def part(title: str, content: str) -> str:
-    """Return a section with text and tables, which is hidden if it is empty. A live page updates it."""
+    """Return a section with text and tables. It is hidden if it is empty, and a live page updates
+    it.
+    """
     hidden = "" if content else " hidden"
     return f'<section data-part="{escape(title)}"{hidden}>{element("h2", title)}{content}</section>'
 
@@ -226,7 +228,7 @@ def _run_section(place: int, name: str, content: str) -> str:
 def document(title: str, body: str, data: str, *, live: Sequence[str] = (), waiting: bool = False) -> str:
     """Return a whole page around ``body``.
 
-    ``data`` is the packed data of the charts; a page that is ``waiting`` for results has none.
+    ``data`` is the packed data of the charts. A page that is ``waiting`` for results has none.
     """
     attributes = {"data_runs": json.dumps(list(live))} | ({"data_waiting": "1"} if waiting else {})
     more = element("p", "", id="live", class_="live", aria_live="polite", **attributes)
@@ -239,7 +241,7 @@ def document(title: str, body: str, data: str, *, live: Sequence[str] = (), wait
 def sealed(title: str, body: str, styles: Sequence[str], scripts: Sequence[str], *, connects: bool) -> str:
     """Return a page with inline styles and scripts that may load nothing else.
 
-    If ``connects``, its scripts may send requests to the server of the page.
+    If ``connects`` is True, its scripts may send requests to the server of the page.
     """
     style, texts = "\n".join(map(static, styles)), [static(name) for name in scripts]
     allowed = (

@@ -61,8 +61,8 @@ class RunState:
 class Results:
     """The run folders below ``root``, read from disk on request.
 
-    An id is looked up among the run folders, so text from outside never becomes a path. Links are
-    not followed.
+    An id is looked up among the existing run folders, so text from a request never becomes a path.
+    Links are not followed.
     """
 
     def __init__(self, root: Path, snapshots: Snapshots | None = None) -> None:
@@ -110,7 +110,7 @@ class Results:
         return Store.read(path)
 
     def stamp(self, id_: str) -> Stamp:
-        """Return a value that stays equal while the run folder does not change.
+        """Return a value that changes whenever the run folder changes.
 
         Raises:
             InputError: No run has that id.
@@ -186,8 +186,8 @@ class Results:
 
 
 def _run_folders(root: Path) -> Iterator[tuple[str, Path]]:
-    """Yield id and path of every run folder below ``root``. Neither run folders nor links are
-    searched."""
+    """Yield the id and the path of every run folder below ``root``. Do not search inside run
+    folders or links."""
     pending = [(root, 0)]
     while pending:
         path, depth = pending.pop()
@@ -203,8 +203,8 @@ def _run_folders(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _refuse_links(path: Path) -> None:
-    """Raise if the run folder or a file in it is a link, which could expose files outside the
-    served folder."""
+    """Raise an error if the run folder or a file in it is a link, because a link could expose files
+    outside the served folder."""
     for folder in (path, path / "schedules", path / "cells"):
         if folder.is_symlink():
             raise RunFolderError(f"{folder}: is a link, which dagsim serve does not follow")

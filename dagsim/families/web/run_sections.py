@@ -1,5 +1,6 @@
-"""The text and tables of a page: verdicts, results, settings, observed waits and the results of
-training runs. A sweep has its best value, curves along one axis, and a heat map over two axes.
+"""Write the text and tables of a page: verdicts, results, settings, observed waits, and the results
+of training runs. For a sweep, these are the best value, curves along one axis, and a heat map over
+two axes.
 """
 
 from __future__ import annotations
@@ -79,7 +80,9 @@ def _sentence(standing: PolicyResult, reference: str, metric: str) -> str:
 
 
 def results(chosen: Chosen) -> str:
-    """Return a table of all policies against each other, or of each policy over its seeds."""
+    """Return a table that compares all policies or, if there is nothing to compare, a table for
+    each policy over its seeds.
+    """
     config = chosen.runs[0].folder.config
     label = workload_label(config)
     if chosen.comparable:
@@ -116,8 +119,8 @@ def configurations(folders: Iterable[Store]) -> str:
 
 
 def observed(chosen: Chosen) -> str:
-    """Return the waits on the real cluster next to the simulated waits if the trace has them,
-    otherwise an empty text."""
+    """Return a table that compares the waits on the real cluster with the simulated waits, or an
+    empty text if the trace does not state them."""
     parts = []
     for run in chosen.drawn:
         waits = run.line.workload.get("observed")
@@ -127,8 +130,8 @@ def observed(chosen: Chosen) -> str:
 
 
 def lacking(chosen: Chosen) -> list[str]:
-    """Return the sentences that come first: where logs contradict themselves or the site, and which
-    jobs did not complete."""
+    """Return the sentences that come first on the page. They state where logs contradict themselves
+    or the site, and which jobs did not complete."""
     return [*contradictions([line.workload for line in chosen.lines]), *losses(chosen.lines)]
 
 
@@ -167,8 +170,8 @@ def _reproduced(policy: str, waits: Mapping[str, Any]) -> str:
 
 
 def _off(observed: float, simulated: float) -> float:
-    """Return the relative difference, which is 0 if both waits are 0 and infinite if only the log
-    has no wait.
+    """Return the relative difference between the waits. It is 0 if both waits are 0, and infinite
+    if only the wait in the log is 0.
     """
     if observed > 0:
         return simulated / observed - 1
@@ -178,8 +181,8 @@ def _off(observed: float, simulated: float) -> float:
 def run_tables(
     cols: ScheduleColumns, measure: tuple[int, int | None] | None = None, explain: Explain | None = None
 ) -> str:
-    """Return the results of one run by tenant and by size of the measured jobs, and the jobs that
-    waited longest, with the reasons that ``explain`` finds."""
+    """Return the results of one run by tenant and by size of the measured jobs. Also return the
+    jobs that waited longest, with the reasons that ``explain`` finds."""
     per_job = PerJob.of(cols)
     measured = np.zeros(len(cols.jobs), bool)
     measured[slice(*(measure or (0, None)))] = True
@@ -313,8 +316,8 @@ class SweepView:
         self._metric = self.folder.sweep.metrics[0]
 
     def verdict(self) -> list[str]:
-        """Return sentences on the best value of the compared axis, the points at which it is best,
-        and the progress of the sweep."""
+        """Return sentences about the best value on the compared axis, the points at which it is
+        best, and the progress of the sweep."""
         axis = compared_axis(self.folder.sweep.axes)
         best = [name for group in self._groups() if (name := self._best(group))]
         progress = [f"{len(self.lines):,} of {count_of(self._planned(), 'cell')} are finished."]
@@ -387,7 +390,7 @@ def _in_grid(line: CellRun, axes: Sequence[Axis]) -> bool:
 
 
 def _numbers(axis: Axis) -> list[float] | None:
-    """Return the values of the axis if all are numbers in rising order, otherwise None."""
+    """Return the values of the axis if they are numbers in ascending order. Otherwise, return None."""
     values = [value for value in axis.values if isinstance(value, int | float) and not isinstance(value, bool)]
     rising = all(low < high for low, high in pairwise(values))
     return [float(value) for value in values] if len(values) == len(axis.values) and rising else None

@@ -20,10 +20,10 @@ def serve_folders(
     root: Path, host: str, port: int, tell: Callable[[str], None], forecast: ForecastSettings | None = None,
     watch: tuple[str | None, float] | None = None,
 ) -> None:  # fmt: skip
-    """Serve the run folders below ``root`` at ``host`` and ``port`` (0: any free port) until Ctrl-C;
-    with ``forecast``, also serve forecasts from the newest snapshot of a queue in that folder. With
-    ``watch``, forecasts and their outcomes are kept; ``watch`` contains a command that prints
-    snapshots (or None), and the seconds between two snapshots.
+    """Serve the run folders below ``root`` at ``host`` and ``port`` (0: any free port) until
+    Ctrl-C. If ``forecast`` is given, also serve forecasts from the newest snapshot of a queue in
+    that folder. If ``watch`` is given, keep forecasts and their outcomes. It contains a command
+    that prints snapshots (or None), and the seconds between two snapshots.
 
     ``tell`` receives a line of text for the user when the server is ready.
 
@@ -68,7 +68,7 @@ def serve_folders(
 
 
 def _snapshots(root: Path, forecast: ForecastSettings, watch: tuple[str | None, float] | None) -> Snapshots:
-    """Return the snapshots in a folder, which are watched continuously or read on request."""
+    """Return the snapshots in a folder. They are watched continuously or read on request."""
     if watch is None:
         return Snapshots(root, forecast)
     command, every_s = watch
@@ -118,8 +118,8 @@ _POLICY = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ances
 
 
 class Guard:
-    """Wraps an application: it allows only reading, checks the ``Host`` header, and limits what a
-    browser loads.
+    """A wrapper around an application. It allows only requests that read, checks the ``Host``
+    header, and limits what a browser may load.
 
     A web site can make its own name point to this machine (DNS rebinding). Its requests have that
     name as ``Host`` and are rejected.

@@ -71,7 +71,8 @@ class Snapshots:
     calibration, is available early; the page from all futures replaces it.
 
     A watched queue gets a forecast for each snapshot, in the order in which the snapshots were
-    written and without pauses, so a folder of recorded snapshots is processed as fast as possible.
+    written. There are no pauses, so a folder of recorded snapshots is processed as fast as
+    possible.
     """
 
     def __init__(
@@ -116,8 +117,8 @@ class Snapshots:
         return self._settings.policy or "of the site"
 
     def look(self) -> None:
-        """Fetch a finished forecast, and request the next one: for a new snapshot, or from all
-        futures."""
+        """Fetch a finished forecast, and request the next one. It is for a new snapshot, or for the
+        same snapshot with all futures."""
         watched = self.journal is not None
         with self._guard:
             if self._pending is not None:
@@ -188,9 +189,9 @@ class Snapshots:
         return [] if self._asked is None else list(self._asked[0])
 
     def _next(self) -> tuple[Path, Stamp] | None:
-        """Return the snapshot to forecast and a value that changes with it. It is the snapshot written
-        last or, for a watched queue, the first one written after the snapshot of the last forecast.
-        Links are not followed.
+        """Return the snapshot to forecast, and a value that changes with it. For a watched queue,
+        this is the first snapshot written after that of the last forecast. Otherwise, it is the
+        snapshot written last. Links are not followed.
         """
         listed = []
         with suppress(OSError), os.scandir(self._root) as entries:

@@ -1,5 +1,5 @@
-"""The jobs that waited longest, with the reasons; rejected jobs by cause and by beta, and tables
-for systems that block jobs."""
+"""Describe the jobs that waited longest, with the reasons, and the rejected jobs by cause and by
+beta. Also build the tables for systems that block jobs."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def worst_waits(cols: ScheduleColumns, explain: Explain | None = None) -> Grid:
 def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats, explain: Explain | None) -> list[str]:
     """Describe the known reasons for each wait.
 
-    For a large run, only the free GPUs in the whole cluster count, instead of the free GPUs of the
-    types on which a job ran.
+    For a large run, the reasons consider all free GPUs in the cluster, rather than the free GPUs of
+    the types on which a job ran.
     """
     stopped = np.bincount(cols.runs.job[cols.runs.stopped], minlength=len(cols.jobs))
     with_gpus = cols.cluster.gpus > 0
@@ -135,7 +135,9 @@ def _explained(cols: ScheduleColumns, job: int, explain: Explain | None) -> list
 
 
 def _missing(cols: ScheduleColumns, job: int) -> list[str]:
-    """List the shares of the wait by what was missing, largest first, worded like ``dagsim why``."""
+    """List the shares of the wait by what was missing, largest first, in the words of ``dagsim
+    why``.
+    """
     reasons = wait_reasons(cols, job)
     shares = [(cause.what, seconds / reasons.queueing_s) for cause, seconds in reasons.blocked_s.items()]
     return _worded(shares)
@@ -155,8 +157,8 @@ def _free(cols: ScheduleColumns) -> Steps:
 
 
 def _room(free: Steps, asked: float, arrival_s: float, until_s: float) -> str:
-    """Describe the share of the wait before the first run during which fewer GPUs were free than
-    the job requested."""
+    """State in which share of the time before the job's first run fewer GPUs were free than the job
+    requested."""
     full = Steps(free.time_s, (free.value < asked - 1e-9).astype(float), free.end_s)
     reached = full.until(np.array([arrival_s, until_s]))
     short = float(reached[1] - reached[0]) / (until_s - arrival_s)
@@ -224,7 +226,7 @@ def _beta(cols: ScheduleColumns) -> Floats:
 
 
 def _by_beta(runs: Mapping[str, ScheduleColumns], betas: Mapping[str, Floats]) -> Grid:
-    """Return the table of the share of jobs rejected in each range of beta."""
+    """Return a table with the share of rejected jobs in each range of beta."""
     ranges = list(pairwise(_EDGES))
     inside = [[_within(betas[name], *bounds) for bounds in ranges] for name in runs]
     used = [place for place in range(len(ranges)) if any(flags[place].any() for flags in inside)]
@@ -264,8 +266,8 @@ def blocking_tables(chosen: Chosen) -> str:
 
 
 def blocking_grids(runs: Sequence[Shown], blocking: Blocking) -> tuple[Grid, Grid]:
-    """Return the tables of blocking by cause, and of completion time and speed-up, with a row for
-    each agent and each value of the setting that determines how much is blocked."""
+    """Return two tables: blocking by cause, and completion time with speed-up. They have a row for
+    each agent and each value of the setting that determines how many jobs are blocked."""
     groups: dict[tuple[str, str], list[Shown]] = {}
     for run in runs:
         policy = run.folder.lines()[run.number].policy

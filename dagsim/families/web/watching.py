@@ -1,5 +1,5 @@
-"""Watching a queue: the site's own command, forecasts with their later outcomes, coverage, and
-metrics.
+"""Watch a queue: run the site's own command, record forecasts and their later outcomes, and compute
+coverage and metrics.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class Watched(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Shares of the last week's forecasts, or of some of them, whose jobs started near the median."""
+    """How many of the last week's forecasts, or of a part of them, had jobs that started near the
+    median.
+    """
 
     n: int
     within: tuple[float, ...]
@@ -90,11 +92,11 @@ class _Tally:
 
 
 class Journal:
-    """Forecasts and their later outcomes as lines of JSON, which are only ever appended
-    (``forecasts.jsonl``).
+    """A file with forecasts and their later outcomes (``forecasts.jsonl``). Each is a line of JSON,
+    and lines are only ever appended.
 
-    Every line is complete, because an incomplete line from a killed process is cut off when the
-    file is opened again. Only the last week is kept in memory. Only one process may write.
+    All lines are complete, because an incomplete line that a killed process left is removed when
+    the file is opened again. Only the last week is kept in memory. Only one process may write.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -229,8 +231,8 @@ class Journal:
     @property
     def best_baseline(self) -> str | None:
         """The simple baseline whose medians had the smallest error in the last week, or None if
-        there is none. Errors are differences of logarithms, and only the baselines with the most
-        forecasts are compared.
+        there is none. Errors are differences between logarithms. Only the baselines with the
+        largest number of forecasts are compared.
         """
         sums = self._tallies(lambda *_: "").get("", {})
         simple = {name: tally for name, tally in sums.items() if name not in ("forecast", STATED)}
@@ -239,9 +241,9 @@ class Journal:
         return min(losses, key=losses.__getitem__, default=None)
 
     def figures(self) -> dict[str, dict[str, dict[str, Figures]]]:
-        """Return the shares of starts near the medians of the last week's forecasts: ``by_partition``
-        and ``by_horizon``, for each part the forecast, the scheduler's own estimates and the best
-        simple baseline.
+        """Return how many of the last week's starts were near the medians, ``by_partition`` and
+        ``by_horizon``. Each part contains the shares for the forecast, for the scheduler's own
+        estimates, and for the best simple baseline.
         """
         shown = [name for name in ("forecast", STATED, self.best_baseline) if name is not None]
         parts = {}
@@ -282,7 +284,9 @@ _STRIDE = 4 + len(BASELINES)
 
 
 def _with_baselines(row: Sequence[Any]) -> Sequence[Any]:
-    """Return a row of a journal, which in older journals has neither partition nor baselines."""
+    """Return a row of a journal with all fields, because rows in older journals have neither a
+    partition nor baselines.
+    """
     return row if len(row) > 4 else [*row, "", {}]
 
 
@@ -300,8 +304,8 @@ def _figures(tally: _Tally) -> Figures:
 
 
 class StateCommand:
-    """Runs the site's own command at regular intervals, without a shell; its output becomes the newest
-    snapshot.
+    """An object that runs the site's own command at regular intervals, without a shell. The output
+    becomes the newest snapshot.
     """
 
     def __init__(self, command: str, every_s: float, folder: Path) -> None:
@@ -328,7 +332,7 @@ class StateCommand:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop; wait for a call in progress for at most a second."""
+        """Stop running the command. Wait at most a second for a call in progress."""
         self._stop.set()
         self._thread.join(1.0)
 

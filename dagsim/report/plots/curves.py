@@ -166,7 +166,7 @@ _NAMED = 8
 
 
 def learning_curves(runs: Mapping[str, Sequence[Row]]) -> Figure:
-    """Plot one panel per measure, as a function of the number of samples.
+    """Plot one panel per measure, with the number of samples on the horizontal axis.
 
     Several runs are drawn as thin lines, with their mean and a band from the lowest to the highest
     value. A measure that no run has is left out.
@@ -200,7 +200,7 @@ def _draw(axes: Axes, panel: Learning) -> None:
 
 def _most_of(values: Sequence[float]) -> tuple[float, float]:
     """Return axis limits that include 1 and nearly all values. They may exclude the first scores of
-    a training run, which would otherwise flatten the rest of the curve.
+    a training run, because these would flatten the rest of the curve.
     """
     low, high = min(*values, 1.0), max(float(np.quantile(values, 0.85)), 1.0)
     room = 0.08 * max(high - low, 0.02)

@@ -168,8 +168,8 @@ def _name_lanes(axes: Axes, cols: ScheduleColumns, lanes: Lanes) -> None:
 
 
 def _number_gpus(axes: Axes, first: float, count: int) -> None:
-    """Number the lanes from ``first`` onwards, to the left of the axes. The numbers are drawn as
-    text, because ticks are far slower.
+    """Number the lanes from ``first`` onwards, to the left of the axes. Draw the numbers as text,
+    because ticks take far longer.
     """
     from matplotlib.transforms import ScaledTranslation
 
@@ -264,8 +264,8 @@ def shaded_nodes(cols: ScheduleColumns, title: str, note: str) -> Figure:
 
 
 def binned(row: Ints, start_s: Floats, end_s: Floats, weight: Floats, edges_s: Floats, rows: int) -> np.ndarray:
-    """Return the time average, in each of several equally wide bins, of the total weight of active
-    intervals, (rows, bins). O(intervals + rows x bins).
+    """For each of several equally wide bins of time, return the average total weight of the active
+    intervals in each row, (rows, bins). O(intervals + rows x bins).
     """
     bins = len(edges_s) - 1
     width = (edges_s[-1] - edges_s[0]) / bins

@@ -73,7 +73,9 @@ def comparison(ranked: Sequence[PolicyResult], metric: str = "mean JCT", workloa
 
 
 def _method(ranked: Sequence[PolicyResult]) -> str:
-    """State how the ratios and intervals are computed, and the number of seeds."""
+    """Return a sentence that states how the ratios and intervals are computed, and the number of
+    seeds.
+    """
     n = max((standing.pair.n for standing in ranked if standing.pair is not None), default=0)
     if not n or ranked[0].sample is Sample.TRACE:
         return "one trace: ratios without intervals"

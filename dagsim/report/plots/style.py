@@ -155,14 +155,14 @@ def log_seconds(axes: Axes, which: Literal["x", "y"], low: float, high: float, m
 
 
 def whole_numbers(axes: Axes) -> None:
-    """Place ticks of the y axis only at whole numbers, because the axis counts jobs."""
+    """Place the ticks of the y axis at whole numbers only, because the axis counts jobs."""
     from matplotlib.ticker import MaxNLocator
 
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
 
 
 def nothing(axes: Axes, text: str) -> None:
-    """Write ``text``, the reason why the axes are empty, into their middle."""
+    """Write ``text``, which states why the axes are empty, in the middle of the axes."""
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, fontsize=11, color=GREY)
     axes.set_xticks([])
     axes.set_yticks([])
@@ -185,8 +185,8 @@ def save(drawn: Figure, path: Path) -> Path:
 
 
 def _make_plain(drawn: Figure) -> None:
-    """Show all text in a figure as plain text, because names from files may be long, or contain
-    control characters or markup for formulas.
+    """Show all text in a figure as plain text. This is necessary because names from files may be
+    long, or contain control characters or markup for formulas.
     """
     from matplotlib.text import Text
     from matplotlib.ticker import FuncFormatter

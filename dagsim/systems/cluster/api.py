@@ -1,15 +1,15 @@
 """The API for policies on the GPU cluster: everything that the kernel shows to a policy.
 
-From the simulation, a policy imports only this module, and a test checks these imports. All objects
+This is the only module of the simulation that a policy imports. A test checks this. All objects
 here are live and read-only: they show the current state, which changes as decisions are carried
 out, and only decisions can change it. Times are in seconds since the start (float64), durations in
 seconds, and memory in GB. A *type* is an index into ``ClusterView.gpu_types``, a *node* an index
 into ``Cluster.nodes``. Jobs are numbered in order of arrival, and runs in order of their starts.
 
 **Order of simultaneous events.** First, runs end; then nodes come back and others fail; then jobs
-arrive. After that, the policy is called repeatedly until it returns no decisions. A decision takes
-effect before the next one is requested, so a generator sees the effect when it continues after its
-``yield``. Nothing else happens while the policy decides, and simulated time stands still.
+arrive. After that, the policy is called repeatedly until it returns no decisions. Each decision is
+carried out before the next one is requested, so a generator sees the effect when it continues after
+its ``yield``. Nothing else happens while the policy decides, and simulated time stands still.
 
 **ClusterView** is the argument of ``ClusterPolicy.decide``: one object for the whole simulation.
 
@@ -52,8 +52,8 @@ effect before the next one is requested, so a generator sees the effect when it 
   ``demand``: the resources that it needs (``DemandClass``), shared by all tasks with equal demands.
 - ``piece``: 0 for a task as submitted. Instances that return after a preemption or failure form a
   new piece; pieces are numbered from 1 over the whole simulation. Such a piece is a separate
-  ``TaskState`` with the same ``job`` and ``index``, the remaining fraction ``left`` of the work,
-  and ``restore_s`` seconds of set-up before it can compute.
+  ``TaskState`` with the same ``job`` and ``index``. ``left`` is the fraction of the work that
+  remains, and ``restore_s`` is the set-up time in seconds before it can compute.
 - ``training``: the progress of an elastic task (``TrainingState``), ``None`` for others. A policy
   may use a copy of this object to find the rate of the task on other placements.
 - ``truth``: the true seconds of an instance, by type. Only a policy with ``clairvoyant = True`` in
@@ -101,23 +101,23 @@ A new index first receives all ready tasks and all runs. Started tasks stay in a
 index drops them (``waiting`` is 0). A policy without an index causes no overhead.
 
 An index may refer to tasks and runs, because a fork creates its own index. A policy itself must be
-deep-copyable and keep only plain data. If a policy needs information about the past that no view
-shows (such as how much service a job has received), it calls ``view.follow(listener)`` at each
-decision, where the listener is the policy itself or a part of it. In a fork, the copy of the
-listener receives the runs again, so ``started`` must accept a run that it has already seen.
+deep-copyable and keep only plain data. A policy may need information about the past that no view
+shows, such as how much service a job has received. It then calls ``view.follow(listener)`` at each
+decision. The listener is the policy itself or a part of it. In a fork, the copy of the listener
+receives the runs again, so ``started`` must accept a run that it has already seen.
 
 **The past.** A simulation may begin in the middle of a log or from a snapshot. Indexes and
-listeners that are created at the first decision then receive the past, in order and with the
-original times: tasks that became ready, and runs that started, ended or were stopped. A listener
-with an attribute ``remembers``, which states what it stores about finished jobs (``"usage by
-account and user"``), also receives the events of finished jobs if they are known. If they are
-unknown, a note above the results states this. If a policy stores something between decisions that
-no log contains (``"when its last backfill cycle began"``), it states this in an attribute
-``forgets``. If the past is completely known, a copy of the policy first simulates it. If the copy
-makes exactly the decisions of the past, the policy takes over what the copy remembers, and its
-listeners receive only what happens at the beginning. Otherwise ``forgets`` is printed above the
-results. An attribute ``rehearses = False`` states that an index contains some of this memory, so
-that it cannot be taken over.
+listeners that are created at the first decision then receive the past: tasks that became ready, and
+runs that started, ended or were stopped. These events come in their original order and with their
+original times. Some listeners store information about finished jobs. Such a listener states this in
+an attribute ``remembers`` (``"usage by account and user"``), and also receives the events of
+finished jobs if they are known. If they are unknown, a note above the results states this. If a
+policy stores something between decisions that no log contains (``"when its last backfill cycle
+began"``), it states this in an attribute ``forgets``. If the past is completely known, a copy of
+the policy first simulates it. If the copy makes exactly the decisions of the past, the policy takes
+over what the copy remembers, and its listeners receive only the events at the beginning. Otherwise,
+the text of ``forgets`` is printed above the results. A policy sets ``rehearses = False`` if an
+index contains part of this memory, because an index cannot be taken over.
 """
 
 from dagsim.systems.cluster.models.shared_gpus import Sharing

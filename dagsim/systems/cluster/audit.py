@@ -1,8 +1,10 @@
-"""Check an input: find where a log contradicts itself or the site on which it will be simulated.
+"""Checks of an input. They find contradictions within a log, and between the log and the site on
+which it will be simulated.
 
-An ``Audit`` is created while jobs are read (``Auditor``), before anything is simulated, and is part
-of the facts about a run. Every command shows it in the same words (``sentences``). Contradictions
-that affect more than ``URGENT`` of the jobs or of the resource-hours are shown before any result.
+An ``Auditor`` creates an ``Audit`` while the jobs are read, before anything is simulated. The
+``Audit`` becomes part of the facts about a run. Every command prints it in the same way
+(``sentences``). Contradictions that affect more than ``URGENT`` of the jobs or of the
+resource-hours are shown before any result.
 """
 
 from __future__ import annotations
@@ -46,14 +48,16 @@ _KEPT = 50
 
 
 class ContradictoryInput(TraceError):
-    """The log and the site contradict each other, and the user has requested an error instead of an
-    answer in that case (``--strict``).
+    """The error that is raised with ``--strict`` if the log and the site contradict each other.
+    Without this option, the contradictions are only reported.
     """
 
 
 @dataclass(slots=True)
 class Audit:
-    """The contradictions in an input, by kind, and the input's total number of jobs and hours."""
+    """The contradictions in an input, by kind, and the total numbers of jobs and hours in the
+    input.
+    """
 
     jobs: int = 0
     rows: int = 0
@@ -178,7 +182,7 @@ class Audit:
 
 
 def _named(count: int, ids: tuple[str, ...], unit: str) -> str:
-    """Format a number of jobs or rows with the ids of the first ones."""
+    """Format a number of jobs or rows, followed by the ids of the first few."""
     what = f"1 {unit}: " if count == 1 else f"{count:,} {unit}s{', first' * (count > len(ids))}: "
     return what + ", ".join(ids)
 
@@ -196,8 +200,8 @@ class _Nodes:
 
 
 class _Verdict(NamedTuple):
-    """The reason why a task can never run here (``what``), and the amount that the task requests
-    (``asked``).
+    """The reason why a task can never run on this cluster (``what``), and the amount that the task
+    requests (``asked``).
     """
 
     what: str
@@ -205,10 +209,11 @@ class _Verdict(NamedTuple):
 
 
 class Auditor:
-    """A check of the jobs in a log against a cluster and its site, block by block.
+    """A check whether the jobs in a log contradict a cluster and its site. The jobs are read block
+    by block.
 
-    Nodes are compared by name only if the site has queues or has at least one of the nodes in the
-    log; otherwise the log comes from another cluster and contradicts nothing.
+    Nodes are compared by name only if the site has queues or at least one of the nodes in the log.
+    Otherwise, the log comes from a different cluster, so its node names contradict nothing.
     """
 
     def __init__(
@@ -226,10 +231,10 @@ class Auditor:
     ) -> None:
         """Create an auditor without jobs.
 
-        ``as_stated`` is False if the jobs will request other resources than the log states, so that
-        the auditor cannot check whether they fit. In a ``snapshot``, jobs without a start time are
-        waiting. ``broken`` creates a function that names the rules of the site that keep a job from
-        ever starting.
+        ``as_stated`` is False if the jobs will request other resources than the log states. The
+        auditor then cannot check whether they fit. In a ``snapshot``, jobs without a start time are
+        waiting. ``broken`` creates a function that names the site's rules under which a job can
+        never start.
         """
         self._types, self._site = cluster.gpu_types, SiteState(cluster, queues, levels=levels)
         self._runtime, self._accept, self._hint = runtime, accept or {}, hint
@@ -255,7 +260,7 @@ class Auditor:
         self.begin()
 
     def begin(self) -> None:
-        """Forget all jobs, because the log will be read again."""
+        """Reset the audit, because the log will be read again."""
         self._audit = Audit()
         self._log_names: dict[str, set[str]] = {kind: set() for kind in (*self._names, "nodes", "gpu types")}
         self._impossible: dict[tuple[str, str], tuple[float, float]] = {}
@@ -328,7 +333,7 @@ class Auditor:
         )
 
     def _unused(self) -> dict[str, tuple[int, tuple[str, ...]]]:
-        """Return the names in the site that no job has used so far."""
+        """Return the names that exist at the site but that no job has used so far."""
         known = {kind: names for kind, names in self._names.items() if self._log_names[kind]}
         if self._log_names["nodes"] and self._has_queues:
             known["nodes"] = {node.name: None for node in self._nodes.values()}
@@ -381,8 +386,8 @@ class Auditor:
             self._judge_rules(block, job, np.array(sorted(verdicts), np.int64), waits)
 
     def _judge_rules(self, block: _Block, job: np.ndarray, known: np.ndarray, waits: np.ndarray) -> None:
-        """Find the jobs that the rules of the site never allow to start. Jobs that are already
-        ``known`` not to fit are left out.
+        """Find the jobs that can never start under the site's rules. Leave out the jobs in
+        ``known``, which do not fit on the cluster anyway.
         """
         jobs, texts = block.jobs, list[str]()
         broken = np.full(len(jobs), -1)
@@ -391,7 +396,7 @@ class Auditor:
         terms = [of.place[job] for of in labels if of is not None]
 
         def judge(rows: np.ndarray, limits: np.ndarray | None) -> None:
-            """Check the tasks in these rows. Each combination of values is checked only once."""
+            """Check the tasks in these rows. Tasks with the same values are checked only once."""
             columns = [column[rows] for column in (jobs.kind, jobs.instances, *terms)]
             code, firsts = combinations([*columns, *([] if limits is None else [limits[rows]])])
             found = np.full(len(firsts), -1)
@@ -424,8 +429,8 @@ class Auditor:
             self._tell(kind, block, chosen)
 
     def _words(self, jobs: JobArrays, job: np.ndarray, rows: np.ndarray, limits: np.ndarray | None) -> Iterator[str]:
-        """Yield, for each of the ``rows``, a description of the rules that keep its task from ever
-        starting with its time limit (empty if there are none).
+        """For each of the ``rows``, yield a description of the rules under which its task can never
+        start with its time limit. The description is empty if there are no such rules.
         """
         labels = (jobs.partition, jobs.request, jobs.account, jobs.qos, jobs.user if self._names_users else None)
         for row, one in zip(rows.tolist(), jobs.chosen(job[rows]).jobs(), strict=True):
@@ -441,8 +446,8 @@ class Auditor:
             yield self._broken_by[key]
 
     def _judge_names(self, kind: str, block: _Block, column: Labels) -> None:
-        """Find the jobs that name a partition, an account or a similar object that does not exist
-        at the site.
+        """Find the jobs that name something that the site does not have, such as a partition or an
+        account.
         """
         known, chosen = self._names[kind], dict[str, list[int]]()
         for place, word in enumerate(column.words):
@@ -453,7 +458,7 @@ class Auditor:
         self._tell(kind, block, chosen)
 
     def _judge_users(self, block: _Block, accounts: Labels, users: Labels) -> None:
-        """Find the jobs of users that do not belong to the account of the job."""
+        """Find the jobs whose users do not belong to the account of the job."""
         code, firsts = combinations([accounts.place, users.place])
         chosen = {}
         for place, first in enumerate(firsts.tolist()):
@@ -463,8 +468,8 @@ class Auditor:
         self._tell("users", block, chosen)
 
     def _judge_nodes(self, block: _Block, column: Labels) -> None:
-        """Find the jobs that ran on nodes missing from the cluster, or that held more resources on
-        a node than the node has in the cluster.
+        """Find the jobs that ran on nodes missing from the cluster, and those that held more
+        resources on a node than the cluster's description gives it.
         """
         jobs, chosen = block.jobs, dict[str, list[int]]()
         unknown = [[name for name in names if name not in self._nodes] for names in column.words]
@@ -498,7 +503,9 @@ class Auditor:
             self._judge_members(block, column, jobs.partition)
 
     def _judge_members(self, block: _Block, column: Labels, partition: Labels) -> None:
-        """Find the jobs that ran on nodes outside all of their partitions in the cluster."""
+        """Find the jobs that ran on nodes which, in the cluster, belong to none of the job's
+        partitions.
+        """
         none = np.zeros(len(block.jobs), np.int32)
         request, chosen = block.jobs.request or Labels(none, (None,)), dict[str, list[int]]()
         code, firsts = combinations([column.place, partition.place, request.place])
@@ -521,8 +528,8 @@ class Auditor:
     def _differences(
         self, names: tuple[str, ...], kind: TaskKind, instances: int, gpu: str
     ) -> tuple[tuple[str, str], ...]:
-        """Return the resources that, according to the log, a job held on its nodes although the
-        nodes do not have them.
+        """Return the resources that a job held according to the log, although its nodes do not have
+        them.
         """
         key = (names, kind.demand, instances, gpu)
         if key not in self._smaller:
@@ -531,7 +538,7 @@ class Auditor:
 
     def _compared(self, names: tuple[str, ...], demand: Demand, instances: int, gpu: str) -> Iterator[tuple[str, str]]:
         if not names or instances % len(names):
-            return  # the log does not say how much each node held
+            return  # the log does not state how the job was divided among these nodes
         each = instances // len(names)
         for name, times in Counter(names).items():
             node = self._nodes.get(name)
@@ -643,7 +650,7 @@ class Auditor:
         try:
             seconds = self._runtime.seconds(kind.task("", 1.0, 1), types)
         except ModelError:
-            return chosen  # the simulation will report the error
+            return chosen  # not reported here, because the simulation will report this error
         return [index for index in chosen if seconds[index] < inf]
 
     def _too_large(self, demand: Demand, nodes: Iterable[Node], where: str) -> _Verdict:
@@ -692,7 +699,7 @@ _NUMBER = re.compile(r"(?<=< )([\d.,e+]+)(?=:| s:)")
 
 
 def _without_number(reason: str) -> tuple[str, float]:
-    """Return a reason with a placeholder for the requested number, and that number."""
+    """Replace the requested number in a reason by a placeholder. Return this text and the number."""
     found = _NUMBER.findall(reason)
     if len(found) != 1:
         return reason, 0.0
@@ -700,7 +707,7 @@ def _without_number(reason: str) -> tuple[str, float]:
 
 
 def _with_range(reason: str, asked: tuple[float, float] | None) -> str:
-    """Insert the smallest and the largest requested number into a reason."""
+    """Replace the placeholder in a reason by the smallest and the largest requested number."""
     if asked is None or not asked[1]:
         return reason
     low, high = asked

@@ -1,5 +1,5 @@
-"""The clock, which is a SimPy environment that also accepts absolute times, and the order of
-simultaneous events. Only this module accesses private fields of SimPy.
+"""The clock of a simulation, and the order of simultaneous events. The clock is a SimPy environment
+that also accepts absolute times. Only this module accesses private fields of SimPy.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _FEW_EVENTS = 256
 
 
 class Due(Event):
-    """An event that happens as soon as its time on the clock has come (``Clock.at``), whereas other
-    SimPy events have to be triggered first.
+    """An event that happens when the clock reaches its time (``Clock.at``). Unlike other SimPy
+    events, it does not have to be triggered first.
     """
 
     _ok = True
@@ -51,9 +51,10 @@ class Clock(Environment):
         heappush(self._queue, entry)
 
     def settle(self) -> None:
-        """Process all events at the next time, including events that they cause at the same time.
+        """Process all events at the next time. This includes events at the same time that these
+        events cause.
 
-        This is ``Environment.step`` in a loop, but without one call per event.
+        This does the same as a loop that calls ``Environment.step``, but saves one call per event.
         """
         queue = self._queue
         self._now = now = queue[0][0]
@@ -68,13 +69,14 @@ class Clock(Environment):
                 break
 
     def scheduled(self) -> list[tuple[float, int, Event]]:
-        """Return all events on the clock in the order in which they will happen, as tuples of time,
-        order at that time, and event."""
+        """Return all events on the clock in the order in which they will happen. Each is a tuple of
+        its time, its order at that time, and the event.
+        """
         return [(time_s, order, event) for time_s, order, _, event in sorted(self._queue)]
 
     def tidy(self) -> None:
-        """Remove disarmed events (``Due`` without callbacks) once they could make up half of all
-        events. The average cost of a call is O(1).
+        """Remove events that no longer have callbacks (disarmed ``Due`` events) once they may make
+        up half of all events. The average cost of a call is O(1).
         """
         if len(self._queue) > self._crowded:
             self._queue[:] = [entry for entry in self._queue if entry[3].callbacks or not isinstance(entry[3], Due)]
@@ -82,7 +84,7 @@ class Clock(Environment):
             self._crowded = 2 * len(self._queue) + _FEW_EVENTS
 
     def drop(self, event: Event) -> None:
-        """Take an event off the clock. The cost is O(events)."""
+        """Remove an event from the clock. The cost is O(events)."""
         self._queue[:] = [entry for entry in self._queue if entry[3] is not event]
         heapify(self._queue)
 

@@ -34,7 +34,7 @@ def _depends(request: Request | None) -> bool:
 
 
 def _most(active: JobState) -> int:
-    """Return the maximum number of tasks that a job's array may have in the system."""
+    """Return how many tasks of a job's array may be in the system at a time."""
     return (active.job.request and active.job.request.array_limit) or 1
 
 
@@ -43,16 +43,16 @@ _NAMED = 3
 
 
 class Dependencies(Forked):
-    """Jobs that have arrived but are not eligible: they wait until others have left or started
-    (``Request.after``), for a time (``Request.begin_s``), or until fewer tasks of their array are
-    in the system than ``Request.array_limit`` allows. All attributes are plain data.
+    """Jobs that have arrived but are not eligible. They wait until other jobs have left or started
+    (``Request.after``), until a given time has passed (``Request.begin_s``), or until few enough
+    tasks of their array are in the system (``Request.array_limit``). All attributes are plain data.
 
-    In Slurm's terms, a job is eligible from then on, and its age counts from that time
-    (job_independent in job_mgr.c, Slurm 22.05). However, the limit of an array does not prevent the
-    tasks of this array from ageing (``JobState.queued_s``). It does not matter how a job ended,
-    even for ``afterok``: a job with an unmet ``afterok`` never ran, so no log lists it. Ids that
-    belong to no earlier job are ignored, and the job becomes eligible at the time in the log. An
-    arrival, a start or a departure costs O(log waiting).
+    In Slurm's terms, the job is eligible once its wait here ends, and its age is counted from that
+    time (job_independent in job_mgr.c, Slurm 22.05). However, the limit of an array does not
+    prevent the tasks of this array from ageing (``JobState.queued_s``). It does not matter whether
+    a job succeeded, even for ``afterok``. If an ``afterok`` is never met, the waiting job never
+    runs, so no log lists it. Ids that belong to no earlier job are ignored, and the job becomes
+    eligible at the time in the log. An arrival, a start or a departure costs O(log waiting).
     """
 
     __slots__ = {
@@ -114,12 +114,12 @@ class Dependencies(Forked):
 
     @property
     def next_s(self) -> float:
-        """The next time at which a condition is met merely because time passes."""
+        """The next time at which a condition will be met just because time passes."""
         return self._times[0][0] if self._times else inf
 
     def arrived(self, active: JobState, now: float) -> bool | None:
-        """Add a job. Return True if the job has to wait, False if it is eligible now, and None if
-        it has neither conditions nor an array.
+        """Add a job. Return True if the job has to wait, and False if it is eligible now. Return
+        None if it has no conditions and belongs to no array.
         """
         number, job = active.number, active.job
         for id in {job.id, job.id.partition("_")[0]}:
@@ -135,7 +135,8 @@ class Dependencies(Forked):
             return None
         conditions = [Condition.of(text) for text in request.after]
         needed, met = self._ask(number, conditions, now)
-        # the log knows when a condition was met by a job that had left by the beginning
+        # If a job had left before the simulation began, only the eligible time in the log shows
+        # when a condition on this job was met.
         lacks_one = job.eligible_s is not None and any(condition.id not in self._numbers for condition in conditions)
         if request.after_one and (met or not needed or lacks_one):
             needed = 0
@@ -144,8 +145,8 @@ class Dependencies(Forked):
             self._one_of.add(number)
         begins_s = job.arrival_s + (request.begin_s or 0.0)
         if not conditions and request.begin_s is not None and job.eligible_s is not None:
-            # The eligible time in the log also reflects holds and later changes, which no policy
-            # can influence.
+            # Use the eligible time in the log, because it also reflects holds and later changes,
+            # which no policy can influence.
             begins_s = job.eligible_s
         if begins_s > now:
             needed += 1
@@ -182,14 +183,16 @@ class Dependencies(Forked):
         return needed, met
 
     def started(self, number: int, now: float) -> bool:
-        """Record the first start of a job, or its departure if it never started. Return True if
-        ``next_s`` may be earlier now.
+        """Record that a job started for the first time, or that it left without ever starting.
+        Return True if ``next_s`` may be earlier as a result.
         """
         if number in self._started_s:
             return False
         self._started_s[number] = now
         array = self._array_of.get(number)
-        if array is not None:  # Slurm delays a task only while the permitted number of tasks is running
+        # Slurm holds back a task of an array only while as many of the array's tasks are running as
+        # its limit allows
+        if array is not None:
             self._at_work[array] = self._at_work.get(array, 0) + 1
             self.eligible_s[number] = max(self._queued_s.pop(number, now), self._full_until_s.get(array, 0.0))
         followers = self._on_start.pop(number, ())
@@ -198,7 +201,7 @@ class Dependencies(Forked):
         return bool(followers)
 
     def passed(self, now: float) -> list[JobState]:
-        """Return the jobs that become eligible because time has passed, in order of arrival."""
+        """Return the jobs that become eligible now because time has passed, in order of arrival."""
         freed: list[JobState] = []
         while self._times and self._times[0][0] <= now:
             _, number, is_begin = heappop(self._times)
@@ -206,7 +209,9 @@ class Dependencies(Forked):
         return sorted(freed, key=lambda active: active.number)
 
     def left(self, number: int, now: float) -> list[JobState]:
-        """Remove a job that has left. Return the jobs that become eligible, in order of arrival."""
+        """Remove a job that has left the system. Return the jobs that become eligible, in order of
+        arrival.
+        """
         self._present.discard(number)
         self.waiting.pop(number, None)
         self._unmet.pop(number, None)
@@ -223,7 +228,8 @@ class Dependencies(Forked):
             behind = self._behind.get(array)
             while behind:
                 active = self.waiting.get(behind[0])
-                # More tasks than the limit allows were running at the beginning.
+                # At the beginning of the simulation, more tasks may have been running than the
+                # limit allows.
                 if active is not None and self._inside[array] >= _most(active):
                     break
                 self.waiting.pop(behind.popleft(), None)
@@ -264,8 +270,8 @@ class Dependencies(Forked):
             yield f"its array may have {request.array_limit} of its tasks in the system at a time"
 
     def _meet(self, number: int, now: float, freed: list[JobState], *, is_begin: bool = False) -> None:
-        """Count one condition of a job as met. Add the job to ``freed`` if this was its last unmet
-        condition.
+        """Record that one condition of a job is met. Add the job to ``freed`` if this was its last
+        unmet condition.
         """
         if number not in self._unmet:
             return

@@ -1,5 +1,5 @@
-"""Jobs that have arrived but may not start yet. They wait until a given time, until other jobs have
-left or started, until another task of their array may start, or until the policy admits them.
+"""Jobs that have arrived but may not start yet. They wait for a given time, for other jobs to leave
+or start, for the limit of their array, or for admission by the policy.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class Eligibility(Forked):
-    """The jobs in a kernel that are not eligible yet. A kernel creates no object of this class if
-    it has no such jobs and no admission control.
+    """The jobs in a kernel that are not eligible yet. A kernel creates an object of this class only
+    if it has such jobs or admission control.
 
     A job can become eligible only because a timer ends, a run starts, or another job leaves. The
     kernel therefore checks each job only once, on its arrival (``holds``), and is later notified
@@ -47,8 +47,8 @@ class Eligibility(Forked):
         """The time of the next timer for conditions."""
 
     def attach(self) -> None:
-        """Register with the kernel for starts, and put the timers on its clock, both at the
-        beginning and in a fork.
+        """Register with the kernel to be notified of starts, and put the timers on its clock. This
+        is called at the beginning of a simulation and in each fork.
         """
         if self.dependencies is not None:
             self._kernel.frontier.started.append(self._started)
@@ -66,16 +66,16 @@ class Eligibility(Forked):
 
     @property
     def waiting(self) -> bool:
-        """True if any job waits here for a reason other than admission."""
+        """True if a job is waiting here for anything other than admission."""
         return bool(self._held) or (self.dependencies is not None and bool(self.dependencies.waiting))
 
     @property
     def pending(self) -> bool:
-        """True if any job will become eligible merely because time passes."""
+        """True if a job will become eligible just because time passes."""
         return bool(self._held) or (self.dependencies is not None and self.dependencies.next_s < inf)
 
     def behind(self, active: JobState) -> int:
-        """Return the number of tasks that wait for the limit of a job's array."""
+        """Return how many tasks of a job's array are waiting because of the array's limit."""
         request = active.job.request
         if self.dependencies is None or request is None or request.array_limit is None:
             return 0
@@ -113,13 +113,13 @@ class Eligibility(Forked):
 
     @property
     def next_s(self) -> float:
-        """The next time at which a job becomes eligible merely because time passes."""
+        """The next time at which a job becomes eligible just because time passes."""
         held_s = self._held[0][0] if self._held else inf
         return held_s if self.dependencies is None else min(held_s, self.dependencies.next_s)
 
     def pass_time(self) -> None:
-        """Let the jobs that are eligible by now enter the system. This is needed before the
-        beginning of the simulation, when there are no timers.
+        """Let all jobs that are eligible by now enter the system. This is called for times before
+        the beginning of the simulation, when there are no timers yet.
         """
         self._let_in_due()
         if self.dependencies is not None:
@@ -127,7 +127,7 @@ class Eligibility(Forked):
                 self._becomes_eligible(active)
 
     def left(self, number: int) -> None:
-        """Let jobs enter the system if they were waiting only for this job to leave."""
+        """Let jobs enter the system if they were only waiting for this job to leave."""
         if self.dependencies is not None:
             for active in self.dependencies.left(number, self._kernel.now):
                 self._becomes_eligible(active)
@@ -153,7 +153,7 @@ class Eligibility(Forked):
             self._kernel.enter(active)
 
     def _time_conditions(self) -> None:
-        """Set a timer for the next time at which a condition of a waiting job is met merely because
+        """Set a timer for the next time at which a condition of a waiting job is met just because
         time passes.
         """
         kernel = self._kernel

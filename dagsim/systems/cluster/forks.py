@@ -1,7 +1,7 @@
-"""Copies of the state of a simulation, based on one declaration per field.
+"""Copying the state of a simulation, based on one declaration for each field.
 
 A state class lists its fields in ``__slots__``, a dictionary that states for each field what a fork
-does with it. It is therefore impossible to add a field and forget that simulations are forked:
+does with it. It is therefore impossible to add a field without deciding what a fork does with it:
 
     class Machine(Forked):
         __slots__ = {"name": SAME, "free": SAME, "parts": COPIED, "timer": EMPTY}
@@ -85,8 +85,8 @@ def _empty(value: object) -> object:
 
 
 class Fork:
-    """A fork that is being created, with the copies made for it so far. With ``by_estimates``, the
-    fork has no more information than a policy.
+    """A fork that is being created, with the copies of objects that have been made for it so far.
+    With ``by_estimates``, the fork has no more information than a policy.
     """
 
     __slots__ = ("by_estimates", "twins")
@@ -123,7 +123,7 @@ class Fork:
         of = self.of
         if issubclass(kind, dict):
             twin = kind()
-            for key, entry in dict.items(value):  # the ``items`` method of ``Live`` would make a copy first
+            for key, entry in dict.items(value):  # not ``value.items()``, because ``Live.items`` makes a copy
                 if type(entry) in _UNMIXED:
                     twin.update(value)
                     return twin

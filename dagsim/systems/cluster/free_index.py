@@ -1,8 +1,9 @@
-"""Indexes of nodes by the amounts that are free on them, based on bit sets of machines.
+"""Indexes that find nodes by the amounts of resources that are free on them. They are based on bit
+sets of machines.
 
-A bit set is a single integer with one bit per machine. Intersecting two bit sets and finding the
-first machine in the result are single operations, so finding a machine on which something fits
-takes about as long with 4,000 machines as with 8.
+A bit set is a single integer with one bit per machine. A single operation intersects two bit sets,
+and another one finds the first machine in the result. Finding a machine on which something fits
+therefore takes about as long with 4,000 machines as with 8.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _AMOUNTS = 64
 
 
 class FreeIndex(Forked):
-    """An index of machines by free amount. It has a bit set of machines for each level, and a bit
-    set of the levels in use.
+    """An index of machines by free amount. It has a bit set of machines for each level, that is,
+    for each free amount, and a bit set of the levels in use.
 
     Finding the next level with a machine, and the first machine on it, takes a few integer
     operations, whatever the size of the cluster.
@@ -64,7 +65,7 @@ class FreeIndex(Forked):
 
     def first(self, least: int) -> int:
         """Return the machine with the smallest free amount that is at least ``least``, or -1 if
-        there is none. Among equal machines, it is the one with the lowest number.
+        there is none. If several machines have this amount, return the one with the lowest number.
         """
         used = self.used >> least << least
         if not used:
@@ -77,15 +78,17 @@ class FreeIndex(Forked):
         return bits(self.used >> least << least)
 
     def from_least(self, least: int, among: int = ALL) -> Iterator[int]:
-        """Yield the machines in the set ``among`` with a free amount of at least ``least``. The
-        smallest free amount comes first, and among equal amounts the lowest number.
+        """Yield the machines in the set ``among`` with a free amount of at least ``least``.
+        Machines with smaller free amounts come first. Among equal amounts, lower machine numbers
+        come first.
         """
         for level in self.levels(least):
             yield from bits(self.sets[level] & among)
 
     def from_most(self, least: int, among: int = ALL) -> Iterator[int]:
-        """Yield the machines in the set ``among`` with a free amount of at least ``least``. The
-        largest free amount comes first, and among equal amounts the lowest number.
+        """Yield the machines in the set ``among`` with a free amount of at least ``least``.
+        Machines with larger free amounts come first. Among equal amounts, lower machine numbers
+        come first.
         """
         used = self.used >> least << least
         while used:
@@ -134,9 +137,10 @@ class ShareIndex(Forked):
             del self._sets[free], self._amounts[bisect_left(self._amounts, free)]
 
     def tightest(self, share: int, among: int) -> Iterator[int]:
-        """Yield the machines in the set ``among`` with a GPU on which ``share`` fits. The smallest
-        free amount on such a GPU comes first, and among equal amounts the lowest number. A machine
-        is yielded once for each different free amount on its GPUs.
+        """Yield the machines in the set ``among`` with a GPU on which ``share`` fits. Machines
+        where such a GPU has a smaller free amount come first. Among equal amounts, lower machine
+        numbers come first. A machine is yielded several times if its GPUs have different free
+        amounts.
         """
         amounts = self._amounts
         for place in range(bisect_left(amounts, share), len(amounts)):
@@ -145,11 +149,11 @@ class ShareIndex(Forked):
 
 
 class EnoughIndex(Forked):
-    """An index of machines with enough CPUs, or with enough memory. It has a bit set of machines
-    for each of up to 64 requested amounts.
+    """An index that finds machines with enough CPUs, or machines with enough memory. It has a bit
+    set of machines for each of up to 64 requested amounts.
 
-    For any other amount, the set for the next lower requested amount is used, so a machine in
-    ``having`` may have too little.
+    For any other amount, the set for the next lower requested amount is used, so a machine in the
+    result of ``having`` may have too little.
     """
 
     __slots__ = {
@@ -162,8 +166,8 @@ class EnoughIndex(Forked):
         self._sets: list[int] = []
 
     def ask(self, amount: int, free: Iterable[tuple[int, int]]) -> None:
-        """Keep a set for ``amount`` from now on. ``free`` contains the bit and the free amount of
-        each machine. The cost is O(machines) if the amount is new.
+        """Add a set for ``amount``. ``free`` contains the bit and the free amount of each machine.
+        The cost is O(machines) if the amount is new.
         """
         place = bisect_left(self._amounts, amount)
         if len(self._amounts) < _AMOUNTS and self._amounts[place : place + 1] != [amount]:

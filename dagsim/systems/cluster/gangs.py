@@ -1,4 +1,4 @@
-"""Communication of gangs while they compute, and the resulting compute rates."""
+"""Simulation of how gangs communicate while they compute, and of the resulting compute rates."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from dagsim.systems.cluster.state import Run, TaskState, WorkProgress
 
 
 class Gangs(Forked):
-    """The communication of all gangs in a kernel, and the resulting compute rates. A carrier (the
-    network) transports the traffic while the gangs compute.
+    """The communication of all gangs in a kernel, and the resulting compute rates. The network,
+    which is called the carrier here, transports the traffic while the gangs compute.
     """
 
     __slots__ = {"_carrier": COPIED, "_communication": SAME, "_runtime": SAME, "_types": SAME}
@@ -39,8 +39,9 @@ class Gangs(Forked):
 
     @classmethod
     def of(cls, models: Models, types: tuple[GpuType | None, ...], carrier: Carrier | None) -> Gangs | None:
-        """Return the communication according to the communication model, or to a runtime model that
-        also describes communication. Return None if nothing is sent.
+        """Create the communication of a kernel's gangs, as described by its communication model, or
+        by its runtime model if that also describes communication. Return None if gangs send
+        nothing.
 
         Raises:
             ModelError: There are two models, or there is a model that the network or the other
@@ -84,7 +85,7 @@ class Gangs(Forked):
             progress.gang = None
 
     def adopt(self, progress: WorkProgress, gang: Any, set_rate: Callable[[float], None]) -> None:
-        """In a fork, let the gang of the original run continue."""
+        """In a fork, continue the communication of the original run's gang."""
         if gang is not None:
             progress.gang = self._carrier.adopt(gang, set_rate)
 
@@ -101,8 +102,8 @@ class Gangs(Forked):
         return 1.0 if gang is None else self._carrier.expected(gang)
 
     def _gang(self, task: TaskState, type_: int, placement: Iterable[tuple[NodeState, int, int]], now: float) -> Any:
-        """Return the communication of a task on certain machines, or None if the task sends nothing.
-        Each machine is given with its number of instances and the bit mask of their GPUs.
+        """Return what a task sends on certain machines, or None if the task sends nothing. Each
+        machine is given with its number of instances and the bit mask of their GPUs.
         """
         held = [(machine.index, count, mask) for machine, count, mask in placement]
         try:
@@ -113,7 +114,9 @@ class Gangs(Forked):
 
 
 class GangStep(NamedTuple):
-    """A step of a gang on certain nodes. The fields are the arguments of ``GangCarrier.gang``."""
+    """One training step of a gang on certain nodes. The fields are the arguments of
+    ``GangCarrier.gang``.
+    """
 
     traffic: Any
     """The traffic that it sends; only its carrier reads it."""

@@ -1,4 +1,4 @@
-"""Where the jobs of a simulation come from: columns, a list, any iterable, or a trace."""
+"""Sources of the jobs in a simulation: columns, a list, any iterable, or a trace."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class JobSource(ABC):
 
     @property
     def in_memory(self) -> HeldJobs | None:
-        """The source itself if its jobs are in memory, else None."""
+        """The source itself if its jobs are in memory, or None if they are not."""
         return None
 
     @abstractmethod
@@ -53,12 +53,12 @@ class JobSource(ABC):
 
     @abstractmethod
     def read_first(self) -> None:
-        """Read the first job, without taking it."""
+        """Return the first job without removing it."""
 
     @abstractmethod
     def may_have(self, tasks: int) -> bool:
         """Return True if there are at least this many tasks, or if the jobs come from a large trace
-        that has not been read yet. Creates no more jobs than necessary.
+        that has not been read yet. This creates no more jobs than necessary.
         """
 
     @property
@@ -68,8 +68,8 @@ class JobSource(ABC):
 
     @abstractmethod
     def states_limits(self) -> bool | None:
-        """Return True if any of the jobs states a time limit, or None if that is only known once all
-        jobs are in memory.
+        """Return True if any of the jobs states a time limit. Return None if this is unknown until
+        all jobs are in memory.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -86,7 +86,7 @@ class HeldJobs(JobSource):
     @property
     @abstractmethod
     def arrays(self) -> JobArrays:
-        """The jobs as columns. Elastic tasks have none for their ranges of GPUs."""
+        """The jobs as columns. No columns exist for the ranges of GPUs of elastic tasks."""
 
     @property
     @abstractmethod
@@ -96,7 +96,7 @@ class HeldJobs(JobSource):
     @property
     @abstractmethod
     def counts(self) -> tuple[int, int]:
-        """The number of jobs, and of those that state a time limit."""
+        """The number of jobs, and the number of jobs that state a time limit."""
 
     def held(self) -> HeldJobs:
         return self
@@ -178,7 +178,7 @@ class ListedJobs(HeldJobs):
 
 
 class ReadJobs(JobSource):
-    """Jobs that are read one by one, once."""
+    """Jobs that are read one by one and only once."""
 
     def __init__(self, jobs: Iterable[Job], begins_s: float = 0.0, left: Iterable[Job] | None = None) -> None:
         self._jobs, self.begins_s, self.left = jobs, begins_s, left
@@ -227,14 +227,17 @@ class TraceJobs(ReadJobs):
 
     def states_limits(self) -> bool | None:
         limited = super().states_limits()
-        if limited is None and self._trace.is_streamed():  # too large for the memory
+        # the trace is too large to keep in memory, so read it once for this and then start again
+        if limited is None and self._trace.is_streamed():
             limited = any(map(has_limit, self._trace.jobs()))
             self._jobs = self._trace.jobs()
         return limited
 
 
 def _have(jobs: Iterable[Job], tasks: int) -> tuple[bool, list[Job]]:
-    """Return True if the jobs have at least this many tasks, and the jobs that were read to find out."""
+    """Return whether the jobs have at least this many tasks, and the jobs that were read to find
+    this out.
+    """
     first_jobs, count = [], 0
     for job in jobs:
         first_jobs.append(job)
@@ -245,7 +248,7 @@ def _have(jobs: Iterable[Job], tasks: int) -> tuple[bool, list[Job]]:
 
 
 def source_of(jobs: Iterable[Job], begins_s: float = 0.0, left: Iterable[Job] | None = None) -> JobSource:
-    """Return the source of jobs that are given as a source, a list or any other iterable."""
+    """Return a source for jobs that are given as a source, a list or any other iterable."""
     if isinstance(jobs, JobSource):
         return jobs
     if isinstance(jobs, list | tuple):

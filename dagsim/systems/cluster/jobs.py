@@ -1,4 +1,6 @@
-"""The jobs of a run on the GPU cluster, and facts about them that are known after the run."""
+"""The stream of jobs in one simulation of the GPU cluster, and the facts about the jobs that are
+known afterwards.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class JobsToCome:
-    """The jobs in a simulation that have not arrived yet, which are read one by one on demand."""
+    """The jobs that have not arrived yet. They are read one by one when they are needed."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         self._source = iter(jobs)
@@ -38,19 +40,20 @@ class JobsToCome:
         """False once the last job has been taken and another one was requested."""
 
     def peek(self) -> Job | None:
-        """Return the next job without taking it, or None if there is none."""
+        """Return the next job without removing it, or None if there is none."""
         if self._next is None and self.any_left:
             self._next = next(self._source, None)
             self.any_left = self._next is not None
         return self._next
 
     def take(self) -> None:
-        """Take the next job, so that the one after it becomes the next."""
+        """Remove the next job. The one after it becomes the next job."""
         self._next = None
 
     def copy(self) -> JobsToCome:
-        """Return a copy that shares the jobs: each job is read once, by whichever copy needs it
-        first."""
+        """Return a copy that shares the jobs. Each job is read only once, by the copy that needs it
+        first.
+        """
         twin = JobsToCome(())
         self._source, twin._source = tee(self._source)
         twin._next, twin.any_left = self._next, self.any_left
@@ -62,10 +65,10 @@ _NAMED = 3
 
 
 class JobStream:
-    """The jobs in one run, in order of arrival, which can be read once.
+    """The jobs in one simulation, in order of arrival. They can be read once.
 
-    ``jobs`` are a source, a list, or any iterable. The load of the jobs is known only after they have
-    been read (``facts``); for jobs in memory, it is computed only on request.
+    ``jobs`` are a source, a list, or any iterable. The load of the jobs is known only after they
+    have been read (``facts``). For jobs in memory, it is computed when it is requested.
     """
 
     def __init__(
@@ -82,9 +85,10 @@ class JobStream:
     ) -> None:
         """Create a stream from jobs that have not been read yet.
 
-        ``whole`` is True if a generator scaled the arrivals so that the load refers to exactly the
-        time between the first and the last arrival. In a log, by contrast, the time of the arrival
-        after the last one is unknown. ``auditor`` sees the jobs of a trace while they are read.
+        ``whole`` is True if a generator scaled the arrivals, so that the load refers to exactly the
+        time between the first and the last arrival. For a log, it is unknown when the next job
+        after the last one would have arrived. ``auditor`` checks the jobs of a trace while they are
+        read.
         """
         self._auditor = auditor
         self._change: Callable[[Job], Job] | None = None
@@ -104,8 +108,8 @@ class JobStream:
         return jobs if self._change is None else map(self._change, jobs)
 
     def change_by(self, changes: Sequence[Callable[[Job], Job]], *, elastic: bool) -> None:
-        """Change each job before it arrives; the load does not include the changes. With ``elastic``,
-        a change makes tasks elastic.
+        """Apply changes to each job before it arrives. The load does not include the changes.
+        ``elastic`` states whether a change makes tasks elastic.
         """
         self._change = lambda job: reduce(lambda changed, change: change(changed), changes, job)
         self._makes_elastic = elastic
@@ -119,17 +123,18 @@ class JobStream:
 
     @property
     def left(self) -> Iterable[Job] | None:
-        """The jobs that had left before the beginning, with their runs, or None if they are not
-        known."""
+        """The jobs that had left the system before the beginning, with their runs, or None if they
+        are not known.
+        """
         return self._source.left
 
     def unstarted(self) -> Iterable[Unstarted]:
-        """Return the jobs that were in the queue of a log and never started."""
+        """Return the jobs that were in the queue of the log but never started."""
         return () if self._trace is None else self._trace.unstarted()
 
     def outages(self) -> Outages:
-        """Return the periods in which the trace's own machines were absent; empty for a window. Reads
-        the first job, because the clock starts at its arrival.
+        """Return the periods in which the trace's own machines were absent. The result is empty if
+        the jobs are a window. This reads the first job, because the clock starts when it arrives.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -150,8 +155,9 @@ class JobStream:
 
     def origin_s(self) -> float | None:
         """Return the time in the log that corresponds to 0 s. For a trace, this is the arrival of
-        the first job on the trace's clock; otherwise, it is 0. Return None if the times in the log
-        do not apply, because arrivals are scaled or the jobs are a window. Reads the first job.
+        the first job on the trace's clock; otherwise, it is 0. Return None if arrivals are scaled
+        or the jobs are a window, because the times in the log then do not apply. This reads the
+        first job.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -161,8 +167,8 @@ class JobStream:
         return self.log_origin_s() if self._trace.options.time_scale == 1 else None
 
     def log_origin_s(self) -> float:
-        """Return the arrival of the first job in the trace, on the trace's clock. Reads the first
-        job.
+        """Return the arrival of the first job in the trace, on the trace's clock. This reads the
+        first job.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -181,7 +187,7 @@ class JobStream:
 
     def may_have(self, tasks: int) -> bool:
         """Return True if there are at least this many tasks, or if the jobs come from a large trace
-        that has not been read yet. Creates no more jobs than necessary.
+        that has not been read yet. This creates no more jobs than necessary.
         """
         return self._source.may_have(tasks)
 
@@ -199,8 +205,8 @@ class JobStream:
 
     @property
     def states_limits(self) -> bool:
-        """True if any of the jobs states a time limit. Reads the first jobs of a trace. If none of
-        these states a limit, reads all jobs.
+        """True if any of the jobs states a time limit. This reads the first jobs of a trace. If
+        none of these states a limit, it reads all jobs.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -217,8 +223,8 @@ class JobStream:
         return self._makes_elastic or (held is not None and held.any_elastic)
 
     def submitted(self) -> JobArrays:
-        """Return all jobs as columns, as they were submitted. A later iteration creates its objects
-        from the columns.
+        """Return all jobs as columns, as they were submitted. If the jobs are iterated over later,
+        job objects are created from these columns.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -245,8 +251,8 @@ class JobStream:
         return held
 
     def measure(self, arrays: JobArrays, seconds: np.ndarray) -> None:
-        """Record the load of all jobs; ``seconds`` (n, GPU types) contains the seconds of an
-        instance of each task.
+        """Record the load of all jobs. ``seconds`` has the shape (tasks, GPU types) and contains
+        how long an instance of each task takes.
         """
         early = int(np.searchsorted(arrays.arrival_s, arrays.begins_s)) if arrays.begins_s else 0
         later = arrays.between(early, len(arrays)) if early else arrays
@@ -258,8 +264,9 @@ class JobStream:
 
     @property
     def load(self) -> Load:
-        """The load of the jobs that have arrived; for stored jobs and lists, the load of all
-        jobs."""
+        """The load of the jobs that have arrived or, for stored jobs and lists, the load of all
+        jobs.
+        """
         arrivals = self._meter.arrivals
         if not arrivals.jobs and self._source.in_memory is not None:
             arrays = self.submitted()
@@ -268,8 +275,8 @@ class JobStream:
         return self._meter.load()
 
     def observed(self) -> tuple[np.ndarray, np.ndarray, list[str]] | None:
-        """The recorded start of each arrived job, the time at which it became eligible (both NaN if
-        unknown), and its partition. ``None`` if no start is known.
+        """For each arrived job, its recorded start, the time at which it became eligible (both NaN
+        if unknown), and its partition. The value is ``None`` if no start is known.
         """
         started_s = np.asarray(self._started_s)
         if np.isnan(started_s).all():
@@ -304,8 +311,9 @@ class JobStream:
         return facts
 
     def knowledge(self, estimates: Estimates) -> Knowledge:
-        """Return what policies know about the run times of the jobs that have arrived, or of all
-        jobs in a list."""
+        """Return what policies know about run times: for a list, those of all jobs, and otherwise
+        those of the jobs that have arrived.
+        """
         held = self._source.in_memory
         jobs, limited = (len(self._started_s), self._limited) if held is None else held.counts
         return Knowledge(estimates.kind, estimates.sigma, jobs, limited, self._auditor is not None)
@@ -318,9 +326,9 @@ class JobStream:
         return self._auditor.audit(None if self._trace is None else self._trace.report)
 
     def state(self) -> dict[str, Any]:
-        """Return the time at which the simulation began, the numbers of jobs running and waiting at
-        that time, the number of waiting jobs that ran in the log but did not fit, and the number of
-        jobs that ran on nodes missing from the cluster.
+        """Return the time at which the simulation began and four numbers of jobs at that time:
+        running jobs, waiting jobs, jobs that wait because they did not fit although they ran in the
+        log, and jobs that ran on nodes missing from the cluster.
         """
         arrays, begins_s = self.submitted(), self.begins_s
         early = int(np.searchsorted(arrays.arrival_s, begins_s))
@@ -343,7 +351,7 @@ class JobStream:
         }
 
     def _metered(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield the jobs, adding up their load on the way."""
+        """Yield the jobs, and add up their load."""
         add = self._meter.add
         self._started_s, self._eligible_s = started_s, eligible_s = array("d"), array("d")
         self._partitions = partitions = []

@@ -1,13 +1,13 @@
-"""The kernel, which simulates DAG jobs on a cluster with SimPy processes and events.
+"""The kernel. It simulates DAG jobs on a cluster with SimPy processes and events.
 
 - *Arrivals* are one process (``_arrivals``), which waits until the arrival time of the next job and
   then lets the job arrive.
 - *Nodes* are resources (``machines``). For each failure model, a process takes nodes down and
   brings them back by calling ``take_down`` and ``bring_up``.
 - *Tasks* run as events. A ``Run`` consists of instances of a task that started together, and is
-  itself the SimPy event of their end. Its callback ``end`` frees the nodes and makes the children
-  ready. A run that has to fetch inputs or be set up, or whose rate changes, has additional phases
-  (``life.py``).
+  itself the SimPy event of their end. The callback of this event, ``end``, frees the nodes and
+  makes the task's children ready. A run that has to fetch inputs or be set up, or whose rate
+  changes, has additional phases (``life.py``).
 
 ``ClusterKernel.decisions()`` is a generator. It processes all simultaneous events (completions,
 then repairs and failures, then arrivals), yields a ``ClusterView`` and receives decisions until
@@ -94,21 +94,22 @@ class ClusterKernel(Forked):
     """A simulation of one cluster and one stream of jobs, with the models of everything that takes
     time.
 
-    ``jobs`` must be in order of arrival and are read lazily: only the next job and those in the
-    system are in memory. ``origin_s`` is the time in the log that corresponds to 0 s. The same
-    arguments and ``seed`` give the same log, byte for byte.
+    ``jobs`` must be in order of arrival. They are read one by one, so only the jobs in the system
+    and the next job are in memory. ``origin_s`` is the time in the log that corresponds to 0 s. The
+    same arguments and ``seed`` give the same log, byte for byte.
 
-    The simulation begins at ``begins_s``. Jobs that arrived earlier are then in the system, and
-    their runs continue (``Job.in_flight``), so the log starts with this past. The times of failures
-    are counted from this beginning. ``left`` contains the jobs that had left by then, with their
-    runs, or is None if they are unknown. Only policies that remember finished jobs receive them.
+    The simulation begins at ``begins_s``. Jobs that arrived earlier are in the system from the
+    beginning, and their runs continue (``Job.in_flight``). The log starts with these earlier
+    events. Failure models count their times from this beginning. ``left`` contains the jobs that
+    ended before the beginning, with their runs, or is None if they are unknown. Only policies that
+    use finished jobs receive it.
 
     Raises:
         ModelError: An instance in flight does not fit on the cluster, or gangs communicate without
             a network that carries them.
     """
 
-    # With more than 30 attributes, slots are read faster than a dictionary.
+    # With more than 30 attributes, slots are faster to read than a dictionary.
     __slots__ = {
         "_arrived": SAME,
         "_away": SAME,
@@ -223,21 +224,21 @@ class ClusterKernel(Forked):
 
     @property
     def done(self) -> bool:
-        """True if every job has arrived and left."""
+        """True if all jobs have arrived and none is left in the system."""
         waiting = self.eligibility is not None and self.eligibility.waiting
         return not (self.upcoming.any_left or self.frontier.jobs or self.applicants or waiting)
 
     @property
     def became_eligible_s(self) -> Mapping[int, float]:
-        """Time at which each job became eligible, by job number, for the jobs that had to wait for
-        a dependency or for the limit of their array.
+        """When each job became eligible, by job number. Only jobs that had to wait for a dependency
+        or for the limit of their array are included.
         """
         return {} if self.eligibility is None else self.eligibility.became_eligible_s
 
     @property
     def pending(self) -> bool:
-        """True if something will happen even without a decision: a run ends, a job arrives, a node
-        is repaired, or a requested wake-up is due.
+        """True if something will happen even without a decision: a run will end, a job will arrive,
+        a node will be repaired, or a requested wake-up is due.
         """
         if self.running or self.upcoming.any_left or self._wake_s < inf:
             return True
@@ -257,8 +258,8 @@ class ClusterKernel(Forked):
 
     def time_limit_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> float:
         """Return the time limit of a task on its slowest type. A task starts before a reservation
-        only if this limit ends by then. ``seconds`` are the true run times. They replace a missing
-        limit if policies may know true run times.
+        only if this limit ends by then. ``seconds`` are the true run times. If policies may know
+        true run times, these replace a missing limit.
         """
         limits = self._site_limits(job)
         if task.estimate is None and self.models.estimates.kind != "predicted":
@@ -266,7 +267,7 @@ class ClusterKernel(Forked):
         return max([limit_s for limit_s in self._limits_s(job, task, seconds) if limit_s < inf], default=0.0)
 
     def _limits_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> tuple[float, ...]:
-        """Return the time limit of a task on each type, as the site's scheduler would know it."""
+        """Return the time limit of a task on each type, according to the site's scheduler."""
         runtime, types = self.models.runtime, self.machines.types
         return limit_seconds(task, job.id, lambda task: runtime.seconds(task, types), seconds, self._site_limits(job))
 
@@ -304,8 +305,8 @@ class ClusterKernel(Forked):
         return [0.0] * len(moves) if self.life is None else self.life.expected_moves_s(moves)
 
     def lasting(self) -> list[bool]:
-        """Return, for each node, whether it is up or will come back, that is, whether every failure
-        process that has taken it down will also bring it back.
+        """Return, for each node, whether it is up or will come back. A node comes back if every
+        failure process that has taken it down also brings it back.
         """
         due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
         due.update(() if self.on_demand is None else self.on_demand.returning())
@@ -314,7 +315,7 @@ class ClusterKernel(Forked):
     # The conversation with a policy.
 
     def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
-        """Run the simulation with ``policy`` until every job has left (or until ``until_s``).
+        """Run the simulation with ``policy`` until no job is left, or until ``until_s``.
 
         Raises:
             IllegalDecision: A decision of the policy cannot be carried out.
@@ -323,15 +324,14 @@ class ClusterKernel(Forked):
         return drive(self, policy, until_s)
 
     def show_truth(self) -> None:
-        """Show true durations from now on, because the policy has declared ``clairvoyant =
-        True``."""
+        """From now on, show true durations (the policy has declared ``clairvoyant = True``)."""
         self._shows_truth = True
         for active in (*self.frontier.jobs.values(), *self.applicants.values()):
             active.shows_truth = True
 
     def remind(self, policy: object) -> None:
-        """Give the policy the memory that it would have at the beginning if its own decisions had
-        led to the past (``rehearse``).
+        """Let the policy process the events before the beginning (``rehearse``), so that it
+        remembers what it would remember if its own decisions had caused them.
         """
         again = None if self.frontier.past is None else rehearse(self, self.frontier.past, policy)
         self.reminded = again is not None
@@ -341,18 +341,18 @@ class ClusterKernel(Forked):
                 self.wait(again._wake_s)
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
-        """Yield a view whenever something has changed, and receive decisions for it (``None``: no
-        decision). Repeat this until there are no more decisions or no task is waiting. Then let
-        time pass until the next events, and continue in this way until the end.
+        """Yield a view whenever something has changed, and receive the decisions for this view
+        (``None`` if there are none). Repeat this until there are no more decisions or no task is
+        waiting. Then let time pass until the next events, and continue in this way until the end.
         """
         clock, machines = self.clock, self.machines
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         last_s, asked_s = min(until_s, float_info.max), -inf
         self.wakes.until_s = until_s
-        # Each iteration handles one point in time. First, everything that is due happens in the
-        # order of the clock; then the policy is called until it returns no decisions. If its
-        # decisions put events on the clock for the same time (a run without work), another
-        # iteration handles them.
+        # Each iteration handles one point in time. First, all events that are due happen in the
+        # order of the clock. Then the policy is called until it returns no decisions. Its decisions
+        # may put further events on the clock for the same time, such as the end of a run without
+        # work. The next iteration handles these.
         while True:
             if self.changed:
                 if self._wake_s <= self.now:
@@ -382,10 +382,12 @@ class ClusterKernel(Forked):
             if not self.running:
                 if self.done or self._only_rules_bind():
                     break
-                # at the beginning, before the first call of the policy
+                # true at the beginning, before the first call of the policy
                 due = clock.peek() <= self.now
                 if not (self.pending or due) and asked_s < self.now:
-                    self.changed = True  # the policy may have waited for something that will not happen any more
+                    # call the policy again: it may have been waiting for something that can no
+                    # longer happen
+                    self.changed = True
                     continue
                 if not (self.pending or due):
                     raise Stalled(why_stalled(self))
@@ -404,8 +406,8 @@ class ClusterKernel(Forked):
         self.schedule.ended_s = min(until_s, self.now)
 
     def _may_leave(self) -> bool:
-        """Return True if a node that is down may never come back. This is always possible at a
-        site, and in a fork without failure models.
+        """Return True if it is possible that a node which is down never comes back. At a site, and
+        in a fork without failure models, this is always possible.
         """
         return (
             self.machines.site is not None
@@ -414,9 +416,9 @@ class ClusterKernel(Forked):
         )
 
     def _withdraw(self) -> None:
-        """Remove tasks from the queue that can never start, because the nodes that they need have
-        left for good or the rules of the site forbid it. Otherwise, these tasks would block other
-        tasks. Their jobs stay unfinished.
+        """Remove from the queue all tasks that can never start, because the nodes that they need
+        have left for good or because the site's rules forbid it. In the queue, these tasks would
+        block others. Their jobs stay unfinished.
         """
         if self._lasting is None:
             self._lasting = sum(1 << node for node, stays in enumerate(self.lasting()) if stays)
@@ -451,7 +453,7 @@ class ClusterKernel(Forked):
         arrived.
         """
         if self.now == self.schedule.begins_s > 0:
-            # Runs from the past that end now must free their resources first.
+            # Runs in flight that end at this time must free their resources before jobs arrive.
             yield Timer(self.clock, self.now, ARRIVALS)
         while (job := self.upcoming.peek()) is not None:
             if job.arrival_s > self.now:
@@ -476,7 +478,7 @@ class ClusterKernel(Forked):
         self._record_job(_ARRIVED, number)
         if machines.site is not None and rejected is None:
             rejected = machines.site.refuses(job, self.now)
-        if rejected is not None and not job.in_flight:  # a job that is already running may continue
+        if rejected is not None and not job.in_flight:  # a job that is already running is not rejected
             self._record_job(_REJECTED, number, float(rejected))
             if machines.site is not None:
                 self.frontier.rejected.append(active)
@@ -518,7 +520,7 @@ class ClusterKernel(Forked):
         return active, rejected
 
     def _estimate(self, active: JobState) -> None:
-        """Replace the true run times of a job by the estimates that policies know."""
+        """Replace the true run times of a job by the estimates that policies see."""
         job = active.job
         self.models.estimates.apply(
             active, self.schedule.seed, lambda task: self._limits_s(job, task.task, task.seconds)
@@ -532,7 +534,7 @@ class ClusterKernel(Forked):
                 self.frontier.add(task, self.now)
 
     def admit(self, active: JobState) -> None:
-        """Let a job that has been waiting for admission enter the system."""
+        """Admit a job that has been waiting for admission, so that it enters the system."""
         del self.applicants[active.number]
         self._record_job(_ADMITTED, active.number)
         self.enter(active)
@@ -542,7 +544,7 @@ class ClusterKernel(Forked):
         self._leave(active.number, _REJECTED, float(RejectReason.BY_POLICY))
 
     def _leave(self, number: int, kind: int, value: float = 0.0) -> None:
-        """Record that a job leaves, and let jobs that were waiting for this enter the system."""
+        """Record that a job leaves, and let jobs that were waiting for this job enter the system."""
         self._record_job(kind, number, value)
         if self.eligibility is not None:
             self.eligibility.left(number)
@@ -585,8 +587,8 @@ class ClusterKernel(Forked):
         if machine is None:
             self.occupy(task, legality.started(self, task, placement))
             return
-        # These are the most common starts, which need no list of shares: independent instances, or
-        # a gang on one node.
+        # The most common starts (independent instances, or a gang on one node) need no list of
+        # shares.
         instances = placement[0][1]
         held = (machine, instances, *self.machines.take(machine, task.demand, instances, None))
         self._launch(task, instances, (held,))
@@ -594,9 +596,10 @@ class ClusterKernel(Forked):
     def occupy(
         self, task: TaskState, shares: list[Allotted], training: TrainingState | None = None, *, in_flight: bool = False
     ) -> None:
-        """Start the task on the checked shares: a gang as a single run, otherwise one run per node.
-        An elastic task continues with the state ``training``, which defaults to the task's own
-        state. A task that is ``in_flight`` is already computing.
+        """Start the task on the shares of nodes, which have already been checked. A gang becomes a
+        single run; any other task becomes one run per node. An elastic task continues with the
+        state ``training``, which defaults to the task's own state. A task that is ``in_flight`` is
+        already computing.
         """
         take, demand = self.machines.take, task.demand
         if not demand.gang:
@@ -625,7 +628,7 @@ class ClusterKernel(Forked):
         shares = legality.resizable(self, run, placement)
         if run.progress is not None and self.life is not None:
             self.life.settle(run, run.progress)
-        # reject the decision before anything is stopped
+        # an illegal placement raises here, before anything is stopped
         training = legality.placed(self, run.task, shares)
         task = self._preempt(run)
         self.occupy(task, shares, training if self.preemption.on_resume == "resume" else None)
@@ -639,7 +642,7 @@ class ClusterKernel(Forked):
             run.halt()
             self._release(run, _PREEMPTED)
         for task in [task for task in self.frontier.ready if task.job is active]:
-            task.waiting = 0  # indexes drop tasks that are no longer waiting
+            task.waiting = 0  # indexes drop tasks without waiting instances
             del self.frontier.ready[task]
         del self.frontier.jobs[number]
         self.changed = True
@@ -678,7 +681,7 @@ class ClusterKernel(Forked):
             tell(run, now)
 
     def begin(self, run: Run, *, computes: bool = False) -> None:
-        """Let a run begin on nodes that are up: write its rows to the log, and schedule its end."""
+        """Start a run on nodes that are up: write its rows to the log, and schedule its end."""
         self.record_run(_STARTED, run)
         if computes or self.life is None:
             run.callbacks.append(self.end)
@@ -699,7 +702,7 @@ class ClusterKernel(Forked):
         active.changed(index)
         if task.unfinished and task.task.elastic is None:
             return
-        task.unfinished = 0  # an elastic task is done as a whole, whatever its number of instances
+        task.unfinished = 0  # an elastic task ends as a whole, whatever its number of instances
         for child in active.job.graph.children[index]:
             waiter = active.tasks[child]
             waiter.missing -= 1
@@ -708,21 +711,23 @@ class ClusterKernel(Forked):
         active.tasks_left -= 1
         if not active.tasks_left:
             del self.frontier.jobs[active.number]
-            # The job and its tasks refer to each other, so without this only the garbage collector
-            # would free them.
+            # The job and its tasks refer to each other. Breaking this cycle frees them now, rather
+            # than when the garbage collector runs.
             active.tasks.clear()
             self._leave(active.number, _COMPLETED)
 
     def stop_as_logged(self, run: Run, stopped: str) -> TaskState:
-        """Stop a run from the past in the way that the log records: ``preempted`` or ``failed``."""
+        """Stop a run from before the beginning in the way that the log records: ``preempted`` or
+        ``failed``.
+        """
         if stopped == "failed":
             return self._stop(run, _FAILED, self.preemption.kept_on_failure)
         return self._preempt(run)
 
     def _stop(self, run: Run, kind: int, kept: KeptWork, notice_s: float = 0.0) -> TaskState:
-        """Stop a run before its end. Its instances become ready again as a new piece of its task,
-        which has to do the work that is not ``kept``. If ``notice_s`` is above 0, the nodes have
-        that many seconds to send the state of the run.
+        """Stop a run before its end. Its instances become ready again as a new piece of its task.
+        The piece has to repeat the work that is not ``kept``. If ``notice_s`` is above 0, the nodes
+        have that many seconds to send the state of the run.
         """
         # The order matters. First, no event of the run may happen any more. Then its nodes are
         # freed, before listeners are notified. The resumed piece is created last, from the work
@@ -736,7 +741,7 @@ class ClusterKernel(Forked):
         if not began and run.task.training is None:
             again.restore_s = run.task.restore_s
         elif began and self.life is not None and self.life.keeps_state(run, again, kind, kept, notice_s):
-            return again  # the task becomes ready once its state has arrived or is lost
+            return again  # the task becomes ready later, when its state has arrived or is lost
         if again.failures >= _MOST_FAILURES:
             again.waiting = 0
             self.stuck[again.job.number] = (
@@ -748,8 +753,8 @@ class ClusterKernel(Forked):
         return again
 
     def piece(self, run: Run, kind: int, kept: KeptWork) -> TaskState:
-        """Create the piece of a task that consists of the instances of a stopped run. The piece is
-        numbered with the current value of the piece counter.
+        """Create the piece of a task that contains the instances of a stopped run. Its number is
+        the current value of the piece counter.
         """
         task = run.task
         if self.life is not None:
@@ -783,16 +788,16 @@ class ClusterKernel(Forked):
     # Nodes.
 
     def take_down(self, node: int, notice_s: float = 0.0) -> None:
-        """Take a node down, unless it is down already. Its runs end as failed, but keep their work
-        if ``notice_s`` is long enough for writing a checkpoint. If the checkpoint is sent over the
-        network, only a later event decides whether it arrives in time.
+        """Take a node down, unless it is down already. Its runs fail, but they keep their work if
+        ``notice_s`` is long enough for writing a checkpoint. If the checkpoint is sent over the
+        network, a later event determines whether it arrives in time.
         """
         machine = self.machines.list[node]
         self._down[node] += 1
         self._lasting = None
         if self._down[node] > 1:
             return
-        if machine.up:  # a node that is powered off is not up
+        if machine.up:  # a node that is powered off has been taken down already
             self.machines.take_down(machine)
         self._away += 1
         self.wakes.tell_loss()
@@ -807,7 +812,7 @@ class ClusterKernel(Forked):
             self.on_demand.fail(node)
 
     def is_down(self, node: int) -> bool:
-        """Return True while any failure process keeps the node down."""
+        """Return True if at least one failure process currently keeps the node down."""
         return self._down[node] > 0
 
     def bring_up(self, node: int) -> None:
@@ -827,7 +832,7 @@ class ClusterKernel(Forked):
     # Clock and log.
 
     def call_at(self, time_s: float, callback: Callable[[Event], None]) -> None:
-        """Call ``callback`` at ``time_s``, among the arrivals at that time."""
+        """Call ``callback`` at ``time_s``, together with the arrivals at that time."""
         Timer(self.clock, time_s, ARRIVALS).callbacks.append(callback)
 
     def _set_clock(self) -> None:
@@ -863,8 +868,8 @@ class ClusterKernel(Forked):
         self.record(packed_row(kind, self.now, number, -1, -1, -1, 0, 0, value))
 
     def record_run(self, kind: int, run: Run, rate: float | None = None) -> None:
-        """Write one row for each machine of a run. The row contains the GPUs that the run holds
-        there, or the new ``rate`` of the run.
+        """Write one row for each node of a run. Each row contains the GPUs that the run uses on
+        this node, or the run's new ``rate``.
         """
         task, now, record = run.task, self.now, self.record
         number, index, id_, gpus = task.job.number, task.index, run.id, task.demand.demand.gpus
@@ -910,7 +915,7 @@ class ClusterKernel(Forked):
             if by_estimates:
                 run.believe_estimate(twin.now)
             if twin.on_demand is not None and twin.on_demand.holds(run):
-                run.callbacks = []  # the run begins when its nodes are up
+                run.callbacks = []  # the run begins later, when its nodes are up
             elif twin.life is not None:
                 twin.life.resume_run(run, original)
             elif run.suspended_since_s is not None:
@@ -921,8 +926,8 @@ class ClusterKernel(Forked):
         return twin
 
     def _runs_by_end(self) -> dict[Run, None]:
-        """Return all runs. Runs whose end is on the clock come first, in the order of the clock, so
-        that runs that end together do so in the same order in a fork. Runs that wait for the
+        """Return all runs. Runs whose end is on the clock come first, in the order of the clock.
+        Runs that end at the same time thus end in the same order in a fork. Runs that wait for the
         network or have rate 0 follow.
         """
         events = [event for *_, event in self.clock.scheduled() if event.callbacks]

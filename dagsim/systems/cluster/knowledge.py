@@ -1,8 +1,8 @@
-"""What policies know about run times, and the line that reports it.
+"""The rule for what policies know about run times, and the line of text that reports it.
 
 ``known`` implements the rule for all engines: policies know users' time limits, and they know true
-run times only if no job states a limit. ``Knowledge`` counts the jobs, is part of the facts about a
-run, and formats the line.
+run times only if no job states a limit. ``Knowledge`` counts the jobs and formats the line. It is
+part of the facts about a run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def has_limit(job: Job) -> bool:
 
 
 def known(estimates: Estimates, jobs: Iterable[Job] | JobArrays) -> Estimates:
-    """Return what policies know about these jobs. If policies should know the time limits but no
+    """Return what policies know about these jobs. If policies are meant to know time limits but no
     job states one, they know the true run times.
     """
     if estimates.kind != "predicted" or states_limits(jobs):
@@ -49,8 +49,8 @@ def known(estimates: Estimates, jobs: Iterable[Job] | JobArrays) -> Estimates:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """The information that policies have about the run times of a number of jobs. Every result contains the text of
-    this object as a line.
+    """What policies know about the run times of some jobs. Every result contains a line with this
+    information.
     """
 
     kind: str
@@ -96,8 +96,8 @@ class Knowledge:
 
     @classmethod
     def joined(cls, several: Iterable[Mapping[str, Any]]) -> Knowledge | None:
-        """Combine the knowledge in several runs, each given by its ``to_dict``. Return None if
-        there are no runs.
+        """Combine the knowledge in several runs, each given as the result of ``to_dict``. Return
+        None if there are no runs.
         """
         facts = [{name: value for name, value in of.items() if name != "text"} for of in several]
         if not facts:
@@ -107,8 +107,8 @@ class Knowledge:
 
 
 def _percent(part: int, whole: int) -> str:
-    """Format a share in percent. The text is rounded so that only all jobs give 100% and only no
-    jobs give 0%.
+    """Format a share in percent. It is rounded so that 100% appears only if all jobs count, and 0%
+    only if none does.
     """
     share = 100 * part / max(whole, 1)
     if part in (0, whole):

@@ -1,5 +1,5 @@
-"""Registries of what agents observe on the GPU cluster and of how they are rewarded. Families fill
-both registries.
+"""Two registries for agents on the GPU cluster: what they observe, and how they are rewarded.
+Families fill both.
 """
 
 from __future__ import annotations

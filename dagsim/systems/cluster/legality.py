@@ -1,7 +1,7 @@
-"""Check that a decision is legal before the kernel carries it out. Nothing in this module changes
+"""Checks that a decision is legal, before the kernel carries it out. Nothing in this module changes
 any state.
 
-All checks come before the first change, so an illegal decision leaves the simulation unchanged.
+All checks are made before the first change, so an illegal decision leaves the simulation unchanged.
 Each message states the time, the task or run, the reason, and what to do instead.
 """
 
@@ -23,8 +23,9 @@ from dagsim.text import count_of
 
 
 def starts_on(kernel: Simulation, task: Any, placement: Any) -> NodeState | None:
-    """Return the node for a simple legal start: independent instances, or a whole gang, on one
-    node. Return None if the start is illegal or not simple, so that ``started`` has to check it.
+    """Return the node for a simple legal start, in which independent instances or a whole gang
+    start on one node. Return None if the start is illegal or not simple. Then ``started`` has to
+    check it.
     """
     try:
         ((node, instances, gpu),) = placement
@@ -163,7 +164,8 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
     run = None if number is None else kernel.running.get(number)
     if run is None:
         _refuse(kernel.now, f"run {run_id!r} is not running, so it cannot be preempted; choose a key of view.running")
-    # otherwise, a policy could reverse its decisions for ever without time passing
+    # Without this check, a policy could start and preempt the same task for ever while time stands
+    # still.
     if run.started_s == kernel.now:
         _refuse(
             kernel.now,
@@ -251,7 +253,7 @@ def _allotted(
     if not placement:
         _refuse_start(kernel, task, "the placement is empty, but it must have a Share for each node")
     elastic, demand = task.task.elastic, task.demand
-    demand.nodes = demand.opened  # a search may have restricted ``nodes`` to a single domain
+    demand.nodes = demand.opened  # an earlier search may have restricted ``nodes`` to a single domain
     shares = [_share(kernel, task, waiting, share, machines) for share in placement]
     total = sum(share.instances for share in shares)
     distinct = len({share.machine.index for share in shares}) == len(shares)

@@ -1,5 +1,5 @@
-"""The phases of runs that need more than a single timeout: they fetch inputs and are set up before
-they compute, compute at changing rates, and write checkpoints.
+"""The phases of runs that need more than a single timeout. Such runs may fetch inputs and be set up
+before they compute, may compute at changing rates, and may write checkpoints.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 class Life(Forked):
-    """The phases and rates of the runs in a kernel. A kernel has such an object only if a model or
-    an elastic task needs it. Without it, every run computes from its start to its end.
+    """The phases and rates of the runs in a kernel. A kernel has this object only if a model or an
+    elastic task needs it. Without it, every run computes from its start to its end.
 
     The phases of a run follow each other without waiting for the kernel:
 
@@ -39,8 +39,8 @@ class Life(Forked):
 
     While a run computes at rate 1, the run itself is the event of its end. Otherwise, the run has a
     ``WorkProgress``, whose event ends the current period of constant rate: an epoch, the work
-    before a checkpoint, or the whole run. When the rate changes, the work done is added up and a
-    new event is set. The old event stays on the clock but does nothing.
+    before a checkpoint, or the whole run. When the rate changes, the work done so far is recorded
+    and a new event is created. The old event stays on the clock but does nothing.
     """
 
     __slots__ = {
@@ -97,14 +97,14 @@ class Life(Forked):
             self.set_up(run)
 
     def set_up(self, run: Run) -> None:
-        """Set up a run that has all its inputs, if set-up takes time, and then let it compute."""
+        """Set up a run that has all its inputs, if it needs set-up. Then let it compute."""
         kernel, now, preemption = self._kernel, self._kernel.now, self._preemption
         if run.setup_s:
             run.callbacks = [self._has_set_up]
             kernel.clock.at(run.phase_until(now + run.setup_s), COMPLETIONS, run)
             return
         if preemption.checkpoint_interval_s is not None and not (self.by_network or run.task.training is not None):
-            # the times at which it writes checkpoints are fixed
+            # the times of its checkpoints are known in advance, so they are added to its duration
             run.take(preemption.with_writes_s(run._seconds))
         end_s = run.compute(now)
         if preemption.checkpoint_interval_s is not None and self.by_network:
@@ -117,7 +117,7 @@ class Life(Forked):
             kernel.record_run(Kind.COMPUTING, run)
         run.callbacks = [kernel.end]
         self.set_pace(run)
-        if run.progress is None:  # other runs already have a separate event, or get one now
+        if run.progress is None:  # for a run with a ``progress``, ``set_pace`` sets the event
             kernel.clock.at(end_s, COMPLETIONS, run)
 
     def _has_set_up(self, event: Event) -> None:
@@ -126,8 +126,8 @@ class Life(Forked):
         self.set_up(run)
 
     def _setup_s(self, run: Run) -> float:
-        """Return the set-up time, which is the sum of the time that the set-up model states and the
-        time for new GPU partitions. Record which job each GPU runs from now on.
+        """Return the set-up time: the time according to the set-up model plus the time for creating
+        GPU partitions. Record which job each GPU runs from now on.
         """
         parting_s = max([machine.node.mig_s or 0.0 for machine, *_ in run.held if machine.remade], default=0.0)
         if self._setup is None or self._served is None:
@@ -142,8 +142,8 @@ class Life(Forked):
         return parting_s + self._setup.seconds(run.task.task, number, tuple(previous))
 
     def ended(self, run: Run, kind: int) -> None:
-        """Discard everything that belonged to a run that has finished or was stopped. The run has
-        already released its nodes.
+        """Discard the state of a run that has finished or was stopped. The run has already released
+        its nodes.
         """
         if self._transfers is not None and kind == Kind.FINISHED:
             self._transfers.finished(run)
@@ -159,7 +159,7 @@ class Life(Forked):
 
     def set_rate(self, run: Run, rate: float, until: float = inf, after_s: float | None = None) -> None:
         """Let a computing run continue at ``rate`` from now on, and reschedule its end. The rate of
-        an elastic task is determined again when its progress reaches ``until``, or ``after_s``
+        an elastic task is computed again when its progress reaches ``until``, or ``after_s``
         seconds from now.
 
         Raises:
@@ -215,7 +215,7 @@ class Life(Forked):
             self.set_rate(run, 1.0)
 
     def settle(self, run: Run, progress: WorkProgress) -> None:
-        """Bring the progress of a run up to date: add the work done since the last call."""
+        """Bring the progress of a run up to date by adding the work done since the last call."""
         now, training = self._kernel.now, run.task.training
         work = (now - progress.since_s) * progress.rate
         if training is None:
@@ -282,7 +282,8 @@ class Life(Forked):
         """Pause a run until its state is in the storage."""
         assert self._transfers is not None
         self.settle(run, progress)
-        progress.done = progress.checkpoint  # this avoids the rounding error of the sum
+        # the exact value, because ``settle`` adds up steps, each of which is rounded
+        progress.done = progress.checkpoint
         if not self._transfers.saves(run):
             self.has_saved(run, progress)
             return
@@ -314,13 +315,13 @@ class Life(Forked):
         self._kernel.changed = True
 
     def _has_written(self, progress: WorkProgress, training: TrainingState) -> None:
-        """Store the state of an elastic run, and plan its next checkpoint."""
+        """Record the saved state of an elastic run, and schedule its next checkpoint."""
         assert self._preemption.checkpoint_interval_s is not None
         progress.state, progress.phase = training.copy(), "epoch"
         progress.checkpoint = progress.done + self._preemption.checkpoint_interval_s
 
     def piece(self, run: Run, number: int, kind: int, kept: KeptWork) -> TaskState:
-        """Create the piece with this number from the instances of a stopped run."""
+        """Create the piece with this number, which consists of the instances of a stopped run."""
         task, elastic = run.task, run.task.task.elastic
         saves = kept is not KeptWork.NOTHING and run.computing_s is not None
         left = 1.0 if kept is KeptWork.NOTHING else self._left(run, kept)
@@ -366,15 +367,16 @@ class Life(Forked):
             if saved:
                 passed_s = 0.0 if progress is None else progress.saved
         elif preemption.checkpoint_interval_s is not None and run.computing_s is not None:
-            whole_s = preemption.worked_s(whole_s)  # both include the checkpoint writes in between
+            # both durations include the time for writing checkpoints, which ``worked_s`` subtracts
+            whole_s = preemption.worked_s(whole_s)
             passed_s = preemption.worked_s(passed_s, saved=saved)
         return task.left * max(0.0, 1.0 - (passed_s / whole_s if whole_s else 0.0))
 
     # Elastic tasks.
 
     def enter_elastic(self, task: TaskState, elastic: Elastic) -> DemandClass:
-        """Create the training state of an elastic task. Return the demand that determines whether
-        the task can ever run.
+        """Create the training state of an elastic task. Return the demand for the task's minimum
+        size, which determines whether the task can ever run.
 
         Raises:
             ModelError: No GPU type has enough GPUs for the minimum size of the task.
@@ -396,7 +398,7 @@ class Life(Forked):
         return least
 
     def place_elastic(self, task: TaskState, shares: list[Allotted], training: TrainingState | None) -> None:
-        """Set the number of instances of an elastic task to that of its placement. The task
+        """Set an elastic task's number of instances to the number in its placement. The task
         continues with the state ``training``, which defaults to the task's own state.
         """
         assert task.task.elastic is not None
@@ -407,7 +409,7 @@ class Life(Forked):
     # Simulations that begin in the middle of operation, and forks.
 
     def recall(self, run: Run) -> None:
-        """Take over a run that has been computing since before the beginning of the simulation."""
+        """Manage a run that started to compute before the beginning of the simulation."""
         self._setup_s(run)  # called only to record which job the GPUs run
         preemption, begins_s = self._preemption, self._kernel.now
         if self.by_network and preemption.checkpoint_interval_s is not None:
@@ -420,17 +422,19 @@ class Life(Forked):
             self.set_pace(run)
 
     def fork_network(self, fork: Fork, clock: Clock) -> None:
-        """In a fork, add the copy of the network, which uses the fork's own clock, to the copies."""
+        """In a fork, register the copy of the network, which uses the fork's own clock, among the
+        copies.
+        """
         if self._transfers is not None:
             fork.twins[id(self._transfers.carrier)] = self._transfers.carrier.fork(clock)
 
     def resume(self, *, by_estimates: bool) -> None:
-        """In a fork, continue the writes to the storage that are under way in the original."""
+        """In a fork, continue the writes to storage that are in progress in the original."""
         if self._transfers is not None:
             self._transfers.resume(by_estimates=by_estimates)
 
     def resume_run(self, run: Run, original: Run) -> None:
-        """In a fork, continue with the current phase of a run."""
+        """In a fork, continue the current phase of a run."""
         progress = run.progress
         if progress is not None and original.progress is not None and self._gangs is not None:
             self._gangs.adopt(progress, original.progress.gang, partial(self.set_rate, run))

@@ -1,4 +1,4 @@
-"""Free resources of each node, indexed so that finding nodes for a task never has to scan the
+"""The free resources of each node, with indexes that find nodes for a task without scanning the
 cluster.
 """
 
@@ -49,19 +49,20 @@ def _millionths(amount: float) -> int:
 
 
 def _needed(amount: float) -> int:
-    """Return the amount in whole millionths. It is rounded so that instances fit if together they
-    need exactly what a node has.
+    """Return the amount in whole millionths. It is rounded in such a way that instances fit on a
+    node if together they need exactly what the node has.
     """
     return floor(min(amount, _MOST) * MICRO + _RESIDUE)
 
 
 class DemandClass(Forked):
-    """All tasks with equal demands, compiled for one cluster: either all of them fit or none does.
+    """A class of tasks with equal demands, prepared for one cluster. Either all tasks of a class
+    fit somewhere, or none does.
 
     ``gang`` is the number of instances that must start together, or 0 if instances are independent.
     ``types`` contains the types that may run the tasks, as indices into ``ClusterState.types``.
     ``rejected`` is the reason why even the empty cluster could never run these tasks, if there is
-    one. ``key`` is the key of the class in ``ClusterState.classes``, also in a fork.
+    one. ``key`` is the key of the class in ``ClusterState.classes``. It stays the same in a fork.
     """
 
     __slots__ = {
@@ -126,7 +127,7 @@ class DemandClass(Forked):
         """The machine on which an instance last fitted, or -1."""
 
     def open_to(self, nodes: int) -> None:
-        """Allow tasks of this class to start only on ``nodes`` (a bit set) from now on."""
+        """Restrict the nodes on which tasks of this class may start to ``nodes`` (a bit set)."""
         self.nodes = self.opened = nodes
 
     @property
@@ -216,8 +217,8 @@ class NodeState(Forked):
         return free // demand.share if demand.share else 0
 
     def gpu_for(self, demand: DemandClass, gpu: int | None) -> int:
-        """Return the GPU for the next share. This is the named GPU, or else the fullest GPU on
-        which the share fits. With MIG, GPUs that already have a suitable partition come first.
+        """Return the GPU for the next share. If no GPU is named, this is the fullest GPU on which
+        the share fits. With MIG, GPUs that already have a suitable partition come first.
         """
         if (
             gpu is not None
@@ -230,7 +231,7 @@ class NodeState(Forked):
         return min(rooms, key=lambda gpu: (self.shares.get(gpu, MICRO), not openings[gpu][1], gpu))
 
     def part(self, demand: DemandClass) -> int:
-        """Return the millionths of a GPU that an instance with a fractional demand occupies on this
+        """Return how many millionths of a GPU an instance with a fractional demand occupies on this
         node.
         """
         profile = None if self.mig is None else self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)
@@ -280,8 +281,8 @@ class NodeState(Forked):
         self.shares[gpu] = free
 
     def after(self, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> NodeState:
-        """Return a copy of the node in the state after ``count`` instances have released their
-        resources. The copy may be used only to check what fits.
+        """Return a copy of the node as it will be after ``count`` instances have released their
+        resources. Use the copy only to check what fits.
         """
         twin = self.copy()
         if demand.whole:
@@ -298,7 +299,7 @@ class NodeState(Forked):
         return NodeState(self.index, self.node, self.type)
 
     def copy(self) -> NodeState:
-        """Return an identical node that changes independently and is not in the indexes of the
+        """Return an identical node that can be changed independently and belongs to no index of the
         cluster.
         """
         fork = Fork()
@@ -412,8 +413,8 @@ class ClusterState(Forked):
         return compiled
 
     def narrowed(self, demand: DemandClass, seconds: Sequence[float]) -> DemandClass:
-        """Return the class without the types on which an instance would never end; often, this is
-        ``demand`` itself. ``seconds`` is the duration on each type.
+        """Return the class without the types on which an instance would never end. Often, the
+        result is ``demand`` itself. ``seconds`` contains the duration on each type.
         """
         types = tuple([type_ for type_ in demand.types if seconds[type_] < inf])
         if types == demand.types:
@@ -481,8 +482,8 @@ class ClusterState(Forked):
         return room
 
     def best(self, demand: DemandClass, type_: int) -> int:
-        """Return the best fit: of the machines of ``type_`` on which one instance fits, the one
-        with the least free resources, or -1 if there is none.
+        """Return the best fit, which is the machine with the least free resources among the
+        machines of ``type_`` on which one instance fits. Return -1 if there is none.
         """
         if demand.plain and not self.asleep:
             return self.by_gpus[type_].first(demand.whole)
@@ -510,8 +511,9 @@ class ClusterState(Forked):
     def candidates(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[int]:
         """Return the machines of ``type_`` on which one instance may fit, starting with those that
         have the fewest (or most) free resources. For GPU demands, the machines are sorted by idle
-        GPUs (for a fractional demand, machines with a partly used GPU come first), and for CPU-only
-        demands by free cores. CPUs and memory are not checked, so use ``NodeState.room`` for that.
+        GPUs, and for CPU-only demands by free cores. For a fractional demand, machines with a
+        partly used GPU come first. CPUs and memory are not checked, so use ``NodeState.room`` for
+        that.
         """
         sets = self.awake_first(demand.nodes)
         return chain(*[self._candidates(demand, type_, most_free_first, among) for among in sets])
@@ -531,12 +533,11 @@ class ClusterState(Forked):
         return demand.nodes & self._cpu_levels()[type_].having(_cores(demand.cpus))
 
     def fit(self, demand: DemandClass, type_: int, waiting: int) -> Placement | None:
-        """Return a placement on ``type_`` by best fit, or ``None`` if nothing fits. Independent
-        instances go to a single machine, as many as fit there. A gang goes to the fullest single
-        machine on which all of it fits, or else to as few machines as possible.
+        """Return a placement on ``type_`` by best fit, or ``None`` if nothing fits. As many
+        independent instances as fit are placed on a single machine. A gang is placed on the fullest
+        machine that can hold all of it, or else on as few machines as possible.
         """
-        # the code of ``best`` is repeated here to save the call, because most starts use this
-        # function
+        # ``best`` is inlined here, because most starts use this function
         if demand.plain and not self.asleep:
             levels = self.by_gpus[type_]
             used = levels.used >> demand.whole << demand.whole
@@ -556,8 +557,8 @@ class ClusterState(Forked):
 
     def take(self, machine: NodeState, demand: DemandClass, count: int, gpu: int | None) -> tuple[int, tuple[int, ...]]:
         """Occupy resources of ``machine`` for ``count`` instances, which must fit
-        (``NodeState.room``). Return the bit mask of the GPUs that are now held and, for a
-        fractional demand, the GPU of each instance (with its part, under MIG).
+        (``NodeState.room``). Return the bit mask of the GPUs that are now held. For a fractional
+        demand, also return the GPU of each instance and, with MIG, the partition.
         """
         mask: int = 0
         on: tuple[int, ...] = ()
@@ -615,8 +616,8 @@ class ClusterState(Forked):
         self.join(machine, demand, -count)
 
     def lend_cpus(self, machine: NodeState, cpus: int) -> None:
-        """Free CPUs (in millionths) that a continuing run holds, or take them back if the number is
-        negative.
+        """Free CPUs (in millionths) that belong to a run which keeps its other resources. If the
+        number is negative, occupy them again.
         """
         self.released += 1
         self.recent.append(machine)
@@ -672,7 +673,7 @@ class ClusterState(Forked):
             return
         self.judged.clear()
         self.returned_s = now
-        self.released += _LOOK_BACK + 1  # for classes that did not fit, all nodes must be searched again
+        self.released += _LOOK_BACK + 1  # classes that did not fit must search all nodes again
         for demand in self.classes.values():
             if demand.terms is not None:
                 demand.open_to(site.open(demand.terms, now))
@@ -680,8 +681,8 @@ class ClusterState(Forked):
 
     def hopeless(self, now: float, lasting: int) -> set[DemandClass]:
         """Return the classes that will never fit again. ``lasting`` is a bit set of the nodes that
-        are up or will come back. Results are cached until this set changes, or until nodes open or
-        close.
+        are up or will come back. The result is cached until this set changes, or until the site's
+        rules open or close nodes.
         """
         site = self.site
         if lasting != self._judged_on:
@@ -695,7 +696,9 @@ class ClusterState(Forked):
 
     @contextmanager
     def within(self, demand: DemandClass, nodes: int) -> Iterator[None]:
-        """Within the context, let tasks of a class be placed only on some nodes (a bit set)."""
+        """While the ``with`` block is running, let tasks of a class be placed only on these nodes
+        (a bit set).
+        """
         kept = demand.nodes, demand.opened, demand.blocked_at, demand.roomy
         demand.open_to(demand.opened & nodes)
         demand.blocked_at = demand.roomy = -1
@@ -705,7 +708,7 @@ class ClusterState(Forked):
             demand.nodes, demand.opened, demand.blocked_at, demand.roomy = kept
 
     def hold(self, demand: DemandClass, sign: int, now: float) -> None:
-        """Take the licences for a start (``sign`` 1), or return them (-1)."""
+        """Take the licences for a start (if ``sign`` is 1), or return them (if it is -1)."""
         if self.site is not None and demand.terms is not None and demand.terms.licences:
             self.site.take(demand.terms.licences, sign)
             self.released += _LOOK_BACK + 1 if sign < 0 else 0
@@ -731,9 +734,9 @@ class ClusterState(Forked):
         compiled = DemandClass(demand, gang, types, len(self.classes), key, terms)
         compiled.sliced = parted_types(demand.gpu_types)
         if compiled.counted and not any(self._could_count(compiled, (index,)) for index in types):
-            # Most policies run a gang on a single type. If only nodes of several types together could
-            # satisfy the counts, the demand is restricted only by its features; the counts remain
-            # for policies that mix types.
+            # Most policies run a gang on a single type. If only several types together can satisfy
+            # the counts, such a policy checks only that each node has one of the counted features.
+            # The counts are kept for policies that mix types.
             compiled.counted = not self._could_count(compiled, types)
             if not compiled.counted and terms is not None:
                 parts = reduce(or_, [count.nodes for count in terms.counts])
@@ -751,8 +754,8 @@ class ClusterState(Forked):
 
     def holds(self, demand: DemandClass, nodes: int) -> bool:
         """Return True if an instance, or the whole gang, would fit on these nodes (a bit set) if
-        they were empty. Apart from a policy's own rules, only this method decides whether a task
-        can ever start.
+        they were empty. Whether a task can ever start depends only on this method and on the rules
+        of the policy.
         """
         fits = self._held_on.get((demand, nodes))
         if fits is None:
@@ -764,8 +767,8 @@ class ClusterState(Forked):
         return fits
 
     def capacity(self, demand: DemandClass, type_: int, *, now: float | None = None) -> int:
-        """Return how many instances all machines of ``type_`` together could hold if they were
-        empty, including machines that are closed to these instances now. A gang must be placed
+        """Return how many instances would fit on all machines of ``type_`` together if these were
+        empty. Machines that are closed to these instances now are included. A gang must be placed
         within one of its domains. If ``now`` is given, only the machines that are ``usable`` at
         that time count.
         """
@@ -786,8 +789,8 @@ class ClusterState(Forked):
         return up if self.site is None else up & self.site.lasting(terms, now)
 
     def room_on_idle(self, demand: DemandClass, type_: int) -> int:
-        """Return the number of instances that would fit on the machines of ``type_`` that are open
-        to them if these machines were empty.
+        """Return how many instances would fit on all those machines of ``type_`` which are open to
+        them, if these machines were empty.
         """
         room = 0
         if demand.counted and not self._could_count(demand, (type_,)):
@@ -799,8 +802,8 @@ class ClusterState(Forked):
         return room
 
     def _largest(self, demand: DemandClass, type_: int) -> int:
-        """Return how many instances of a gang fit on the machines of a type, within one of its
-        domains, if these machines are empty.
+        """Return how many instances of a gang would fit on the machines of a type within one of its
+        domains if these machines were empty.
         """
         if not demand.bound:
             return self.room_on_idle(demand, type_)
@@ -821,8 +824,8 @@ class ClusterState(Forked):
         return nodes_by_counts(empty, demand.gang, demand.terms.counts) is not None  # type: ignore[union-attr]
 
     def _choose(self, demand: DemandClass, type_: int) -> None:
-        """Set ``demand.nodes`` to as many nodes as the gang has instances, such that they satisfy
-        its counts. If this is impossible, set it to no node.
+        """Choose as many nodes as the gang has instances, so that the nodes satisfy its counts, and
+        store them in ``demand.nodes``. If this is impossible, store no node.
         """
         if not demand.bound:
             demand.nodes = demand.opened
@@ -835,8 +838,8 @@ class ClusterState(Forked):
         demand.nodes = sum([1 << index for index in chosen or ()])
 
     def _focus(self, demand: DemandClass, type_: int) -> None:
-        """Set ``demand.nodes`` to the tightest domain in which a bound gang fits. If there is none,
-        set it to no node.
+        """Store in ``demand.nodes`` the tightest domain in which the gang fits. If it fits in no
+        domain, store no node.
         """
         best, chosen = 0, 0
         for domain in demand.terms.domains:  # type: ignore[union-attr]
@@ -906,8 +909,8 @@ class ClusterState(Forked):
         return None
 
     def _fit_whole_gang(self, demand: DemandClass, type_: int) -> Placement | None:
-        """Return a placement of a gang that needs only whole GPUs. Machines are taken level by
-        level, so they are not examined one by one.
+        """Return a placement of a gang that needs only whole GPUs. Machines with the same number of
+        idle GPUs are taken together, so that they need not be examined one by one.
         """
         levels, whole, needed = self.by_gpus[type_], demand.whole, demand.gang
         alone = levels.first(whole * needed)
@@ -929,8 +932,9 @@ class ClusterState(Forked):
                 needed -= room
 
     def _best_share(self, demand: DemandClass, type_: int) -> int:
-        """Return the machine with the partly used GPU that would have the least left over. If the
-        share fits on none of these, return the first machine with an idle GPU, or -1.
+        """Return the machine with the partly used GPU on which the share would leave the least
+        free. If the share fits on no partly used GPU, return the first machine with an idle GPU, or
+        -1.
         """
         machines = self.list
         for among in self.awake_first(self._enough(demand)):
@@ -945,8 +949,9 @@ class ClusterState(Forked):
         return -1
 
     def _with_idle_gpu(self, type_: int, among: int) -> Iterator[int]:
-        """Yield the machines with a completely idle GPU: first those that also have a partly used
-        GPU, by number, then the others, starting with those that have the fewest idle GPUs.
+        """Yield the machines with a completely idle GPU. Machines that also have a partly used GPU
+        come first, by number. The others follow, starting with those that have the fewest idle
+        GPUs.
         """
         levels, partly = self.by_gpus[type_], self.shared[type_]
         yield from bits(partly & among & ~levels.sets.get(0, 0))
@@ -996,9 +1001,9 @@ class ClusterState(Forked):
         return self.by_cpus
 
     def _take_share(self, machine: NodeState, demand: DemandClass, gpu: int | None) -> int:
-        """Take a share of a GPU: the GPU that is named, or else the fullest partly used GPU on
-        which the share fits, or else an idle one. With MIG, among equally full GPUs, those that
-        already have the partition come first.
+        """Occupy a share of a GPU. If no GPU is named, use the fullest partly used GPU on which the
+        share fits, or else an idle GPU. With MIG, GPUs that already have the partition are
+        preferred among equally full GPUs.
         """
         shares, share = machine.shares, demand.share
         if machine.mig is not None:
@@ -1028,7 +1033,7 @@ class ClusterState(Forked):
                 self.shared[machine.type] &= ~machine.bit
 
     def _move_part(self, machine: NodeState, move: Callable[[int], int], place: int) -> int:
-        """Take or release a part of a GPU with ``move``, and update the indexes."""
+        """Occupy or release a part of a GPU by calling ``move``, and update the indexes."""
         was, idle, partly = set(machine.shares.values()), machine.idle, self.by_share[machine.type]
         moved = move(place)
         if machine.up:
@@ -1070,7 +1075,7 @@ def _take_whole(machine: NodeState, needed: int) -> int:
 
 
 def _cores(cpus: int) -> int:
-    """Return the level of a machine with ``cpus`` free, which is its number of whole free cores.
-    Each level is a bit, so all amounts above 4,095 share the last level.
+    """Return the level of a machine with ``cpus`` free: its number of whole free cores. Each level
+    is one bit of an integer, so all amounts above 4,095 share the last level.
     """
     return min(cpus // MICRO, 4095)

@@ -7,13 +7,13 @@ These are the states of such a node, and the events that end them:
     BOOTING ── the boot fails: ``timeout_s`` ──> OFF and down, until the node is repaired
 
 This order follows Slurm's documentation for power saving and cloud nodes
-(https://slurm.schedmd.com/power_save.html): powered-down nodes are allocated to a job immediately,
-the nodes boot, and the job starts when all nodes have registered. A node that stays idle for
+(https://slurm.schedmd.com/power_save.html). Powered-down nodes are allocated to a job immediately.
+The nodes boot, and the job starts when all of them have registered. A node that stays idle for
 SuspendTime is suspended, and is then unavailable for SuspendTimeout. A node that has not registered
 after ResumeTimeout is marked as down, and its jobs are requeued. ResumeRate and SuspendRate limit
 how many nodes change their power state per minute (``_do_power_work`` in power_save.c, Slurm
-22.05). With the trigger ``pending``, the order is that of Kubernetes' cluster autoscaler: a node
-that is off is not part of the cluster until it boots because a waiting task fits nowhere else.
+22.05). The trigger ``pending`` follows Kubernetes' cluster autoscaler. A node that is off is not
+part of the cluster. It boots when a waiting task fits nowhere else.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MINUTE_S = 60.0
 
 
 class OnDemandNodes(Forked):
-    """The power states of a kernel's nodes. A kernel has such an object only if one of its nodes is
+    """The power states of a kernel's nodes. A kernel has this object only if one of its nodes is
     powered on demand.
 
     A run whose nodes are not all up is *allocated*: it holds its resources, and the log has a row
@@ -116,22 +116,26 @@ class OnDemandNodes(Forked):
 
     @classmethod
     def of(cls, kernel: ClusterKernel) -> OnDemandNodes | None:
-        """Return the power states of a kernel's nodes, or None if no node is powered on demand."""
+        """Create the power states of a kernel's nodes. Return None if no node is powered on demand."""
         on_demand = any(node.on_demand is not None for node in kernel.schedule.cluster.nodes)
         return cls(kernel) if on_demand else None
 
     @property
     def pending(self) -> bool:
-        """True if a node will come up, will be available again, or is about to boot."""
+        """True if a node is booting or shutting down, will be repaired after a failed boot, or may
+        boot after a scheduled scan.
+        """
         changing = any(state in (_BOOTING, _STOPPING) for state in self.states.values())
         return self._scan_s < inf or changing or any(until_s < inf for until_s in self._broken_s.values())
 
     def returning(self) -> Iterator[int]:
-        """Yield the nodes that are down because a boot failed, and will be repaired."""
+        """Yield the nodes that are down because a boot failed, but will be repaired."""
         yield from [node for node, until_s in self._broken_s.items() if until_s < inf]
 
     def attach(self) -> None:
-        """Put the timers on the kernel's clock, both at the beginning and in a fork."""
+        """Put the timers on the kernel's clock. This is called at the beginning of a simulation and
+        in each fork.
+        """
         for node, due_s in self._due_s.items():
             self._set_timer(node, due_s)
         if self._scan_s < inf:
@@ -141,7 +145,9 @@ class OnDemandNodes(Forked):
                 self._kernel.call_at(until_s, partial(self._mend, node))
 
     def believe_estimates(self) -> None:
-        """Make every boot take its expected time from now on, for look-ahead."""
+        """Set the duration of every boot to its expected value from now on. Forks for look-ahead
+        use this.
+        """
         self._expected, now = True, self._kernel.now
         self._failing.clear()
         for node, state in self.states.items():
@@ -151,8 +157,8 @@ class OnDemandNodes(Forked):
     # Runs.
 
     def allocate(self, run: Run, *, in_flight: bool = False) -> bool:
-        """Record that a run has taken its nodes, and boot those that are off. Return True if the
-        run has to wait for a boot. The nodes of a run ``in_flight`` are up.
+        """Record that a run has been allocated its nodes, and boot those that are off. Return True
+        if the run has to wait for a boot. If the run is ``in_flight``, its nodes are already up.
         """
         now, booting, known_s = self._kernel.now, 0, 0.0
         for node in self._nodes_of(run):
@@ -219,8 +225,8 @@ class OnDemandNodes(Forked):
         self._set_timer(node, begins_s + boot_s)
 
     def _turn_s(self, kind: str, rate: int) -> float:
-        """Return the earliest time from now on at which one more node may boot or stop. Count the
-        change if it is a boot, or if it may happen now.
+        """Return the earliest time from now on at which one more node may boot or stop. Count this
+        change towards the rate if it is a boot, or if it may happen now.
 
         As in slurmctld, each change adds 1 to a counter that loses a sixtieth per second. While the
         rounded counter is at or above the rate per minute, no further node changes its state.
@@ -238,7 +244,7 @@ class OnDemandNodes(Forked):
         return turn_s
 
     def _mend(self, node: int, _: Event) -> None:
-        """Return a node to service after its boot had failed."""
+        """Return a node to service after a failed boot."""
         if self._broken_s.pop(node, None) is not None:
             self._kernel.bring_up(node)
 
@@ -256,7 +262,9 @@ class OnDemandNodes(Forked):
         return rule.boots_s[int(self._stream(node).integers(len(rule.boots_s)))]
 
     def _reached(self, event: Event) -> None:
-        """End the current state of a node, unless its timer has been reset in the meantime."""
+        """End the current power state of a node, unless its timer has been set again in the
+        meantime.
+        """
         node: int = event.value  # type: ignore[assignment]
         if self._due_s[node] > self._kernel.now:
             return
@@ -276,7 +284,7 @@ class OnDemandNodes(Forked):
                 if (until_s := max(self._idle_until_s(node), self._needed_until_s(node))) > self._kernel.now:
                     self._set_timer(node, until_s)
                 elif self._is_needed(node):
-                    pass  # this is decided again when another node of its group comes up
+                    pass  # the group needs this node; this is checked again when another node of the group comes up
                 elif (until_s := self._turn_s("stops", self._rules[node].stops_a_minute)) > self._kernel.now:
                     self._set_timer(node, until_s)
                 elif shutdown_s := self._rules[node].shutdown_s:
@@ -288,7 +296,7 @@ class OnDemandNodes(Forked):
     def _come_up(self, node: int) -> None:
         """Record that a node is up, and start the runs that were waiting only for this node."""
         self._change(node, _UP)
-        for other in self._groups[node]:  # one of them may be powered down now
+        for other in self._groups[node]:  # now that this node is up, another one may be powered down
             if self.states[other] == _UP and not self._runs[other] and self._due_s[other] == inf and other != node:
                 self._set_timer(other, max(self._kernel.now, self._idle_until_s(other)))
         if not self._runs[node]:
@@ -300,7 +308,7 @@ class OnDemandNodes(Forked):
                     del self._allocated[run.id]
                     run.setup_s = 0.0
                     self._kernel.begin(run)
-                    self._kernel.changed = True  # a policy may set a time limit for the run now
+                    self._kernel.changed = True  # call the policy, because it may set a time limit for the run now
                     for tell in self._kernel.frontier.rated:
                         tell(run, self._kernel.now)
 
@@ -314,14 +322,16 @@ class OnDemandNodes(Forked):
 
     def _idle_until_s(self, node: int) -> float:
         """Return the time at which an idle node is powered down. This is always later than the time
-        at which it becomes idle, because a policy may place the next task on the node at that very
+        at which the node becomes idle, because a policy may still place the next task on it at that
         time.
         """
         idle_s, since_s = self._rules[node].idle_s, self._idle_since_s[node]
         return inf if idle_s is None else max(since_s + idle_s, nextafter(since_s, inf))
 
     def _is_needed(self, node: int) -> bool:
-        """Return True if a node has to stay up because its group would be below its minimum."""
+        """Return True if a node has to stay up because its group would otherwise be below its
+        minimum.
+        """
         up = sum(self.states[other] == _UP for other in self._groups[node])
         return up <= self._rules[node].min_nodes
 
@@ -355,7 +365,7 @@ class OnDemandNodes(Forked):
         elif machine.up and not is_open:
             machines.take_down(machine)
         if self.states[node] == _OFF and not is_open:
-            kernel.changed = True  # waiting tasks may make the node boot
+            kernel.changed = True  # the node is off now, so waiting tasks may make it boot
 
     def _set_timer(self, node: int, due_s: float) -> None:
         self._due_s[node] = due_s
@@ -364,7 +374,7 @@ class OnDemandNodes(Forked):
     # Pending tasks.
 
     def look(self) -> None:
-        """Schedule a scan if tasks are still waiting after the policy has placed what it could, and
+        """Schedule a scan if tasks are still waiting after the policy has made its decisions, and
         if booting a node would help.
         """
         if self._scanned and self._scan_s == inf and self._kernel.frontier.ready and self._wanted():
@@ -380,9 +390,9 @@ class OnDemandNodes(Forked):
             self._boot(node)
 
     def _wanted(self) -> list[int]:
-        """Return the nodes to boot for waiting tasks that fit on no node that is up or booting. For
-        each task, in the order in which the tasks became ready, the first nodes on which it fits
-        are chosen.
+        """Choose the nodes to boot for waiting tasks that fit on no node which is up or booting.
+        The tasks are examined in the order in which they became ready. Each gets the first nodes on
+        which it fits.
         """
         empty, coming = list(self._twins(_OFF)), list(self._twins(_BOOTING))
         booting, hopeless = len(coming), set[DemandClass]()
@@ -403,10 +413,10 @@ class OnDemandNodes(Forked):
                 yield twin
 
     def _fill(self, task: TaskState, coming: list[NodeState], empty: list[NodeState]) -> bool:
-        """Place the waiting instances of a task on nodes of one type: first on those that are
-        ``coming``, then on ``empty`` ones, which are then moved to ``coming``. Return True if any
-        instance could be placed, or the whole gang: on these nodes and on those that are up, within
-        one of its domains, and as its counts require.
+        """Place the waiting instances of a task on nodes of one type. Nodes that are already
+        ``coming`` are used first, then ``empty`` ones, which are moved to ``coming``. Return True
+        if any instance could be placed. A gang must be placed as a whole. It may also use nodes
+        that are up, but must be within one of its domains and satisfy its counts.
         """
         demand, machines = task.demand, self._kernel.machines.list
         domains = demand.terms.domains if demand.terms is not None and demand.bound else (ALL,)
@@ -417,7 +427,8 @@ class OnDemandNodes(Forked):
             for machine, room in there:
                 count = min(room, missing)
                 missing -= count
-                if count and machine is not machines[machine.index]:  # a copy of a node that is not up
+                # ``machine`` is a copy that represents a node which is not up
+                if count and machine is not machines[machine.index]:
                     filled.append((machine, count))
             if not filled or (demand.gang and missing > 0):
                 continue
@@ -432,9 +443,9 @@ class OnDemandNodes(Forked):
     def _with_room(
         self, demand: DemandClass, type_: int, domain: int, twins: list[NodeState]
     ) -> list[tuple[NodeState, int]]:
-        """Return the nodes of one type and domain on which instances fit, each with their number: the
-        ``twins`` and, for a gang, also the nodes that are up, which come first. A gang with counts
-        gets the nodes that meet them, or none.
+        """Return the nodes of one type and domain on which instances fit, each with the number of
+        instances. These are ``twins`` and, for a gang, also the nodes that are up, which come
+        first. For a gang with counts, return nodes that satisfy the counts, or none.
         """
         machines = self._kernel.machines
         demand.open_to(demand.opened)  # an earlier search may have chosen some of the nodes

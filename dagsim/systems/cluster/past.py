@@ -1,5 +1,5 @@
-"""The past of a simulation that begins in the middle of a log: the jobs that were in the system at
-that time, and their unfinished runs.
+"""Setting up a simulation that begins in the middle of a log, with the jobs that were in the system
+at that time and their unfinished runs.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ if TYPE_CHECKING:
 
 
 class Ended(NamedTuple):
-    """The end of a run from the past, as an event of ``past_of``."""
+    """The end of a run before the beginning of the simulation. It is one of the events from
+    ``past_of``.
+    """
 
     run: InFlight
 
 
 def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight | Ended]]:
     """Yield arrivals, starts and ends before ``begins_s`` in the order in which they happened, each
-    with its time and the number of its job. Among simultaneous events, completed runs come first,
-    then failed runs, then arrivals, and then preemptions and starts. Each group is in the order of
-    the log's rows if that order is known; otherwise, it is sorted by job.
+    with its time and the number of its job. Simultaneous events come in this order: runs that
+    complete, runs that fail, arrivals, and then preemptions and starts. Each group is in the order
+    of the log's rows, or sorted by job if that order is unknown.
 
-    Raises:
-        ModelError: The jobs are not in order of arrival, or a run starts at the beginning or later.
+    Raises: ModelError: The jobs are not in order of arrival, or a run starts at the beginning or
+        later.
     """
     events: list[tuple[float, int, int, int, int, Job | InFlight | Ended]] = []
     for number, job in enumerate(jobs):
@@ -53,7 +55,7 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
             first, last = run.rows
             events.append((run.since_s, _DECIDED, first, number, number, run))
             if run.until_s is not None:
-                # the run was preempted, or it had no work
+                # a decision ended the run: a preemption, or its own start because it had no work
                 decided = run.stopped == "preempted" or run.until_s == run.since_s
                 order = _DECIDED if decided else _FAILS if run.stopped else _ENDS
                 events.append((run.until_s, order, last if last >= 0 else first, number, number, Ended(run)))
@@ -70,11 +72,12 @@ class PastEvents:
     """The events before the beginning of a simulation, for the indexes and listeners of policies
     (``Frontier.build``).
 
-    This object listens to the kernel until the kernel has processed the beginning, and then repeats
-    all events: which tasks became ready, which runs started, ended or were suspended, and when.
-    Listeners with an attribute ``remembers`` also receive the events of the jobs that had ``left``.
-    These jobs are not part of the simulation, so their numbers and those of their runs are
-    negative. ``jobs`` are the jobs of the simulation that arrived before the beginning.
+    This object records the kernel's events until the kernel has processed the beginning of the
+    simulation. Later, it can repeat them: which tasks became ready, which runs started, ended or
+    were suspended, and when. Listeners with an attribute ``remembers`` also receive the events of
+    the jobs that had ``left``. These jobs are not part of the simulation, so their numbers and
+    those of their runs are negative. ``jobs`` are the jobs of the simulation that arrived before
+    the beginning.
     """
 
     def __init__(
@@ -110,7 +113,9 @@ class PastEvents:
         self._events.append((now, "rated", run))
 
     def tell(self, index: object) -> None:
-        """Call the methods of an index for all events of the past, but only once per index."""
+        """Call the methods of an index for all events of the past. A second call for the same index
+        does nothing.
+        """
         if any(index is other for other in self._told):
             return
         self._told.append(index)
@@ -124,7 +129,7 @@ class PastEvents:
                 events = [event for event in events if event[2].job.number not in self._gone]
                 self._of_left = self._events_of_left() if self._of_left is None else self._of_left
                 events = list(merge(self._of_left, events, key=lambda event: event[0]))
-        else:  # the index would find no tasks in a job that ends at the beginning
+        else:  # leave out jobs that end at the beginning, because the index would find no tasks in them
             events = [event for event in events if event[2].job.number in there]
         calls = {name: getattr(index, name) for name in ("push", "started", "ended", "rated") if hasattr(index, name)}
         for time_s, name, what in events:
@@ -136,7 +141,9 @@ class PastEvents:
                 calls[name](what, time_s)
 
     def _events_of_left(self) -> list[_Event]:
-        """Return the events of the jobs that had left, in the order in which they happened."""
+        """Return the events of the jobs that had already left the system, in the order in which
+        they happened.
+        """
         jobs = sorted(self._left or (), key=lambda job: job.arrival_s)
         kernel, states = self._kernel, list[JobState]()
         machines, count = kernel.machines.list, sum(len(job.in_flight) for job in jobs)
@@ -173,9 +180,9 @@ _Event: TypeAlias = tuple[float, str, Any]
 
 
 def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
-    """Replay the arrivals of the jobs that are in the system when a simulation begins, and the
-    starts and ends of their runs, at the recorded times. The kernel must be at its beginning.
-    ``left`` contains the jobs that had left by then.
+    """Replay what happened before a simulation begins, at the recorded times: the arrivals of the
+    jobs that are in the system, and the starts and ends of their runs. The kernel must be at the
+    beginning of its simulation. ``left`` contains the jobs that had already left the system.
 
     Raises:
         ModelError: A run in flight does not fit; see ``past_of`` and ``check_in_flight``.
@@ -194,7 +201,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     if kernel.suspensions is not None:
         kernel.suspensions.recall()
     for time_s, number, event in past_of(past, begins_s):
-        # At equal times, runs end before timers fire, and arrivals and starts come after these.
+        # At equal times, runs end first. Then timers fire, and then jobs arrive and runs start.
         _pass_time(kernel, time_s if isinstance(event, Ended) else nextafter(time_s, inf))
         kernel.now = time_s
         if isinstance(event, Job):
@@ -215,29 +222,32 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
         kernel.machines.returned_s = -inf
     frontier.past = events
     kernel.now = begins_s
-    kernel.clock.not_before(begins_s)  # some events are overdue
+    kernel.clock.not_before(begins_s)  # overdue events happen at the beginning
     for run in kernel.running.values():
         run.phase_until(max(run._ends_s, begins_s))
         if kernel.life is not None:
             kernel.life.recall(run)
-    kernel.changed = False  # the events that are due at the beginning happen first
+    kernel.changed = False  # events that are due at the beginning happen before the policy is called
     kernel.wait(begins_s)
 
 
 def forgotten(policy: object) -> list[str]:
-    """Return descriptions of the data that a policy and its parts (a placement, an order) store
-    between decisions but that neither the log nor the cluster state contains (``forgets``).
+    """Return the ``forgets`` texts of a policy and its parts (a placement, an order). They describe
+    what these remember between decisions although neither the log nor the state of the cluster
+    contains it.
     """
     texts = [stated(part, "forgets") for part in parts_of(policy)]
     return list(dict.fromkeys([text for text in texts if isinstance(text, str) and text]))
 
 
 def parts_of(policy: object) -> Iterator[object]:
-    """Yield a policy and its parts, such as a placement and an order, as far as dagsim defines them."""
+    """Yield those of a policy and its parts, such as its placement and its order, that dagsim
+    itself defines.
+    """
     parts, seen = [policy], set[int]()
     while parts:
         part = parts.pop()
-        part = getattr(part, "__self__", part)  # replace a bound method by its object
+        part = getattr(part, "__self__", part)  # for a bound method, use the object to which it is bound
         if id(part) in seen or not type(part).__module__.startswith("dagsim."):
             continue
         seen.add(id(part))
@@ -248,8 +258,8 @@ def parts_of(policy: object) -> Iterator[object]:
 
 
 def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
-    """Return sentences about the parts of the past that are unknown to a policy, for a simulation
-    that began in the middle of a log.
+    """For a simulation that began in the middle of a log, return sentences that state which parts
+    of the past the policy has no information about.
     """
     begins_s = kernel.schedule.begins_s
     if not begins_s:
@@ -266,7 +276,7 @@ def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
 
 
 def is_done(job: Job) -> bool:
-    """Return True if all instances of a job had ended by the beginning."""
+    """Return True if all instances of a job had ended when the simulation began."""
     done = [run for run in job.in_flight if run.until_s is not None and not run.stopped]
     return sum(share.instances for run in done for share in run.placement) == sum(
         task.instances for task in job.graph.tasks
@@ -274,8 +284,8 @@ def is_done(job: Job) -> bool:
 
 
 def _pass_time(kernel: ClusterKernel, until_s: float) -> None:
-    """Let the jobs that become eligible before ``until_s`` enter the system, and suspend and resume
-    the jobs for which this happens before then.
+    """Process all events before ``until_s`` that depend only on time: let jobs enter the system
+    when they become eligible, and suspend and resume jobs.
     """
     parts = [part for part in (kernel.suspensions, kernel.eligibility) if part is not None]
     while parts and (next_s := min(part.next_s for part in parts)) < until_s:
@@ -286,8 +296,8 @@ def _pass_time(kernel: ClusterKernel, until_s: float) -> None:
 def _resume(
     kernel: ClusterKernel, job: Job, number: int, run: InFlight, stopped: Mapping[tuple[int, int], TaskState]
 ) -> list[Run]:
-    """Start a run from the past on its recorded nodes. It has already fetched its inputs and been
-    set up.
+    """Start a run from before the beginning of the simulation on its recorded nodes. The run has
+    already fetched its inputs and been set up.
     """
     if number in kernel.applicants:
         kernel.admit(kernel.applicants[number])
@@ -307,8 +317,9 @@ def _resume(
 def _waiting_piece(
     kernel: ClusterKernel, active: JobState, run: InFlight, stopped: Mapping[tuple[int, int], TaskState]
 ) -> TaskState:
-    """Return the piece whose instances the run takes: that of the stopped run that it resumes, or
-    else the first one with enough waiting instances.
+    """Return the piece of a task that the run executes. If the run resumes a stopped run, this is
+    the piece that the stopped run left. Otherwise, it is the first piece with enough waiting
+    instances.
     """
     task, needed = active.tasks[run.task], sum(share.instances for share in run.placement)
     piece = stopped.get((active.number, run.resumes)) if run.resumes >= 0 else None
@@ -322,9 +333,9 @@ def _waiting_piece(
 
 
 def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machines: ClusterState) -> None:
-    """Check that the nodes of a run in flight exist, and that the run fits on them beside the runs
-    that started before it. ``demand`` is the demand of the run's task, or ``None`` if the job can
-    never run.
+    """Check that the nodes of a run in flight exist, and that the run fits on them together with
+    the runs that started before it. ``demand`` is the demand of the run's task, or ``None`` if the
+    job can never run.
 
     Raises:
         ModelError: A node does not exist, or the run does not fit. The message names the job and
@@ -373,8 +384,8 @@ def _room_for_run(machine: NodeState, demand: DemandClass) -> int:
 
 
 def may_mix_types(job: Job, demand: Demand) -> bool:
-    """Return True if a gang may combine nodes with different GPU types. A batch job may do so if it
-    needs no GPUs, or GPUs of any type on each of several nodes.
+    """Return True if a gang may combine nodes with different GPU types. A batch job may do this if
+    it needs no GPUs, or if it needs GPUs of any type on each of several nodes.
     """
     return job.request is not None and (not demand.gpus or job.request.spread is True)
 

@@ -1,5 +1,5 @@
-"""The jobs that are in the system at a given time in the middle of a log, with their runs, derived
-from the times in the log.
+"""Functions that derive, from the times in a log, which jobs were in the system at a given moment
+and which of their runs were in flight.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ def jobs_at(
     suspended: Collection[str] = (),
 ) -> JobArrays:
     """Return the jobs in a log that are in the system at ``begins_s``, with their instances in
-    flight, and those that arrive later but before ``until_s``.
+    flight, and the jobs that arrive between then and ``until_s``.
 
     A single-task job that started earlier is in flight if its work is not done by then. A job that
-    was requeued or suspended is in flight from the start to the end of each of its attempts, and it
-    waits between two attempts. Other jobs that started earlier are left out, because the log does
-    not record what remains of them. A job in flight runs on the nodes that the log names. If these
-    are unknown or full, the job is placed by best fit once all other jobs are placed, and the
-    largest such jobs come first. A job that fits nowhere waits. A job without a start keeps the runs
-    in flight that it states itself, if any. Other jobs without a start wait if the jobs are
-    ``stated`` to be a snapshot at a single time. In a log, the time at which they ran is unknown, so
-    they are left out. A run of a job that was suspended is moved later by that time, except for the
-    jobs in ``suspended`` (ids), which the simulation suspends itself. Other jobs may have started
-    on the CPUs of these jobs.
+    was requeued or suspended has several attempts. It is in flight during each attempt, and waits
+    between attempts. Other jobs that started earlier are left out, because the log does not record
+    what remains of them. A job in flight runs on the nodes that the log names. If these nodes are
+    unknown or full, the job is placed by best fit after all other jobs. The largest such jobs are
+    placed first. A job that fits nowhere waits. A job without a start keeps the runs in flight that
+    it states itself, if there are any. Other jobs without a start are waiting if the input is a
+    snapshot (``stated``). In a log, it is unknown when such jobs ran, so they are left out. If a
+    job was suspended, its run is moved later by the length of the suspension. The ids in
+    ``suspended`` are exceptions, because the simulation itself suspends these jobs. Other jobs may
+    have started on their CPUs.
 
     Raises:
         ModelError: With ``exact``, a node that the log names does not exist or is too full. The
@@ -71,8 +71,8 @@ def jobs_at(
 
 
 class JobsLeft:
-    """The single-task jobs that ran in a log and had left by ``begins_s``, each with its run, and the
-    earlier attempts of requeued jobs. The job objects are created on demand.
+    """The single-task jobs that ran in a log and had ended by ``begins_s``, each with its run. The
+    earlier attempts of requeued jobs are also included. The job objects are created on demand.
     """
 
     def __init__(self, jobs: JobArrays, begins_s: float, cluster: Cluster, runtime: Runtime) -> None:
@@ -110,14 +110,14 @@ class JobsLeft:
 
 
 def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float | None:
-    """Return the first time at which a log that begins with a full cluster contains all running
-    jobs: the first end of a job.
+    """For a log that begins with a full cluster, return the first time at which the log contains
+    all running jobs. This is the first end of a job.
 
-    A log of all jobs that ran in some period (``sacct -S``) lists the jobs that were running when
-    the period began, but none that had ended before. Such a log is complete from the first end of a
-    job onwards. Return None if the log does not begin in this way, that is, if fewer than half of
-    the GPUs that are busy on average are held at that time, if more than a quarter of the jobs
-    arrived before it, or if starts are unknown.
+    A log of all jobs that ran in some period (``sacct -S``) lists the jobs that were running at the
+    beginning of the period, but not those that had ended before. Such a log is complete from the
+    first end of a job onwards. Return None if the log does not begin in this way. This is the case
+    if starts are unknown, if the jobs hold fewer than half of the average number of busy GPUs at
+    that time, or if more than a quarter of the jobs arrived before it.
     """
     start_s = _observed_start_s(jobs)
     if not np.isfinite(start_s).any() or (np.diff(jobs.first) != 1).any():
@@ -139,9 +139,9 @@ def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float |
 
 
 def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
-    """Return the reason why a log does not reveal the state of this cluster at a given time. The
-    reason is empty if the log does reveal it, that is, if the jobs have starts and never hold more
-    GPUs simultaneously than the cluster has.
+    """Return the reason why the state of this cluster at a given time cannot be derived from a log.
+    The reason is empty if it can be derived: the jobs have starts, and they never hold more GPUs
+    simultaneously than the cluster has.
     """
     start_s = _observed_start_s(jobs)
     if not np.isfinite(start_s).any():
@@ -152,7 +152,7 @@ def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
     ran = np.isfinite(end_s)
     gpus = (jobs.asked("gpus") * jobs.instances)[ran]
     times, changes = np.concatenate([end_s[ran], start_s[ran]]), np.concatenate([-gpus, gpus])
-    # at equal times, ends come before starts
+    # the sort is stable, so at equal times ends come before starts
     held = np.cumsum(changes[np.argsort(times, kind="stable")])
     if held.max(initial=0.0) > cluster.gpus * (1 + _ROUNDING):
         return f"its jobs hold up to {held.max():,.10g} GPUs at once, more than the cluster's {cluster.gpus:,}"
@@ -171,8 +171,8 @@ def _observed_start_s(jobs: JobArrays) -> np.ndarray:
 
 
 def _in_attempt_at(jobs: JobArrays, begins_s: float) -> JobArrays:
-    """Return the jobs with the observations of the attempt that was under way at ``begins_s``: the
-    first one that had not ended by then, or the last one.
+    """Return the jobs with the observations of a single attempt: the first one that had not ended
+    by ``begins_s`` or, if all had ended, the last one.
     """
     if jobs.observed_attempts is None or jobs.observed_start_s is None:
         return jobs
@@ -191,8 +191,8 @@ def _attempt_at(attempts: Sequence[Attempt], at_s: float) -> Attempt:
 
 
 def _end_s_at(jobs: JobArrays, at_s: float) -> np.ndarray:
-    """Return the recorded end of the attempt that each job was making at that time, (J,), or NaN
-    for a job whose only attempt lasted for as long as its work.
+    """Return the recorded end of each job's attempt at that time, with shape (J,). The value is NaN
+    for a job whose only attempt lasted exactly as long as its work.
     """
     if jobs.observed_attempts is None:
         return np.full(len(jobs), np.nan)
@@ -203,8 +203,8 @@ def _end_s_at(jobs: JobArrays, at_s: float) -> np.ndarray:
 
 
 def _own_runs(jobs: JobArrays) -> dict[int, tuple[InFlight, ...]]:
-    """Return the runs in flight that jobs state themselves, by number of the job, for the jobs
-    without a start in the log.
+    """For jobs without a start in the log, return the runs in flight that the jobs themselves
+    state, by number of the job.
     """
     if jobs.in_flight is None:
         return {}
@@ -213,8 +213,8 @@ def _own_runs(jobs: JobArrays) -> dict[int, tuple[InFlight, ...]]:
 
 
 def _take_all(machines: ClusterState, jobs: JobArrays, number: int, runs: Sequence[InFlight]) -> None:
-    """Occupy those nodes of the runs that exist in the cluster. The kernel reports nodes that do
-    not exist.
+    """Occupy resources for the runs on those of their nodes that exist in the cluster. The kernel
+    reports nodes that do not exist.
     """
     (job,) = jobs.between(number, number + 1).jobs()
     for run in runs:
@@ -227,7 +227,8 @@ def _take_all(machines: ClusterState, jobs: JobArrays, number: int, runs: Sequen
 
 def _may_run_at(jobs: JobArrays, begins_s: float, runtime: Runtime, machines: ClusterState) -> np.ndarray:
     """Return, for each job, whether it is a single-task job that may still be running at
-    ``begins_s``, because its work would last until then on its slowest type. Shape (J,), bool.
+    ``begins_s``. This is assumed if its work would last until then on its slowest type. Shape (J,),
+    bool.
     """
     if not len(jobs):
         return np.zeros(0, bool)
@@ -248,8 +249,8 @@ def _flights(
     exact: bool,
     suspended: Collection[str],
 ) -> dict[int, tuple[InFlight, ...]]:
-    """Return the runs in flight of these single-task jobs, all of which have started, by number of
-    the job. The entry is empty for a job that does not fit, and missing for a job that is done.
+    """Return the runs in flight of single-task jobs that have started, by number of the job. The
+    entry of a job that does not fit is empty. A job that is done has no entry.
     """
     seconds = seconds_of(jobs, runtime, machines.types)
     by_name = nodes_by_name(machine.node.name for machine in machines.list)
@@ -268,7 +269,7 @@ def _flights(
         placement = placement_on(job, by_name, machines, demand, task.instances)
         type_ = machines.list[placement[0].node].type if placement else int(np.argmin(lasts_s))
         if ends_s[number] > begins_s:
-            # a suspended job ends later than its work alone explains
+            # not for a suspended job, whose end also depends on how long it was suspended
             if job.id not in suspended:
                 since_s = max(since_s, min(ends_s[number] - lasts_s[type_], before_s))
         elif ends_s[number] <= begins_s or since_s + lasts_s[type_] <= begins_s:
@@ -333,10 +334,10 @@ def nodes_by_name(names: Iterable[str]) -> dict[str, list[int]]:
 def placement_on(
     job: Job, by_name: Mapping[str, Sequence[int]], machines: ClusterState, demand: DemandClass, waiting: int
 ) -> Placement | None:
-    """Place the waiting instances of a job's task on the nodes that the log names: as many of them
-    as possible, or all of them for a gang. The nodes must be of a single type, unless the job may
-    mix types. Each node holds at least one instance of a batch job if there are enough instances.
-    Return ``None`` if the nodes do not exist or are full.
+    """Place the waiting instances of a job's task on the nodes that the log names. A gang is placed
+    as a whole, and independent instances as far as possible. The nodes must be of a single type,
+    unless the job may mix types. If a batch job has enough instances, at least one is placed on
+    each node. Return ``None`` if the nodes do not exist or are full.
     """
     held = Counter(job.observed_nodes)
     if len(held) < len(job.observed_nodes) == waiting and (stated := _as_stated(job, held, by_name, machines, demand)):
@@ -371,7 +372,7 @@ def _as_stated(
 
 def _spread(room: list[tuple[int, int]], waiting: int, least: int) -> Placement:
     """Distribute the waiting instances over the nodes: evenly if the instances then fit, as in a
-    batch system. Otherwise, each node first holds ``least`` of them, and then the nodes are filled
+    batch system. Otherwise, each node first gets ``least`` instances, and then the nodes are filled
     in turn.
     """
     per_node, rest = divmod(waiting, len(room))

@@ -1,4 +1,4 @@
-"""Why tasks are waiting now, and why some jobs can never start."""
+"""The reasons why tasks are waiting now, and why some jobs can never start."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from dagsim.systems.seam import stated
 
 
 def _rules_of_site(view: ClusterView) -> WaitRules:
-    """Return the rules that a family derives from the queues of a site, or an object without rules
-    if no family does so.
+    """Return the rules that a family derives from the queues of a site. If no family does this,
+    return an object without rules.
     """
     for _, entry in family_entries("site_rules"):
         rules: WaitRules | None = required(entry.name, "site_rules")(view)
@@ -47,9 +47,9 @@ def _rules_of_site(view: ClusterView) -> WaitRules:
 class Present:
     """The causes that prevent waiting tasks from starting at the current time of a view.
 
-    A policy with its own order has a method ``outlook(view)``, which returns the policy's limits,
-    with the current runs counted, and the places of all waiting tasks in its order. For other
-    policies, the order is by priority and arrival.
+    A policy with its own order has a method ``outlook(view)``. It returns the policy's limits, in
+    which the current runs are already counted, and the place of each waiting task in the policy's
+    order. For other policies, the order is by priority and arrival.
     """
 
     def __init__(self, view: ClusterView, policy: Any, spec: str) -> None:
@@ -94,9 +94,7 @@ class Present:
         return own if own is not None and self._view.now < own.start_s else None
 
     def licences(self, task: TaskState) -> list[tuple[str, int, float]]:
-        """Return the licences that are missing, each with its name, the number requested and the
-        number free.
-        """
+        """Return the missing licences. Each has its name, the requested number and the free number."""
         site, terms = self._view.machines.site, task.demand.terms
         if site is None or terms is None:
             return []
@@ -114,8 +112,8 @@ class Present:
         return self._tally(task).fits(NodeStanding.OPEN)
 
     def lacking(self, task: TaskState) -> list[Cause]:
-        """Return everything that is missing on nodes for a start of the task, or an empty list if
-        the task fits.
+        """Return which resources the nodes lack for starting the task. The list is empty if the
+        task fits.
         """
         tally = self._tally(task)
         return [] if tally.fits(NodeStanding.OPEN) else list(lacking_causes(tally, self.rules.elsewhere))
@@ -144,8 +142,8 @@ class Obstacles:
     """
 
     def __init__(self, scenario: ClusterScenario, policy: str | None) -> None:
-        """Set up the empty site. Reservations are on the clock of ``scenario.queues``. If
-        ``policy`` is None, the rules are those that a family derives from these queues
+        """Set up the empty site. The times of reservations are on the clock of ``scenario.queues``.
+        If ``policy`` is None, the rules are those that a family derives from these queues
         (``site_rules``).
         """
         empty = replace(scenario, workload=(), outages=False, failures=(), admission=False, engine="simpy")
@@ -172,7 +170,7 @@ class Obstacles:
 
     def of(self, job: Job, now_s: float) -> str:
         """Describe what prevents the job from ever starting after ``now_s``. The result is empty if
-        nothing does.
+        nothing prevents it.
         """
         active, machines = JobState(job, next(self._numbers)), self._kernel.machines
         for index, task in enumerate(job.graph.tasks):
@@ -219,7 +217,7 @@ class Obstacles:
 
 
 def _too_large(task: Task, demand: DemandClass | None, where: str) -> str:
-    """Describe a demand that does not fit on ``where``, even when everything there is idle."""
+    """Describe a demand that would not fit on ``where`` even if everything there were idle."""
     if demand is not None and demand.rejected is RejectReason.NO_SUCH_GPU:
         return f"no node has GPUs of type {' or '.join(task.demand.gpu_types or ('any',))}"
     wanted = f"{task.instances} x ({demand_words(task.demand)})" if task.gang else demand_words(task.demand)

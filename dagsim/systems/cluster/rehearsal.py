@@ -1,4 +1,6 @@
-"""The past of a schedule as runs in flight, and the memory of a policy that made such a past."""
+"""Functions that turn the past of a schedule into runs in flight, and that restore the memory of
+the policy which made the decisions in this past.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def rehearse(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel | None:
-    """Give a policy that has not decided anything yet the memory of a policy whose decisions led to
-    the past, and return the simulation of this past. Return None and change nothing if a part of
-    the past is unknown, or if the policy would have decided differently.
+    """Give a new policy the memory that it would have if its own decisions had led to the past, and
+    return the simulation of this past. Return None and change nothing if a part of the past is
+    unknown, or if the policy would have decided differently.
 
     A copy of the policy schedules the jobs from 0 s to the beginning. If all runs are the same as
-    in the past, the policy takes over the memory of the copy. This takes as long as a simulation up
-    to the first start that differs.
+    in the past, the policy takes over the memory of the copy. If they differ, the simulation ends
+    at the first start that is different.
     """
     if not past.is_whole or not forgotten(policy):
         return None
@@ -38,7 +40,8 @@ def rehearse(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel | 
     later = kernel.upcoming.peek()
     again = type(kernel)(
         kernel.schedule.cluster,
-        jobs if later is None else [*jobs, later],  # otherwise, the policy would see that no job follows
+        # without ``later``, the policy could see that no more jobs will arrive
+        jobs if later is None else [*jobs, later],
         replace(kernel.models, failures=()),
         seed=kernel.schedule.seed,
         origin_s=0.0 if site is None else site.origin_s,
@@ -65,16 +68,18 @@ def rehearse(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel | 
 
 
 class _OtherStart(Exception):
-    """A start that is not in the past."""
+    """The exception for a start that differs from the past."""
 
 
 def _runs_of(kernel: ClusterKernel) -> dict[int, tuple[int, int, float]]:
-    """Return the job, task and start of each current run by its number, by which policies remember it."""
+    """Return the job, the task and the start of each current run, by the number under which
+    policies remember the run.
+    """
     return {run.id: (run.job.number, run.task.index, run.started_s) for run in kernel.running.values()}
 
 
 def _differ(job: Job, other: Job) -> bool:
-    """Return True if the runs of a job differ in anything except their rows in a log."""
+    """Return True if the runs of a job differ, except in their row numbers in a log."""
     return sorted(map(_without_rows, job.in_flight)) != sorted(map(_without_rows, other.in_flight))
 
 
@@ -86,10 +91,10 @@ def _without_rows(run: InFlight) -> tuple[Any, ...]:
 def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapping[int, int]) -> list[Job]:
     """Return the jobs with their runs that started before ``at_s`` in a schedule, so that a
     simulation can begin at that time. ``jobs`` are the jobs in the schedule, in order of arrival.
-    Jobs that a policy killed before that time were done then, with the instances that ran; they are
+    A job that a policy killed before that time counts as done with the instances that ran. It is
     left out if none ran.
 
-    A log does not state which stopped run a run resumes. This is given by ``pieces``, which maps
+    A log does not state which stopped run is resumed by which later run. ``pieces`` therefore maps
     each run to the number of its piece (``TaskState.piece``): 0, or a number that counts the
     stopped runs in the log.
     """
@@ -106,8 +111,8 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapp
 
 
 def _as_ended(job: Job, runs: Sequence[InFlight], killed_s: float) -> Job | None:
-    """Return a job that the policy killed as one that was done then, with the instances that ran; None
-    if no instance did, or if stopped instances still waited.
+    """Turn a job that the policy killed into a job that was done at that time, with only the
+    instances that ran. Return None if no instance ran, or if stopped instances were still waiting.
     """
     runs = [run._replace(stopped="") if run.until_s == killed_s and run.stopped == "preempted" else run for run in runs]
     counts = Counter[int]()

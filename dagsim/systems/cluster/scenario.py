@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
 
 class _Sequences:
-    """A cache of the most recently generated jobs, by seed, because replicas and other policies
-    request the same jobs again. A copy in another process begins empty.
+    """A cache of the most recently generated jobs, by seed. Replicas and other policies request the
+    same jobs again. A copy in another process begins empty.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class _Sequences:
 
 
 class ChangesJobs(Protocol):
-    """An object that changes jobs before they arrive, so that their tasks become elastic."""
+    """The interface for changes that make the tasks of a job elastic before the job arrives."""
 
     def check(self, cluster: Cluster) -> None:
         """Check that the cluster has what the change requires.
@@ -89,7 +89,9 @@ class ChangesJobs(Protocol):
 
 
 def refused_engine(why: str) -> ConfigError:
-    """Return the error for a request to use the compiled engine where it cannot be used."""
+    """Return the error for a configuration that requests the compiled engine for a run that it does
+    not support.
+    """
     return ConfigError(f"engine compiled: {why}; allowed: engine simpy or auto")
 
 
@@ -130,7 +132,7 @@ class AdmitAll:
         """Return any other attribute of the policy, such as its name, its facts, or whether it
         reads true durations.
         """
-        if name == "policy":  # the attributes do not exist yet while a copy is being made
+        if name == "policy":  # while a copy is being made, the attribute does not exist yet
             raise AttributeError(name)
         return getattr(self.policy, name)
 
@@ -143,7 +145,7 @@ class AdmitAll:
 
 
 class GpuCluster(System):
-    """The features that all scenarios of the GPU cluster have in common."""
+    """The base class of all scenarios of the GPU cluster."""
 
     system: ClassVar[str] = "cluster"
     policies: ClassVar[Registry[ClusterPolicy]] = POLICIES
@@ -166,7 +168,9 @@ def cluster_scenario_of(config: Any) -> ClusterScenario:
 
 
 class ClusterWorld(GpuCluster, Scenario):
-    """A scenario of the GPU cluster whose episodes the compiled engine may be able to run."""
+    """The interface of a scenario of the GPU cluster whose episodes may be able to run in the
+    compiled engine.
+    """
 
     @abstractmethod
     def world(self, seed: int) -> ClusterScenario:
@@ -199,15 +203,15 @@ class ClusterScenario(Models, ClusterWorld):
     """A cluster, its jobs, and the models of everything that takes time.
 
     ``workload`` is generated or read again for every seed. It may also be a list of jobs in order
-    of arrival, which is the same for all seeds. ``elastic`` gives tasks a range of GPUs. ``accept``
-    lists GPU types that jobs from a trace may use in addition to those that they name. ``request``
-    contains the terms of jobs that state no terms themselves. ``outages`` removes nodes for as long
-    as the trace's own machines were absent. ``begins_s`` is the time at which the simulation begins
-    if ``workload`` is a list of jobs; a trace has its own beginning. ``left`` contains the jobs
-    that had left by then, with their runs, if they are known and not in the list. With
-    ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine`` applies only to policies
-    that are given by name (``engaged``). A caller of ``kernel`` makes decisions during the
-    simulation, which requires the SimPy kernel.
+    of arrival, which is then used for all seeds. ``elastic`` gives tasks a range of GPUs.
+    ``accept`` lists GPU types that jobs from a trace may use in addition to those that they name.
+    ``request`` contains the terms of jobs that state no terms themselves. ``outages`` removes nodes
+    for as long as the trace's own machines were absent. If ``workload`` is a list of jobs, the
+    simulation begins at ``begins_s``. A trace has its own beginning. ``left`` contains the jobs
+    that had left the system by then, with their runs, if these jobs are known and not in the list.
+    With ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine`` applies only to
+    policies that are given by name (``engaged``). Code that calls ``kernel`` makes decisions during
+    the simulation, so it always gets the SimPy kernel.
     """
 
     cluster: Cluster
@@ -268,8 +272,8 @@ class ClusterScenario(Models, ClusterWorld):
         on_arrivals: Callable[[int], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> Engaged:
-        """Return the kernel for a policy given by name, in the requested engine or, if none is
-        requested, in the fastest possible one.
+        """Return the kernel for a policy that is given by name. It uses the requested engine or, if
+        none was requested, the fastest engine that supports the policy.
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be generated or read.
@@ -286,8 +290,8 @@ class ClusterScenario(Models, ClusterWorld):
         return Engaged(self._live(jobs, seed, on_arrivals, observers), EngineUse(self.engine, "simpy", why))
 
     def check_engine(self, policy: str) -> None:
-        """Check that the requested engine can be used for a policy, as far as this is known without
-        jobs.
+        """Check that the requested engine can be used for a policy, as far as this can be checked
+        without jobs.
 
         Raises:
             ConfigError: The engine cannot be used.
@@ -296,8 +300,8 @@ class ClusterScenario(Models, ClusterWorld):
             raise refused_engine(why)
 
     def _why_simpy(self, policy: str, *, observed: bool = False) -> str:
-        """Return the reason for using the SimPy kernel, as far as it is known without jobs. The
-        result is empty if there is none.
+        """Return the reason for using the SimPy kernel, if one is known before any job has been
+        read. The result is empty if there is none.
         """
         if self.engine == "simpy":
             return "asked for"
@@ -355,8 +359,8 @@ class ClusterScenario(Models, ClusterWorld):
         return facts if waits is None else facts | {"observed": waits.to_dict()}
 
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
-        """Return notes about the parts of the past that are unknown to the policy, for a simulation
-        that began in the middle of a log.
+        """For a simulation that began in the middle of a log, return notes about parts of the past
+        that are unknown to the policy.
         """
         return unknown_past(kernel, policy) if isinstance(kernel, ClusterKernel) else []
 
@@ -419,8 +423,8 @@ class ClusterScenario(Models, ClusterWorld):
                 return JobStream(TraceJobs(trace), self.cluster, self.runtime, trace, auditor=auditor)
 
     def audit(self) -> Audit:
-        """Return the contradictions between a trace and the site, before anything is simulated.
-        This reads the trace. Other workloads have no contradictions.
+        """Read a trace, and return its contradictions with the site, before anything is simulated.
+        Workloads that are not traces have none.
 
         Raises:
             TraceError, WorkloadError: The workload cannot be read.
@@ -436,7 +440,7 @@ class ClusterScenario(Models, ClusterWorld):
 
     def auditor(self, trace: Trace | None = None) -> Auditor:
         """Return the auditor for the jobs in a trace or in a window of a trace."""
-        # this imports traces, which other workloads do not need
+        # imported here because the module imports traces, which other workloads do not need
         from dagsim.systems.cluster.audit import Auditor
 
         as_stated = self.elastic is None and not (isinstance(self.runtime, Fed) and self.runtime.cores != "asked")
@@ -479,8 +483,8 @@ class ClusterScenario(Models, ClusterWorld):
         return StoredJobs(jobs.shifted(0.0, trace.options.time_scale), left)
 
     def _window(self, file: TraceFile, seed: int) -> JobArrays:
-        """Return the jobs in a window. If the log contains the necessary times, this includes the
-        jobs that were running or waiting when the window began.
+        """Return the jobs in a window of a log. If the log contains the necessary times, these
+        include the jobs that were running or waiting when the window began.
         """
         past = None if self._why_empty(file) else self._past
         return self._accepted(file.window_of(seed, self.cluster, self.runtime, past))

@@ -263,8 +263,8 @@ class ClusterKeys(Section):
         return queues if queues is None or section is None else queues_on(queues, section)
 
     def check_nodes(self) -> None:
-        """Check that the network, the terms of jobs, elastic tasks and failures match the nodes, if
-        the nodes are already known.
+        """If the nodes are already known, check that the network, the terms of jobs, elastic tasks
+        and failures match them.
 
         Raises:
             ModelError: One of these does not match the nodes.
@@ -300,7 +300,7 @@ class ClusterKeys(Section):
 
     @property
     def trace_file(self) -> TraceFile | None:
-        """The workload if it is a trace, else None."""
+        """The workload if it is a trace, otherwise None."""
         workload: Any = self.workload
         return workload if workload.kind == "trace" else None
 
@@ -315,8 +315,8 @@ class ClusterKeys(Section):
         return self.trace_file
 
     def late_nodes(self) -> tuple[tuple[int, float, float], ...]:
-        """Return a window ``(node, 0, arrival in seconds)`` for each node that is not present from
-        the beginning.
+        """Return a window ``(node, 0, arrival in seconds)`` of absence for each node that is not
+        present from the beginning.
         """
         arrivals_s = [group.from_s for group in self.cluster.groups for _ in range(group.count)]
         return tuple([(node, 0.0, from_s) for node, from_s in enumerate(arrivals_s) if from_s])
@@ -339,7 +339,9 @@ class ClusterKeys(Section):
                 up[replace(group.on_demand, up=False)] += len(group.nodes)
 
         def powered(rule: OnDemand | None) -> OnDemand | None:
-            """Let another node be up at the beginning if fewer than the minimum are up so far."""
+            """Let a further node of the group be up at the beginning if fewer than the minimum are
+            up so far.
+            """
             if rule is None or rule.up or up[rule] >= rule.min_nodes:
                 return rule
             up[rule] += 1
@@ -420,7 +422,8 @@ class DescribedCluster(GpuCluster):
         if (trace := self.keys.trace_file) is not None:
             name = Path(trace.path).name
             return name if trace.window is None else f"{name}, windows of {count_of(trace.window, 'job')}"
-        # fits are defined as sessions, which are slow to read
+        # The other presets are fits of sessions, which are slow to read and cannot resemble a
+        # synthetic workload.
         presets = PRESETS if isinstance(workload, Synthetic) else named
         like = {name: preset.workload for name, preset in presets.items()}
         changes = {name: _changes(other, workload) for name, other in like.items() if type(other) is type(workload)}
@@ -445,7 +448,7 @@ class DescribedCluster(GpuCluster):
         return None if trace is None else trace.source.path
 
     def read_from(self, path: str) -> Mapping[str, Any]:
-        """Return keys of a configuration in which the trace is read from another path."""
+        """Return the keys of a configuration that change the path from which the trace is read."""
         file = self.keys.trace()
         return {"workload": replace(file, path=path + file.path.removeprefix(str(file.source.path)))}
 
@@ -456,8 +459,8 @@ class DescribedCluster(GpuCluster):
         return measured
 
     def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
-        """Return a hint for the user if a long simulation could have run in the compiled engine, or
-        else an empty text.
+        """Return a hint for the user if a long simulation could have run in the compiled engine.
+        Otherwise, return an empty text.
         """
         hint = services.faster_engine.offered()
         return "" if hint is None else hint(self.scenario, policy, engine, wall_s)
@@ -482,8 +485,8 @@ def _short(value: float | str) -> str:
 
 
 def _spelled(nodes: tuple[str, ...], section: ClusterSection) -> tuple[str, ...]:
-    """Return the names of all nodes, with ranges expanded. If the nodes of a group have their own
-    names, these replace the name of the group.
+    """Return the names of all nodes, with ranges expanded. Nodes with their own names are listed
+    under these, and not under the name of their group.
     """
     named = {group.name: group.nodes for group in section.groups if group.hosts is not None}
     names = [name for text in nodes for name in _hosts(text)]
@@ -491,7 +494,7 @@ def _spelled(nodes: tuple[str, ...], section: ClusterSection) -> tuple[str, ...]
 
 
 def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
-    """Return the queues, with the nodes of a cluster entered for their partitions, reservations and
+    """Return the queues with the names of the cluster's nodes in their partitions, reservations and
     outages.
 
     Raises:
@@ -505,7 +508,8 @@ def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
     if any(group.partitions for group in section.groups):
         return replace(queues, partitions=tuple([_of_groups(part, section) for part in queues.partitions]))
     names = {name for group in section.groups for name in (group.name, *group.nodes)}
-    # here, a node with several GPU types is modelled as one node per type
+    # A machine with several GPU types is modelled as one node per type (``name:type``), so its
+    # plain name is valid, too.
     names |= {name.partition(":")[0] for name in names}
     for part in queues.partitions:
         for name in [host for text in part.nodes for host in _hosts(text)]:

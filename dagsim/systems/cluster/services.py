@@ -22,15 +22,13 @@ if TYPE_CHECKING:
 def compiled(
     scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, on_arrivals: Callable[[int], None] | None
 ) -> Any:
-    """Return the compiled kernel for a run (``Engaged``), or the reason (a text) why there is
-    none.
-    """
+    """Return the compiled kernel for a run (``Engaged``), or a text that states why there is none."""
 
 
 @FamilyService
 def why_not_compiled(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
-    """Return the reason, as far as it is known without jobs, why the compiled engine cannot be
-    used. The result is empty if there is none.
+    """Return the reason why the compiled engine cannot be used, if one is known before any job has
+    been read. The result is empty if there is none.
     """
 
 
@@ -50,7 +48,7 @@ def why_no_episodes(scenario: ClusterScenario, codec: CodecSettings, terms: Mapp
 def compiled_episodes(
     scenario: Any, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, recorded: bool
 ) -> Any:
-    """Return many episodes that are simulated together, or the reason (a text) why this is not
+    """Return many episodes that are simulated together, or a text that states why this is not
     possible.
     """
 
@@ -65,7 +63,7 @@ def episodes_at_hand() -> bool:
 @FamilyService
 def listed_users(queues: QueueTree) -> Mapping[str, Collection[str]]:
     """Return the users of each account at a site whose scheduler lists all users. The result is
-    empty at other sites, which list only the users whose shares differ from the rest.
+    empty for other sites, because these list only users whose shares differ from the default.
     """
 
 

@@ -1,9 +1,9 @@
 """The rules of a site that apply under every policy: partitions, constraints, reservations and
 licences.
 
-The rules determine the nodes on which a task may start now. ``Terms`` is the part of the rules that
-is fixed for a task; it belongs to the task's demand class. ``SiteState`` keeps the set of *open*
-nodes of every such class up to date.
+The rules determine the nodes on which a task may start now. ``Terms`` contains the rules that are
+fixed for a task, and belongs to the task's demand class. ``SiteState`` keeps track of which nodes
+are *open* to each such class.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 class Terms(NamedTuple):
-    """The nodes on which a task may run and the terms under which it may run, as part of its demand
-    class.
+    """The part of a demand class that states on which nodes its tasks may run and under which
+    terms.
     """
 
     nodes: int
@@ -50,8 +50,8 @@ class Terms(NamedTuple):
 
 
 class NodeCount(NamedTuple):
-    """The condition that at least ``least`` of a gang's nodes are among ``nodes``, a bit set. If
-    ``apart``, nodes that are counted for other conditions do not count.
+    """The condition that at least ``least`` of a gang's nodes are among ``nodes`` (a bit set). If
+    ``apart``, nodes that are counted for other conditions are not counted here.
     """
 
     nodes: int
@@ -63,8 +63,8 @@ def nodes_by_counts(nodes: Sequence[int], wanted: int, counts: Sequence[NodeCoun
     """Choose ``wanted`` nodes that satisfy all counts, preferring the first of ``nodes``. Return
     None if there are too few such nodes.
 
-    Counts are satisfied one by one, starting with the one that has the fewest nodes. Nodes that no
-    other count requires are used first.
+    The counts are satisfied one by one, starting with the count that has the fewest nodes. For each
+    count, nodes that no other count needs are used first.
     """
     chosen: list[int] = []
     for count in sorted(counts, key=lambda count: count.nodes.bit_count()):
@@ -195,7 +195,7 @@ class SiteState(Forked):
     def of(
         cls, cluster: Cluster, queues: QueueTree | None, origin_s: float, levels: Sequence[FabricLevel] | None
     ) -> SiteState | None:
-        """Return the restrictions for a cluster whose network has ``levels``, or None if no
+        """Create the restrictions for a cluster whose network has ``levels``. Return None if no
         restriction could affect a job.
         """
         if levels is None and not cls.binds(cluster, queues):
@@ -204,14 +204,12 @@ class SiteState(Forked):
 
     @staticmethod
     def is_needed_for(request: Request | None) -> bool:
-        """Return True if a job names nodes. Such a request restricts the job even where ``binds``
-        is False.
-        """
+        """Return True if a job names nodes. The job is then restricted even if ``binds`` is False."""
         return request is not None and bool(request.nodes or request.excluded)
 
     def attach(self, kernel: ClusterKernel) -> None:
-        """Register with the kernel for starts and ends, and put timers on its clock, both at the
-        beginning and in a fork.
+        """Register with the kernel to be notified of starts and ends, and put timers on its clock.
+        This is called at the beginning of a simulation and in each fork.
         """
         machines = kernel.machines
         if self.licences:
@@ -242,7 +240,7 @@ class SiteState(Forked):
         request = job.request or _NO_REQUEST
         nodes, reservation = self.nodes_of(job.partition, request), -1
         wanted = [nodes & self._named[name] for name in request.nodes if name in self._named]
-        # other nodes are left out, because the task cannot use them
+        # the task can use no nodes besides the named ones
         if wanted and len(wanted) >= max(gang, 1):
             nodes = whole_sum(wanted)
             wanted = wanted if gang > 1 else []
@@ -278,8 +276,8 @@ class SiteState(Forked):
                 yield one
 
     def alike(self, request: Request) -> tuple[int, ...]:
-        """Return the bit sets of nodes that satisfy the same part of a constraint, if all nodes of a
-        job must (``[r1|r2]``).
+        """In a constraint such as ``[r1|r2]``, all nodes of a job must satisfy the same part. For
+        each part, return the bit set of nodes that satisfy it.
         """
         parts = ways(request.constraint) if request.constraint and any(self._features) else ()
         return tuple([self._satisfying(part) for part in parts]) if len(parts) > 1 else ()
@@ -312,13 +310,15 @@ class SiteState(Forked):
         return nodes & self._satisfying(request.constraint) if request.constraint else nodes
 
     def named(self, name: str) -> int:
-        """Return a bit set of the node with a name (of all parts of a node with several GPU types)."""
+        """Return a bit set of the node with this name. If the node has several GPU types, the bit
+        set contains all of its parts.
+        """
         return self._named.get(name, 0)
 
     def refuses(self, job: Job, now: float) -> RejectReason | None:
-        """Return the reason why a job that arrives now can never run, other than its GPUs, CPUs and
-        memory: it needs more licences than exist, or its reservation has ended. Return None if
-        there is no such reason.
+        """Return the reason why a job that arrives now can never run: it needs more licences than
+        exist, or its reservation has ended. Return None if neither is the case. GPUs, CPUs and
+        memory are checked elsewhere.
         """
         request = job.request or _NO_REQUEST
         if any(count > self._owned.get(name, inf) for name, count in request.licences):
@@ -349,7 +349,8 @@ class SiteState(Forked):
 
     def open_between(self, terms: Terms, begin_s: float, end_s: float) -> int:
         """Return the nodes that a task with these terms may hold from ``begin_s`` to ``end_s``. A
-        drain matters only if it is under way at ``begin_s``, because it is not known in advance.
+        drain matters only if it is already in effect at ``begin_s``, because the scheduler has no
+        information about future drains.
         """
         nodes = terms.nodes
         if terms.reservation >= 0:
@@ -363,8 +364,9 @@ class SiteState(Forked):
         return nodes
 
     def met(self, terms: Terms, begin_s: float, end_s: float) -> Iterator[ClosedTime]:
-        """For each reservation other than the task's own, yield the first period with which a task
-        with these terms would overlap if it ran from ``begin_s`` to ``end_s`` on all nodes.
+        """Suppose that a task with these terms ran on all nodes from ``begin_s`` to ``end_s``. For
+        each reservation other than the task's own, yield the first period with which the task would
+        overlap.
         """
         for times in self._times:
             number = times[0].number
@@ -377,7 +379,9 @@ class SiteState(Forked):
                 yield times[place]
 
     def held(self, number: int, now: float) -> ClosedTime | None:
-        """Return the current or else the next period of a reservation, or None if there is none."""
+        """Return the current period of a reservation or, if there is none, the next one. Return
+        None if there will be no further period.
+        """
         places = [(times, bisect_right(times, now, key=_end_s)) for times in self._times if times[0].number == number]
         return min([times[place] for times, place in places if place < len(times)], key=_start_s, default=None)
 
@@ -387,9 +391,10 @@ class SiteState(Forked):
         return held is not None and held.start_s <= time_s
 
     def next_s(self, terms: Terms, now: float) -> float:
-        """Return the next time at which the open nodes for these terms may change merely because
-        time passes. A task may end at the very time at which a reservation begins. The nodes are
-        therefore open up to the task's last possible start, and they close just after that.
+        """Return the next time at which the nodes that are open for these terms may change just
+        because time passes. A task may end at the very time at which a reservation begins. The
+        nodes are therefore open up to the task's last possible start, and they close just after
+        that.
         """
         changes_s = [time_s for drain in self.drained for time_s in (drain.start_s, drain.end_s)]
         own = (terms.reservation, *terms.welcome)
@@ -404,7 +409,7 @@ class SiteState(Forked):
         return min([time_s for time_s in changes_s if time_s > now], default=inf)
 
     def take(self, licences: Iterable[tuple[str, int]], sign: int) -> None:
-        """Take licences (``sign`` 1) or return them (-1)."""
+        """Take licences (if ``sign`` is 1) or return them (if it is -1)."""
         for name, count in licences:
             self.licences[name] -= sign * count
 

@@ -1,5 +1,5 @@
-"""Detection of simulations that cannot continue, and the reasons why jobs wait. Nothing in this
-module changes any state.
+"""Functions that detect simulations which cannot continue, and that state why jobs are still
+waiting. Nothing in this module changes any state.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _MOST_SPEEDUP = 64.0
 
 
 class Wakes(Forked):
-    """A counter of calls to a policy since a task last ended or a job last arrived. Only the calls
-    that were made because the policy had returned ``Wait`` count. The counter detects policies that
-    stop and start runs for ever, either without any progress or with too many calls.
+    """A counter of how often a policy has been called since a task last ended or a job last
+    arrived. It counts only calls that were made because the policy had returned ``Wait``. The
+    counter detects policies that stop and start runs for ever, either without making any progress
+    or with too many calls.
     """
 
     __slots__ = {"count": SAME, "idle": SAME, "least_s": SAME, "since_s": SAME, "until_s": SAME}
@@ -114,7 +115,7 @@ def _speedup(task: TaskState) -> float:
 
 
 def _work_left_s(run: Run, now: float) -> float:
-    """Return the seconds of work that a run still has to do, without its set-up."""
+    """Return how many seconds of work a run still has to do, without its set-up."""
     if run.task.training is not None:
         return _shortest_s(run.task) * (1.0 - run.done(now) / run.task.training.total)
     return max(run._seconds - run.done(now), 0.0)
@@ -125,8 +126,8 @@ OVER = "its reservation is over, or its nodes are drained for good"
 
 
 def only_endless(kernel: ClusterKernel) -> bool:
-    """Return True if the only remaining runs never end, so that no event is due, and no waiting
-    task could start beside them.
+    """Return True if the remaining runs never end, so that no event is due, and if no waiting task
+    could start while they are running.
     """
     ready, fits = kernel.frontier.ready, kernel.machines.fits
     endless = any(run.is_endless for run in kernel.running.values())
@@ -134,8 +135,8 @@ def only_endless(kernel: ClusterKernel) -> bool:
 
 
 def why_unfinished(kernel: ClusterKernel) -> dict[int, str]:
-    """Return, by number of the job, the reason why each job that is still in the system at the end
-    of a simulation is unfinished.
+    """Return the reason why each job that is still in the system at the end of a simulation is
+    unfinished, by number of the job.
     """
     reasons = dict.fromkeys(kernel.frontier.jobs, "it waited when the simulation ended")
     for run in kernel.running.values():

@@ -1,5 +1,5 @@
-"""The mutable state of a simulation: jobs with their tasks, runs, and the frontier (all waiting
-tasks), with indexes that sort the ready tasks by a policy's key.
+"""The mutable state of a simulation: jobs with their tasks, runs, and the frontier, which consists
+of all waiting tasks. Indexes sort the ready tasks by a policy's key.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class JobState(Forked):
 
     def work_left_gpu_s(self) -> float:
         """Return the GPU-seconds of all unfinished instances on their fastest types, according to
-        estimates. The sum is cached until something changes, because many tasks may become ready
-        together.
+        estimates. The sum is cached until something changes, because it may be requested for many
+        tasks that become ready together.
         """
         if self._work_left_gpu_s is None:
             many = len(self.tasks) >= _MANY
@@ -107,8 +107,8 @@ class JobState(Forked):
         return self._work_left_gpu_s
 
     def _sum_of_many(self) -> float:
-        """Return the sum for ``work_left_gpu_s`` in one NumPy pass, which also adds from left to
-        right.
+        """Return the same sum as a loop for ``work_left_gpu_s``, but in one NumPy pass. This pass
+        also adds from left to right.
         """
         terms = self._terms
         if terms is None:
@@ -119,8 +119,8 @@ class JobState(Forked):
         return float(np.add.accumulate(terms)[-1])
 
     def changed(self, index: int | None = None) -> None:
-        """Discard cached sums, because the number of unfinished instances of a task has changed, or
-        (without ``index``) the estimates of all tasks.
+        """Discard cached sums, because the number of unfinished instances of task ``index`` has
+        changed or, without ``index``, the estimates of all tasks.
         """
         self._work_left_gpu_s = None
         if index is None:
@@ -143,8 +143,8 @@ class JobState(Forked):
         return self.ideal_s
 
     def facts(self) -> JobFacts:
-        """Return the facts about the job that are kept when it has left. Call this before estimates
-        replace true durations.
+        """Return the facts about the job that are stored after it has left the system. Call this
+        before estimates replace true durations.
         """
         job, gpu_s, most = self.job, 0.0, 0.0
         for entry in self.tasks:
@@ -164,11 +164,11 @@ class TaskState(Forked):
     and policies choose from the ready tasks.
 
     ``seconds[type]`` is the *estimated* remaining time of one instance on
-    ``ClusterState.types[type]`` (``inf`` where it may not run), ``best_s`` is the minimum of these,
-    and ``rank_s`` is the estimated longest path from the start of this task to the end of its job,
-    with every task on its fastest type. ``order`` is a sort key for first come, first served: by
-    arrival of the job, then by index in its graph. Preempted instances return as a new *piece* of
-    the task, with the fraction ``left`` of their work remaining.
+    ``ClusterState.types[type]`` (``inf`` where it may not run), and ``best_s`` is the minimum of
+    these times. ``rank_s`` is the estimated longest path from the start of this task to the end of
+    its job, with every task on its fastest type. ``order`` is a sort key for first come, first
+    served: by arrival of the job, then by index in its graph. Preempted instances return as a new
+    *piece* of the task, with the fraction ``left`` of their work remaining.
     """
 
     __slots__ = {
@@ -253,8 +253,8 @@ class TaskState(Forked):
 
     @property
     def expected_left(self) -> float:
-        """The remaining fraction of the task's work, as far as policies can see it. If jobs have
-        time limits, this is the unused fraction of the limit.
+        """The fraction of the task's work that remains according to what policies can see. If jobs
+        have time limits, this is the unused fraction of the limit.
         """
         if not self.job.has_limits or self.left == 1.0:
             return self.left
@@ -285,7 +285,7 @@ class TaskState(Forked):
 
     def limit_left_s(self, left: float) -> tuple[float, ...]:
         """Return the remaining time limit of a piece with a fraction ``left`` of the work, by type.
-        It is the limit minus the time for which the piece has run, which does not reveal how much
+        It is the limit minus the time for which the piece has run, so it does not reveal how much
         work is truly left. It is rounded to whole microseconds, because the last bits of the
         elapsed time would depend on the true duration.
         """
@@ -296,7 +296,7 @@ class TaskState(Forked):
         return tuple(rests)
 
     def believe_estimate(self) -> None:
-        """From now on, use the estimate as the true duration, for look-ahead."""
+        """Use the estimate as the true duration from now on. Forks for look-ahead call this."""
         self.job.has_limits = False
         self._truth = tuple([seconds / self.left for seconds in self.seconds]) if self.left else self.seconds
 
@@ -308,7 +308,7 @@ class TaskState(Forked):
 
 
 def hidden_truth(name: str, task: TaskState, instead: str) -> IllegalDecision:
-    """Return the error for a policy that reads a value that a real scheduler could not know."""
+    """Return the error for a policy that reads a value which no real scheduler would have."""
     return IllegalDecision(
         f"a policy reads {name} of {task.name}, which no scheduler can know in advance; use {instead}, or declare "
         "clairvoyant = True in the policy's class"
@@ -322,11 +322,12 @@ it shares GPUs, the GPU of each instance.
 
 
 class WorkProgress(Forked):
-    """Work done and current rate of a run whose rate is not always 1.
+    """The work done by a run whose rate is not always 1, and its current rate.
 
     ``done`` is the work done until ``since_s``, in seconds at rate 1. An elastic task counts its
     own progress, so for such a task ``done`` is the number of seconds at a rate above 0. ``event``
-    is the end of the current phase, in place of the run's own event; it is None at rate 0.
+    happens at the end of the current phase and replaces the run's own event. It is None while the
+    rate is 0.
     """
 
     __slots__ = {
@@ -365,7 +366,8 @@ class WorkProgress(Forked):
 
 
 class Run(Due, Forked):
-    """Instances of one task that run together, and the SimPy event that ends their phase.
+    """Instances of one task that run together. A run is itself the SimPy event at the end of its
+    current phase.
 
     Its phases are fetching inputs (with a network), set-up and computing. A run that only computes
     is a single timeout. Everything except the SimPy event is plain data. ``computing_s`` is when it
@@ -373,7 +375,7 @@ class Run(Due, Forked):
     while that depends on the network).
     """
 
-    # Runs need no ``__dict__``, because there is a slot for each attribute of an Event as well.
+    # Each attribute has a slot, including those of an Event, so runs need no ``__dict__``.
     __slots__ = {
         "_ends_s": SAME,
         "_seconds": SAME,
@@ -403,8 +405,7 @@ class Run(Due, Forked):
         held: tuple[Held, ...],
         started_s: float,
     ) -> None:
-        # the code of ``Event.__init__`` is repeated here to save the call, because this is the
-        # innermost loop
+        # ``Event.__init__`` is inlined here, because this is the innermost loop
         self.env = env
         self.callbacks: list[Any] = []
         self.id = id_
@@ -503,8 +504,8 @@ class Run(Due, Forked):
         return max(begun + self.estimate_s, now)
 
     def done(self, now: float) -> float:
-        """Return the work done until ``now``: seconds at rate 1 or, for an elastic task, its
-        progress in its own unit, including the progress of earlier runs.
+        """Return the work done until ``now``, in seconds at rate 1. For an elastic task, return its
+        progress in its own unit, including the progress in earlier runs.
         """
         progress, training = self.progress, self.task.training
         if progress is None:
@@ -573,7 +574,7 @@ class Run(Due, Forked):
 
     @property
     def is_endless(self) -> bool:
-        """True if the end of the current phase is unknown."""
+        """True if it is unknown when the current phase ends."""
         return self._ends_s == inf
 
     def left(self, now: float) -> float:
@@ -585,21 +586,21 @@ class Run(Due, Forked):
         return self.task.left * max(0.0, 1.0 - (passed_s / self._seconds if self._seconds else 0.0))
 
     def believe_estimate(self, now: float) -> None:
-        """From now on, use the estimate as the true compute time, for look-ahead."""
+        """Use the estimate as the true compute time from now on. Forks for look-ahead call this."""
         self._seconds = self.estimate_s
         pauses = self.progress is not None and self.progress.checkpoint < self._seconds
         if self.computing_s is not None and self.task.training is None and not pauses:
             self._ends_s = self.estimated_end_s(now)
 
     def disarm(self) -> None:
-        """Disarm the run's scheduled events, so that they have no effect."""
+        """Make the run's scheduled events have no effect."""
         self.callbacks = []
         if self.progress is not None and self.progress.event is not None:
             self.progress.event.callbacks = []
             self.progress.event = None
 
     def halt(self) -> None:
-        """Disarm the run's events and interrupt its process."""
+        """Make the run's events have no effect, and interrupt its process."""
         self.disarm()
         if self.process is not None and self.process.is_alive:
             self.process.interrupt()
@@ -609,8 +610,8 @@ class StateWrite(Forked):
     """The state of a stopped run that is being sent to the storage, while its former nodes may
     already run other tasks.
 
-    Instances that had notice before their node left return as one of two ``pieces``: the first if
-    all bytes have arrived by ``deadline_s``, otherwise the second.
+    If the instances had notice before their node left, they return as one of two ``pieces``. This
+    is the first piece if all bytes have arrived by ``deadline_s``, and otherwise the second.
     """
 
     __slots__ = {
@@ -648,26 +649,26 @@ class Index(Protocol):
 
 
 class RunIndex(Protocol):
-    """An index of the current runs, which the kernel keeps up to date for a policy. An index may
-    define only one of these methods. It may also define ``push``, and ``rated(run, now)``, which is
+    """An index of the current runs, which the kernel keeps up to date for a policy. An index need
+    not define both of these methods. It may also define ``push``, and ``rated(run, now)``, which is
     called when the rate of a run changes.
     """
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run that has just started: its machines are already occupied, and ``task.waiting``
+        """Add a run that has just started. Its machines are already occupied, and ``task.waiting``
         is already reduced.
         """
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run that has just finished, failed or been preempted: its machines are free
-        again. Tasks that become ready as a result are pushed later, and ``run.task`` and
+        """Remove a run that has just finished, failed or been preempted. Its machines are already
+        free again. Tasks that become ready as a result are pushed later, and ``run.task`` and
         ``run.job`` may not be updated yet.
         """
 
 
 class _Heaps(Generic[SlotT]):
-    """Ready tasks, in one heap per slot, sorted by ``(key, order)``. A started task stays in its
-    heaps until it reaches the top.
+    """The ready tasks in one heap per slot, each heap sorted by ``(key, order)``. A started task
+    stays in its heaps until it reaches the top.
     """
 
     __slots__ = ("_heaps", "_machines", "_quiet")
@@ -697,10 +698,10 @@ class _Heaps(Generic[SlotT]):
 
 
 class Queue(_Heaps[DemandClass]):
-    """Ready tasks sorted by ``(key, order)`` within each demand class, so that the first task that
-    fits is found without visiting the other tasks.
+    """Ready tasks sorted by ``(key, order)`` within each demand class. The first task that fits is
+    thus found without visiting the other tasks.
 
-    The cost is O(log n) per task added or removed, and O(demand classes) per query.
+    The cost is O(log tasks) for adding or removing a task, and O(demand classes) per query.
     """
 
     __slots__ = ("_key",)
@@ -795,8 +796,8 @@ class Past(Protocol):
 
 
 class Frontier(Forked):
-    """Everything that waits: jobs in the system, ready tasks in the order in which they became
-    ready, and the indexes of policies. Listeners are called for ready tasks, starts and ends.
+    """The jobs in the system, the ready tasks in the order in which they became ready, and the
+    indexes of policies. Listeners are called for ready tasks, starts and ends.
     """
 
     __slots__ = {
@@ -868,9 +869,9 @@ class Frontier(Forked):
             self.rated.append(rated)
 
     def withdraw(self, tasks: Iterable[TaskState]) -> None:
-        """Take out ready tasks that will never start. Indexes of ready tasks are rebuilt when they
-        are next requested. Listeners are kept, because they store the past and would otherwise
-        receive all runs again.
+        """Remove ready tasks that will never start. Indexes of ready tasks are rebuilt when they
+        are next requested. Listeners are not rebuilt, because they store the past and would
+        otherwise receive all runs again.
         """
         for task in tasks:
             task.waiting = 0
@@ -880,7 +881,9 @@ class Frontier(Forked):
             self.forget(key)
 
     def end_past(self) -> None:
-        """Stop sending the past to indexes, because the simulation has passed its beginning."""
+        """Stop sending the past to indexes. This is called when the simulation has passed its
+        beginning.
+        """
         if self.past in self.indexes:
             self.forget(self.past)
         self.past = None
@@ -895,7 +898,7 @@ class Frontier(Forked):
             listeners[:] = [call for call in listeners if call != getattr(index, name, None)]
 
     def believe_estimates(self) -> None:
-        """From now on, let tasks take their estimated durations, for look-ahead."""
+        """Let tasks take their estimated durations from now on. Forks for look-ahead call this."""
         everything = [task for job in self.jobs.values() for task in job.tasks]
         for task in (*everything, *(task for task in self.ready if task.piece)):
             task.believe_estimate()

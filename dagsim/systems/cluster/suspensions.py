@@ -1,5 +1,5 @@
-"""Jobs that an operator suspends for a time (``scontrol suspend``). In the meantime, their runs do
-not compute, and their CPUs are free for other runs.
+"""Jobs that an operator suspends for some time (``scontrol suspend``). Their runs make no progress
+while they are suspended, and other runs may use their CPUs.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class Suspensions(Forked):
-    """The suspensions of a site's jobs. A kernel has such an object only if there are suspensions.
+    """The suspensions of a site's jobs. A kernel has this object only if there are suspensions.
 
     As in Slurm's ``select/cons_tres`` (``job_res_rm_job`` with the action for suspended jobs), a
     suspended run returns its CPUs, and keeps its memory and GPUs. When it resumes, it gets the same
-    cores again, even if other runs hold them by then. The cores of a node are allocated in order,
-    so runs that started there in the meantime hold these cores first. Cores that two runs share
-    count only once, and they become free when the run that started in the meantime ends.
+    cores again, even if other runs now hold them. The cores of a node are allocated in order, so
+    runs that started there in the meantime hold these cores first. A core that two runs share
+    counts only once. It becomes free when the run that started in the meantime ends.
 
-    A job that is not running when its suspension begins is not suspended.
+    A suspension has no effect on a job that is not running when it begins.
     """
 
     __slots__ = {"_before": COPIED, "_kernel": COPIED, "_left_s": COPIED, "_lent": COPIED, "_times": AHEAD}
@@ -48,7 +48,7 @@ class Suspensions(Forked):
 
     @classmethod
     def of(cls, kernel: ClusterKernel, origin_s: float) -> Suspensions | None:
-        """Return the suspensions in a kernel, or None if there are none.
+        """Create the suspensions of a kernel. Return None if there are none.
 
         Raises:
             ModelError: Runs have phases or rates (``refuse_rates``).
@@ -74,7 +74,9 @@ class Suspensions(Forked):
         )
 
     def attach(self) -> None:
-        """Put the timers on the kernel's clock, both at the beginning and in a fork."""
+        """Put the timers on the kernel's clock. This is called at the beginning of a simulation and
+        in each fork.
+        """
         kernel = self._kernel
         kernel.frontier.ended.append(self._ended)
         for start_s, end_s, job in self._times:
@@ -98,7 +100,7 @@ class Suspensions(Forked):
         return min([begins_s, *[until_s for _, until_s in self._left_s.values()]])
 
     def pass_time(self) -> None:
-        """Suspend or resume the jobs for which it is time before the beginning."""
+        """Suspend or resume the jobs for which this is due before the beginning."""
         now = self._kernel.now
         while self._before and self._before[-1][0] <= now:
             _, end_s, job = self._before.pop()
@@ -155,7 +157,7 @@ class Suspensions(Forked):
             tell(run, self._kernel.now)
 
     def _ended(self, run: Run, now: float) -> None:
-        """Take back the CPUs that the end of a run would free a second time."""
+        """Occupy the CPUs that the end of a run would otherwise free twice."""
         self._left_s.pop(run.id, None)
         for node, cpus in self._lent.pop(run.id, {}).items():
             self._kernel.machines.lend_cpus(self._kernel.machines.list[node], -cpus)

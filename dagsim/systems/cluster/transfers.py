@@ -1,5 +1,6 @@
-"""Transfers of runs over the network, before, while and after they compute. They carry the outputs
-of parents, data, and states (checkpoints, and states written after a run was stopped).
+"""Transfers over the network before a run computes, while it computes, and after it. They transport
+the outputs of parents, data, and the states of runs (checkpoints, and states that are written after
+a run was stopped).
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Transfers(Forked):
         run.flows = self._flows(run.task, [(machine.index, count) for machine, count, *_ in run.held], state)
         write = self.writes.get(run.task.piece)
         if write is not None and run.moves and not run.task.waiting:
-            # the run keeps its state, so no other piece of the task will read it
+            # the run itself keeps its state, so no later piece will read it from the storage
             self._cancel(write)
         if not run.flows and write is None:
             return False
@@ -83,7 +84,7 @@ class Transfers(Forked):
         try:
             write = self.writes.get(run.task.piece)
             if write is not None and write.process is not None and not run.moves:
-                yield write.process  # the state must be in the storage first
+                yield write.process  # wait until the state is in the storage
             yield from self.carrier.fetch(run.flows)
         except Interrupt:
             return
@@ -101,8 +102,8 @@ class Transfers(Forked):
     ) -> list[Flow]:
         """Return the flows that a run on ``places`` must read. The output of each parent comes from
         the nodes where the parent's instances ran, in proportion to their number there. Data come
-        from the storage. A run that has kept its work reads its ``state`` instead, from the nodes
-        that have it or else from the storage.
+        from the storage. A run that has kept its work reads its ``state`` instead. It reads the
+        state from the nodes that still have it or, if there are none, from the storage.
         """
         active, index = task.job, task.index
         graph = active.job.graph
@@ -143,9 +144,9 @@ class Transfers(Forked):
         return self._stores[task.job.number % len(self._stores)]
 
     def expected_s(self, moves: Sequence[tuple[Run, Placement]], *, kept: bool) -> list[float]:
-        """Return, for each run, the seconds until everything that it would read on its placement
-        would have arrived if all runs moved now, or 0 if the network cannot predict these times.
-        With ``kept``, the runs keep their work.
+        """Suppose that all these runs moved to their placements now. Return, for each run, the
+        seconds until everything that it would read there has arrived, or 0 if the network cannot
+        predict this. With ``kept``, the runs keep their work.
         """
         groups = []
         for run, placement in moves:
@@ -158,7 +159,7 @@ class Transfers(Forked):
     # Periodic checkpoints, after which the run continues.
 
     def saves(self, run: Run) -> bool:
-        """Let a run write its state to the storage. Return False if the write takes no time."""
+        """Let a run write its state to the storage. Return False if this takes no time."""
         run.flows = self._state_flows(run.task, [(machine.index, count) for machine, count, *_ in run.held])
         return bool(run.flows)
 
@@ -183,8 +184,8 @@ class Transfers(Forked):
     def keep_state(self, run: Run, again: TaskState, kind: int, notice_s: float) -> bool:
         """Let a stopped run send its state to the storage from the nodes that have it. ``again`` is
         the piece of the task that remains. If ``notice_s`` is above 0, these nodes leave after that
-        time, and ``again`` does not become ready until it is known what has arrived. Return True in
-        that case.
+        time. In this case, return True, and let ``again`` become ready only when it is certain
+        which bytes have arrived.
         """
         places: Sequence[tuple[int, int]] = [(machine.index, count) for machine, count, *_ in run.held]
         if run.computing_s is None:
@@ -212,7 +213,7 @@ class Transfers(Forked):
             self._cancel(write)
 
     def resume(self, *, by_estimates: bool) -> None:
-        """In a fork, continue with the writes of the original."""
+        """In a fork, continue the writes that are in progress in the original."""
         for write in {id(write): write for write in self.writes.values()}.values():
             for piece in write.pieces if by_estimates else ():
                 piece.believe_estimate()

@@ -1,5 +1,5 @@
-"""The interface between the kernel and policies: a view of the current state, which includes the
-times at which GPUs are expected to become free, and the protocol for policies.
+"""The interface between the kernel and policies. It consists of the protocol for policies, and of a
+view of the current state, including the times at which GPUs are expected to become free.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class ClusterPolicy(Protocol):
     """A scheduling policy. Heuristics, trained agents and users' own policies all implement this
     protocol.
 
-    A policy object serves one simulation at a time and may keep state about it. This state must be
-    deep-copyable, so that look-ahead can fork it. With ``clairvoyant = True`` in its class, a
-    policy may read ``task.truth`` and ``run.ends_s``.
+    A policy object is used in one simulation at a time and may keep state about it. It must be
+    possible to deep-copy this state, so that look-ahead can fork the simulation. With
+    ``clairvoyant = True`` in its class, a policy may read ``task.truth`` and ``run.ends_s``.
     """
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
         """Return the decisions for the current time. Each decision is carried out as soon as it is
         yielded, and the view shows its effect immediately. The policy is called again until it
-        waits for the next change by returning no decisions (or only ``Wait``), or until no task is
-        waiting.
+        returns no decisions (or only ``Wait``), which means that it waits for the next change, or
+        until no task is waiting.
         """
 
 
@@ -97,7 +97,9 @@ class Simulation(Protocol):
         """Yield views and receive decisions (see ``seam.Kernel.decisions``)."""
 
     def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
-        """Run the simulation with ``policy`` until every job has left, or until ``until_s``."""
+        """Run the simulation with ``policy`` until every job has left the system, or until
+        ``until_s``.
+        """
 
 
 class ClusterView:
@@ -120,17 +122,17 @@ class ClusterView:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster as configured."""
+        """The cluster as the configuration describes it."""
         return self._simulation.schedule.cluster
 
     @property
     def queues(self) -> QueueTree | None:
-        """The queues as configured, if there are any."""
+        """The queues as the configuration describes them, if there are any."""
         return self._simulation.queues
 
     @property
     def machines(self) -> ClusterState:
-        """The free resources of each node, which are read-only."""
+        """The free resources of each node (read-only)."""
         return self._machines
 
     @property
@@ -142,9 +144,9 @@ class ClusterView:
 
     @property
     def ready(self) -> Collection[TaskState]:
-        """Ready tasks with waiting instances, in the order in which they became ready. A loop over
-        them visits the tasks that were ready when the loop began, even if it starts some of them.
-        The same applies to loops over ``jobs``, ``running`` and ``applicants``.
+        """Tasks that are ready and have waiting instances, in the order in which they became ready.
+        A loop over them visits the tasks that were ready when the loop began, even if it starts
+        some of them. Loops over ``jobs``, ``running`` and ``applicants`` behave in the same way.
         """
         return self._frontier.ready
 
@@ -156,8 +158,9 @@ class ClusterView:
     @property
     def rejected(self) -> Sequence[JobState]:
         """Jobs that have just arrived at a site (``queues``) and were rejected, because they could
-        never run there. They are not in the system. A policy for a scheduler that keeps such jobs
-        in its queue must remember them: the list is emptied before simulated time advances.
+        never run there. They are not in the system. If a policy represents a scheduler that keeps
+        such jobs in its queue, the policy must remember them, because the list is emptied before
+        simulated time advances.
         """
         return self._frontier.rejected
 
@@ -175,7 +178,7 @@ class ClusterView:
 
     @property
     def pending(self) -> bool:
-        """True if anything will still happen without a decision, so that the policy may wait."""
+        """True if anything will still happen without a decision. Only then may the policy wait."""
         return self._simulation.pending
 
     @property
@@ -189,20 +192,21 @@ class ClusterView:
 
     @property
     def preemption(self) -> Preemption:
-        """The part of its work that a stopped run keeps, and the cost of resuming it."""
+        """How much of its work a stopped run keeps, and what it costs to resume the run."""
         return self._simulation.preemption
 
     @property
     def levels(self) -> Sequence[FabricLevel]:
-        """The levels of the network above the nodes (racks, pods), narrowest first, each with the
-        domain of every node. There are none if the network has no levels.
+        """The levels of the network above the nodes (such as racks and pods), from the narrowest to
+        the widest, each with the domain of every node. The result is empty if the network has no
+        levels.
         """
         return self._simulation.levels
 
     @property
     def sharing(self) -> Sharing | None:
-        """The model of the rates at which runs share GPUs (``Join``), or None if runs cannot share
-        GPUs.
+        """The model for how fast runs are when they share GPUs (``Join``), or None if runs cannot
+        share GPUs.
         """
         return self._simulation.sharing
 
@@ -225,11 +229,11 @@ class ClusterView:
         return index
 
     def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
-        """Return a policy's own index, which is created once and then updated by the kernel. The
-        kernel calls whichever of these methods the index has: ``push(task)`` for every task that
-        becomes ready, and ``started(run, now)`` and ``ended(run, now)`` for every run that starts
-        or ends. A new index first receives all ready tasks and all runs. A fork creates its own
-        index.
+        """Return an index that the policy defines itself. It is created once, and the kernel then
+        keeps it up to date. The kernel calls the following methods, as far as the index has them:
+        ``push(task)`` for every task that becomes ready, and ``started(run, now)`` and
+        ``ended(run, now)`` for every run that starts or ends. A new index first receives all ready
+        tasks and all runs. A fork creates its own index.
         """
         index = self._frontier.indexes.get(key)
         if index is None:
@@ -237,10 +241,10 @@ class ClusterView:
         return index
 
     def follow(self, listener: object) -> bool:
-        """Send events to ``listener`` as to an ``index``, unless it already receives them. This is
-        meant for listeners that store information about the past that no view shows. Call this
-        method at each decision. In a fork, the copy of the listener receives the runs again. Return
-        True if the listener was added, and False if it already received events.
+        """Send the same events to ``listener`` that an ``index`` receives, unless it already
+        receives them. Use this for a listener that records past events which a view does not show.
+        Call this method at each decision. In a fork, the copy of the listener receives the runs
+        again. Return True if the listener was added, and False if it already received events.
         """
         if listener in self._frontier.indexes:
             return False
@@ -252,9 +256,9 @@ class ClusterView:
         return self._machines.fits(task.demand)
 
     def fit(self, task: TaskState, type_: int | None = None) -> Placement | None:
-        """Return a placement of the task's waiting instances by best fit, or ``None`` if they do
-        not fit. The placement uses ``type_`` or, if that is None, the fastest type on which the
-        task fits. If several types are equally fast, it uses the one with the fuller
+        """Place the task's waiting instances by best fit. Return the placement, or ``None`` if they
+        do not fit. The placement uses ``type_`` or, if that is None, the fastest type on which the
+        task fits. If several types are equally fast, the method chooses the type with the fuller
         node. As many independent instances as fit go to a single node.
         """
         demand, machines = task.demand, self._machines
@@ -271,17 +275,17 @@ class ClusterView:
         return best
 
     def expected_rate(self, task: TaskState, placement: Placement) -> float:
-        """Return the rate at which a communicating gang would compute on ``placement`` in
-        competition with the current flows. The rate is the step time without communication divided
-        by the step time with communication, or 1 for tasks that do not communicate.
+        """Return the rate at which a communicating gang would compute on ``placement`` while the
+        current flows use the network. The rate is the step time without communication divided by
+        the step time with communication. It is 1 for tasks that do not communicate.
         """
         return self._simulation.expected_rate(task, placement)
 
     def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
-        """Return, for each run, the seconds until it would compute again if all runs moved now
-        (``Migrate``). These times include the costs in ``preemption``, and the time that the run's
-        state, data and inputs need in competition with the current flows, but not the work that the
-        run would lose.
+        """Return, for each run, how many seconds would pass until it computes again if all runs
+        moved now (``Migrate``). These times include the costs in ``preemption``. They also include
+        the time to transfer the run's state, data and inputs while the current flows use the
+        network. They do not include the work that the run would lose.
         """
         return self._simulation.expected_moves_s(moves)
 
@@ -293,21 +297,21 @@ class ClusterView:
 
     @property
     def source(self) -> Iterable[Job]:
-        """The jobs of the simulation as they were passed in, which may state more than the jobs
-        that arrive (``JobStream``). Only policies that reproduce a log need them. In a fork, there
-        are none.
+        """The jobs as they were passed to the simulation. They may contain more information than
+        the jobs that arrive (``JobStream``). Only policies that reproduce a log need them. A fork
+        has none.
         """
         return self._simulation.source
 
     def as_arrived(self, job: Job, number: int) -> JobState:
-        """Return the state that a job would have if it arrived now. The job does not arrive, and
-        its number has to be negative, so that no other job has the same number.
+        """Return the state that a job would have if it arrived now, without letting it arrive. The
+        job's number has to be negative, so that no other job has the same number.
         """
         return self._simulation.as_arrived(job, number)
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """Return the time limit in seconds, by type, that the user requested for an instance of the
-        task, or ``None`` if the user requested no limit.
+        """Return the time limit that the user requested for an instance of the task, in seconds by
+        GPU type. Return ``None`` if the user requested no limit.
         """
         return self._simulation.requested_s(task)
 
@@ -336,12 +340,12 @@ estimated.
 
 
 class ExpectedFree:
-    """The current runs on each GPU type, sorted by expected end, soonest first. An expected end is
-    the current value of ``Run.estimated_end_s``. Times are measured from the start of the
+    """The current runs on each GPU type, sorted by expected end, soonest first. The expected end of
+    a run is the current value of ``Run.estimated_end_s``. Times are measured from the start of the
     simulation, whereas waits are measured from now.
 
-    The cost is O(log running) per start and end, O(runs that are not computing yet) per access
-    through the view, and O(runs that end earlier) per query.
+    A start or an end costs O(log running), an access through the view costs O(runs that are not
+    computing yet), and a query costs O(runs that end earlier).
     """
 
     def __init__(self, view: ClusterView) -> None:
@@ -410,9 +414,9 @@ class ExpectedFree:
         return never_s
 
     def free_in_each_s(self, amounts: Sequence[float], idle: Sequence[int], never_s: float = NEVER_S) -> list[float]:
-        """Return the seconds until each of ``amounts`` GPUs is expected to be idle, type by type.
-        ``idle`` is the number of GPUs of each type that are idle now. The value is ``never_s`` for
-        an amount that is never expected to be idle.
+        """Return, for each type and each number of GPUs in ``amounts``, the seconds until so many
+        GPUs are expected to be idle. ``idle`` is the number of GPUs of each type that are idle now.
+        The value is ``never_s`` for an amount that is never expected to be idle.
         """
         now = self._view.now
         waits: list[float] = []
@@ -440,9 +444,9 @@ class ExpectedFree:
         return self._machines.idle_gpus(type_) + ending
 
     def shadow(self, gpus: float, type_: int) -> tuple[float, float]:
-        """Return the time at which ``gpus`` GPUs of the type are expected to be idle, and the
-        number of additional GPUs that are idle then, counting all runs that end at that time.
-        Return ``(inf, 0)`` if this number of GPUs is never expected to be idle.
+        """Return the time at which ``gpus`` GPUs of the type are expected to be idle, and how many
+        more GPUs are then idle. All runs that end at that time are counted as ended. Return ``(inf,
+        0)`` if so many GPUs are never expected to be idle.
         """
         now = self._view.now
         missing = gpus - self._machines.idle_gpus(type_)
@@ -456,8 +460,8 @@ class ExpectedFree:
         return (shadow_s, -missing) if missing <= 0 else (inf, 0.0)
 
     def oldest_s(self, type_: int, count: int) -> list[float]:
-        """Return the seconds until the expected ends of the ``count`` oldest runs on the type,
-        oldest run first. If there are fewer runs, the list is padded with 0.
+        """Return, for each of the ``count`` oldest runs on the type, the seconds until its expected
+        end, oldest run first. If there are fewer runs, the list is padded with 0.
         """
         now = self._view.now
         first = sorted([(id_, end_s) for end_s, id_, _ in self._ends[type_]])[:count]

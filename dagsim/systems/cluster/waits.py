@@ -1,5 +1,5 @@
-"""The causes of a job's waits. They are found in a single pass over the log, with the kernel's own
-rules for what fits and the policy's own limits.
+"""Finding the causes of a job's waits in a single pass over the log. The kernel's rules determine
+what fits, and the policy's limits determine what may start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Causes: TypeAlias = tuple[Cause, ...]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of a wait during which the causes stay the same."""
+    """A part of a job's wait during which the causes stay the same."""
 
     from_s: float
     until_s: float
@@ -68,7 +68,7 @@ class ReachedLimit(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The limit, the amount in use and the excess, as a sentence without its beginning."""
+        """The limit, the amount in use and the excess, as a text that completes a sentence."""
         held = f"{self.held:,.10g} are in use" if self.held else "none are in use"
         if self.unit.endswith("minutes"):
             return (
@@ -120,10 +120,10 @@ class Standing(NamedTuple):
 
 
 class WaitRules(Protocol):
-    """The limits and partitions of a policy, which are kept up to date with the starts and ends in
-    a log.
+    """The interface for a policy's limits and partitions. They are updated with the starts and ends
+    in a log.
 
-    A policy with limits returns them from a method ``wait_rules(view)``, where ``view`` is the view
+    A policy with limits has a method ``wait_rules(view)`` that returns them. ``view`` is the view
     of an empty simulation with the same cluster and queues.
     """
 
@@ -187,7 +187,7 @@ _WHOLE, _PARTS = len(_SETS) + 1, len(_SETS) + 2
 
 
 class NodeStanding(IntEnum):
-    """The availability of a node to a task, with the reason if it is not available."""
+    """Whether a node is available to a task and, if not, why."""
 
     OPEN = 0
     CLOSED = 1
@@ -202,9 +202,10 @@ _EVERYWHERE = -1
 
 
 class RoomTally:
-    """A tally of how many instances fit, by type and standing of the nodes, which is updated node
-    by node. The cost is O(1) per changed node and per query. If there are ``domains`` (bit sets of
-    nodes), a gang must be placed within one of them.
+    """A count of how many instances of a task fit, by the type of the nodes and by whether and why
+    they are available (``NodeStanding``). It is updated node by node. The cost is O(1) per changed
+    node and per query. If there are ``domains`` (bit sets of nodes), a gang must be placed within
+    one of them.
     """
 
     def __init__(self, task: TaskState, *, distinct: bool, domains: Sequence[int] = ()) -> None:
@@ -229,18 +230,18 @@ class RoomTally:
         self._add(*new, sign=1)
 
     def fits(self, *places: NodeStanding) -> bool:
-        """Return True if the task can start on nodes with these standings."""
+        """Return True if the task can start on nodes with one of these standings."""
         return self._fits(0, places)
 
     def lacking(self, *places: NodeStanding) -> Resources | None:
-        """Return the smallest set of resources that are insufficient on nodes with these standings,
-        or ``None`` if even the empty nodes would not be enough.
+        """Consider the nodes with one of these standings. Return the smallest set of resources of
+        which they have too little, or ``None`` if they would not be enough even if they were empty.
         """
         return next((resources for at, resources in enumerate(_SETS, 1) if self._fits(at, places)), None)
 
     def free_gpus(self, *places: NodeStanding) -> tuple[bool, bool]:
-        """Return whether enough GPUs of a type are idle, and whether enough parts of GPUs are free,
-        both regardless of how they are distributed over nodes.
+        """Return whether enough whole GPUs of a type are idle, and whether enough parts of GPUs are
+        free. Both ignore how these are distributed over the nodes.
         """
         whole = self.task.demand.whole * self._needed
         parts = (self.task.demand.share or self.task.demand.whole * MICRO) * self._needed
@@ -262,8 +263,8 @@ class RoomTally:
         return max(totals, default=0) >= wanted
 
     def _rooms(self, machine: NodeState) -> list[int]:
-        """Return the number of instances that fit on the node now, the numbers that would fit if
-        each set of resources were unlimited, and the free GPUs of the node.
+        """Return how many instances fit on the node now, how many would fit if all resources in a
+        set were free (for each set), and the free GPUs of the node.
         """
         demand, now = self.task.demand, machine.copy()
         now.up = True
@@ -303,7 +304,7 @@ def binding_causes(
     """Return the causes for which job number ``job`` waits in ``periods``, which are in order of
     time. ``network`` defines the levels that jobs may require.
 
-    ``jobs`` are the jobs in the schedule in order of arrival, of which only as many as needed are
+    ``jobs`` are the jobs in the schedule in order of arrival. Only as many of them as needed are
     read. The limits in ``queues`` apply only if the policy, which is given by name, has rules. The
     cost is O(rows of the log up to the last wait).
 
@@ -338,7 +339,7 @@ def _stretches(
 
 
 def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
-    """Join adjacent stretches with the same causes."""
+    """Merge adjacent parts of a wait that have the same causes."""
     last: Stretch | None = None
     for stretch in stretches:
         if last is not None and last.until_s == stretch.from_s and last.causes == stretch.causes:
@@ -351,7 +352,7 @@ def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
 
 
 class _Past:
-    """The state of the cluster after the last row of the log that was read."""
+    """The state of the cluster after the rows of the log that have been read so far."""
 
     def __init__(
         self,
@@ -403,7 +404,7 @@ class _Past:
         if node >= 0:
             self._touched.add(node)
         if kind in (Kind.STARTED, Kind.ALLOCATED):
-            if (run, node) not in self._held:  # the run has not been allocated before
+            if (run, node) not in self._held:  # a run that was allocated earlier is already recorded
                 self._start(self._task(job, task), run, self._machines.list[node], instances, gpus)
             if kind == Kind.ALLOCATED:
                 self._allocated[run] = job
@@ -441,8 +442,8 @@ class _Past:
         return (Cause(CauseKind.BOOT, "its nodes were booting"),) if job in self._allocated.values() else ()
 
     def waiting(self, job: int, rows: Iterable[tuple[Any, ...]]) -> TaskState:
-        """Return the task of a job that starts next according to the following ``rows`` or, if none
-        starts, the first task that could start.
+        """Return which task of a job starts next according to the following ``rows``. If none
+        starts, return the first task that could start.
         """
         for row in rows:
             if row[0] == Kind.STARTED and row[2] == job:
@@ -463,15 +464,17 @@ class _Past:
         return unmet
 
     def next_s(self, job: int, now_s: float) -> float:
-        """Return the next time after ``now_s`` at which a condition is met although the log has no
-        row for it.
+        """Return the next time after ``now_s`` at which a condition is met without an event in the
+        log.
         """
         eligible_s = self._task(job, 0).job.job.eligible_s
         times_s = [self._dependencies.next_s, inf if eligible_s is None else eligible_s]
         return min([time_s for time_s in times_s if time_s > now_s], default=inf)
 
     def tally(self, task: TaskState) -> RoomTally:
-        """Return a tally of the free resources for a task, and keep it up to date from now on."""
+        """Return a tally of the free resources for a task. It is kept up to date as further rows of
+        the log are read.
+        """
         self._allowed = 0
         self._touched = {machine.index for machine in self._machines.list}
         site, job = self._machines.site, task.job.job
@@ -495,8 +498,8 @@ class _Past:
         )
 
     def _of_power(self, cause: Cause) -> Cause:
-        """Return the cause, but state that nodes are powered down instead of failed if no node has
-        failed.
+        """Return the cause. If it states that nodes have failed but no node has, let it state that
+        nodes are powered down.
         """
         if cause.kind is not CauseKind.DOWN or self._down or not self._power:
             return cause

@@ -53,7 +53,7 @@ from dagsim.model.job import without_counts
 from dagsim.model.job_fields import JOB_FIELDS
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
-from dagsim.traces.fields import Dirty, are_counts
+from dagsim.traces.fields import Dirty, InvalidValue, are_counts
 from dagsim.traces.reader import Block, Reader
 from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import (
@@ -406,7 +406,7 @@ class _Rows:
                         seconds[row] = duration_s(texts[row], name) or 0.0
                     except Dirty:
                         wrong[row] = True
-            checks.drop(wrong & where, f"with an invalid duration in {name}")
+            checks.drop(wrong & where, InvalidValue(f"with an invalid duration in {name}"))
         return checks.finite(seconds, column, name, where=where)
 
     def _moments(self, table: Table, name: str) -> np.ndarray:

@@ -77,7 +77,7 @@ def test_the_bound_of_a_trace_is_on_the_cluster_of_a_file(tmp_path: Path) -> Non
 def test_a_system_without_a_bound_is_an_error() -> None:
     ended = CliRunner().invoke(app, ["bound", "--config", "spark"])
     assert ended.exit_code == 2
-    assert "the system 'spark' has no bound" in ended.output
+    assert "the system is 'spark'" in ended.output
 
 
 def test_a_comparison_shows_the_share_of_the_way(folder: Path) -> None:

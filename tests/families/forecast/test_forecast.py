@@ -635,11 +635,12 @@ def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
         assert len(waits_s) == len(LEVELS)
         assert 0 < row["within_1h"] <= row["within_24h"] < 1
     shown = CliRunner().invoke(app, [*command, "3"], catch_exceptions=False).stdout
-    assert "1 waiting jobs" in shown
+    assert "1 waiting job;" in shown
     assert "Not calibrated" in shown
     wrong = CliRunner().invoke(app, [*command, "9"])
     assert wrong.exit_code == 2
     assert "job 9 is not waiting in this snapshot" in wrong.output
+    assert "answer 1" not in wrong.output  # nothing was simulated for a job that does not exist
 
 
 @pytest.fixture

@@ -12,11 +12,10 @@ import dagsim
 from dagsim.errors import TraceError
 from dagsim.traces import ReadReport
 from dagsim.traces.chunks import distinct_texts
-from dagsim.traces.fields import Dirty
+from dagsim.traces.fields import Contradictory, Dirty, InvalidValue
 from dagsim.traces.report import (
     CONTRADICTIONS,
     OF_ROWS,
-    Contradictory,
     Disagreement,
     Hours,
     ImpossibleTimes,
@@ -75,6 +74,7 @@ def test_a_detail_as_long_as_a_file_is_cut_off() -> None:
 REASONS = [
     (Disagreement("a"), "columns"),
     (ImpossibleTimes("b"), "times"),
+    (InvalidValue("e"), "values"),
     (OnlyInText("c"), "text"),
     (RepeatedId("d"), "ids"),
 ]

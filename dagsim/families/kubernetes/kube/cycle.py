@@ -1,5 +1,5 @@
-"""One scheduling decision of kube-scheduler, which either finds a node for a pod or chooses the
-pods to preempt so that the pod fits.
+"""One scheduling decision of kube-scheduler. It either finds a node for a pod, or chooses the pods
+to preempt so that the pod fits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class WaitingPod(NamedTuple):
 
 
 class Victims(NamedTuple):
-    """The pods that preemption would evict from a node, most important first."""
+    """The pods on a node that preemption would evict, most important first."""
 
     node: int
     pods: Sequence[BoundPod]
@@ -46,8 +46,9 @@ class PodCycle:
         """The current time; pods that start now stay."""
 
     def feasible(self, waiting: WaitingPod) -> np.ndarray:
-        """Return the indices of the nodes on which the pod can run. A nominated pod is tried on its
-        node first, and on the other nodes only if it does not fit there."""
+        """Return the indices of the nodes on which the pod can run. If the pod is nominated for a
+        node, that node is tried first, and the others are tried only if the pod does not fit
+        there."""
         nominated = self.snapshot.nomination(waiting.key)
         if nominated is not None and self.filters.passes_with_nominated(*self._asked(waiting), nominated):
             return np.array([nominated])
@@ -58,15 +59,15 @@ class PodCycle:
         return np.flatnonzero(passing)
 
     def best(self, pod: Pod, nodes: np.ndarray) -> int:
-        """Return the feasible node with the highest score, or the first of them if several have the
-        same score. If only one node is feasible, no scores are computed."""
+        """Return the feasible node with the highest score. If several nodes have the same score,
+        return the first of them. If only one node is feasible, no scores are needed."""
         if len(nodes) == 1:
             return int(nodes[0])
         return int(nodes[np.argmax(total_scores(self.profile, self.snapshot, pod, nodes))])
 
     def may_preempt(self, waiting: WaitingPod) -> bool:
-        """Return True if the pod may preempt others now, that is, if its policy allows preemption
-        and no pods are already leaving its nominated node to make room for it."""
+        """Return True if the pod may preempt other pods now. Its policy must allow preemption, and
+        no pods may be leaving its nominated node already to make space for it."""
         if not (self.profile.preempts and waiting.pod.preempts):
             return False
         nominated = self.snapshot.nomination(waiting.key)
@@ -76,8 +77,7 @@ class PodCycle:
         return not any(bound.priority < waiting.priority and bound.leaving for bound in there)
 
     def candidates(self, waiting: WaitingPod) -> list[Victims]:
-        """Return the nodes on which preemption would help, from best to worst, each with the
-        victims there."""
+        """Return the nodes on which preemption would help, best first, each with its victims."""
         nodes = len(self.snapshot.nodes)
         most = max(nodes * self.profile.candidates_percent // 100, self.profile.candidates_least, 1)
         looked_at = (self._victims_on(waiting, node) for node in np.flatnonzero(self._could_help(waiting)).tolist())
@@ -106,8 +106,8 @@ class PodCycle:
         return result
 
     def _victims_on(self, waiting: WaitingPod, node: int) -> Victims | None:
-        """Return the smallest and least important set of pods that must be removed from the node
-        for the pod to fit."""
+        """Return the pods that must be removed from the node for the pod to fit: as few as
+        possible, and as unimportant as possible."""
         snapshot = self.snapshot
         lower = [
             bound
@@ -143,13 +143,14 @@ class PodCycle:
 
 
 def _importance(bound: BoundPod) -> tuple[float, float]:
-    """Return a key that sorts pods from the most important to the least: by priority, then by age."""
+    """Return a sort key that orders pods from the most to the least important: by priority, then by
+    age."""
     return -bound.priority, bound.start_s
 
 
 def _protected(bound_pods: Sequence[BoundPod]) -> set[PodKey]:
-    """Return the pods whose disruption would violate a budget if the pods were removed in this
-    order."""
+    """Return the pods whose removal would violate a disruption budget, if the pods were removed in
+    this order."""
     left: dict[str, int] = {}
     protected = set()
     for bound in bound_pods:
@@ -164,9 +165,10 @@ _BEYOND = 1 << 31
 
 
 def _harm(victims: Victims) -> tuple[float, ...]:
-    """Return a key that sorts preemptions from best to worst: fewest violated budgets, lowest
-    priority of the most important victim, smallest sum of priorities, fewest victims, latest start
-    of the most important victims, and finally the number of the node."""
+    """Return a sort key that orders preemptions from best to worst. The criteria are, in turn:
+    fewest violated budgets, lowest priority of the most important victim, smallest sum of
+    priorities, fewest victims, latest start of the most important victims, and lowest number of the
+    node."""
     pods = victims.pods
     if not pods:
         return (-inf,)

@@ -1,4 +1,5 @@
-"""The policy ``kube-default``: it manages kube-scheduler's queue and carries out the decisions."""
+"""The policy ``kube-default``, which manages the queue of kube-scheduler and carries out its
+decisions."""
 
 from __future__ import annotations
 
@@ -110,9 +111,9 @@ class KubeDefault:
         return KubeWaits(_State(view, self._profile))
 
     def outlook(self, view: ClusterView) -> tuple[KubeWaits, list[Standing]]:
-        """Return the nodes that pods may use, and the waiting tasks in order. If no node passes the
-        filters for a task, its outcome states how many nodes were rejected for each reason, in
-        kube-scheduler's words. No decisions are made.
+        """Return the nodes that pods may use, and the waiting tasks in the order of the queue. If
+        no node passes the filters for a task, its outcome states how many nodes were rejected for
+        which reason, in the words of kube-scheduler. No decisions are made.
         """
         state = _state(view, self._profile)
         rules, standings = KubeWaits(state), []
@@ -159,8 +160,8 @@ class KubeDefault:
                 yield Kill(number, RejectReason.CANCELLED)
 
     def _repeat(self, view: ClusterView, state: _State) -> None:
-        """Add the terminating pods and the nominations that are missing from the state, because a
-        fork starts with a new state.
+        """Add the terminating pods and the nominations to a state that lacks them, because a fork
+        begins with a new state.
         """
         for run, leaving in list(self._leaving.items()):
             if leaving.until_s <= view.now:
@@ -174,7 +175,7 @@ class KubeDefault:
                 state.nominate(task, self._nominated[_key(task)])
 
     def _preempt(self, view: ClusterView, state: _State, task: TaskState) -> Iterator[Preempt]:
-        """Stop runs of lower priority, or tell them to terminate, if the task fits afterwards."""
+        """Stop runs of lower priority, or tell them to terminate, if the task would then fit."""
         if not self._profile.preempts:
             return
         if task.demand.gang:
@@ -202,16 +203,15 @@ class KubeDefault:
 
 
 class _Leaving(NamedTuple):
-    """The pods that are terminating, with the node of each, and the time at which they will be
-    gone."""
+    """The pods that are terminating, each with its node and the time at which it will be gone."""
 
     until_s: float
     pods: tuple[tuple[int, BoundPod], ...]
 
 
 class NodeScorer:
-    """Places the pods of a task as ``KubeDefault`` does, regardless of the order in which it is
-    called. It has the same parameters as ``KubeDefault``."""
+    """Places the pods of a task in the same way as ``KubeDefault``, whatever the order in which
+    tasks are placed. The parameters are those of ``KubeDefault``."""
 
     def __init__(
         self, scoring: str = "least", cpu: float = 1, memory: float = 1, gpu: float = 0, config: str = ""
@@ -219,7 +219,8 @@ class NodeScorer:
         self._profile = profile_from(scoring, cpu, memory, gpu, config)
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
-        """Place one pod of the task or a whole gang, on nodes of ``type_`` if it is set."""
+        """Place one pod of the task, or a whole gang. If ``type_`` is set, only nodes of this type
+        are used."""
         return _state(view, self._profile).place(view, task, type_)
 
 
@@ -237,7 +238,7 @@ def _state(view: ClusterView, profile: Profile) -> _State:
 
 
 class _State:
-    """The snapshot of a simulation, kept up to date by the kernel."""
+    """The snapshot of a simulation, which the kernel keeps up to date."""
 
     def __init__(self, view: ClusterView, profile: Profile) -> None:
         machines = view.machines.list
@@ -270,7 +271,7 @@ class _State:
 
     @staticmethod
     def pods_of(run: Run) -> tuple[tuple[int, BoundPod], ...]:
-        """Return the pods of a run with the node of each."""
+        """Return the pods of a run, each with its node."""
         pod, priority = _pod(run.task), run.job.job.priority
         return tuple(
             [
@@ -284,7 +285,8 @@ class _State:
         )
 
     def linger(self, leaving: _Leaving) -> None:
-        """Keep the resources of a preempted run's pods occupied, unless they already are."""
+        """Keep the resources of a preempted run occupied until its pods have terminated, unless
+        they are kept already."""
         for node, bound in leaving.pods:
             if (key := ("leaving", *bound.key)) not in self.snapshot.pods[node]:
                 self.snapshot.add(node, bound._replace(key=key, leaving=True))
@@ -301,7 +303,7 @@ class _State:
         self.snapshot.nominate(node, BoundPod(_key(task), _pod(task), task.job.job.priority, inf))
 
     def nominations(self, view: ClusterView) -> dict[str, int]:
-        """Return the nominated node of each job."""
+        """Return the node for which each job is nominated."""
         nodes = {key: node for node, bound_pods in self.snapshot.nominated.items() for key in bound_pods}
         return {task.job.job.id: nodes[_key(task)] for task in view.ready if _key(task) in nodes}
 
@@ -314,8 +316,8 @@ class _State:
         return None if node is None else (Share(node),)
 
     def _best(self, view: ClusterView, task: TaskState, nodes: np.ndarray) -> int | None:
-        """Return the best feasible node on which the kernel, too, can place the task. Unlike the
-        filters, the kernel also considers nodes that are down and shares of GPUs.
+        """Return the best feasible node on which the kernel can place the task, too. The kernel
+        checks more than the filters: whether nodes are down, and shares of GPUs.
         """
         machines, demand = view.machines.list, task.demand
         if not len(nodes):
@@ -328,7 +330,7 @@ class _State:
 
     def _place_gang(self, view: ClusterView, task: TaskState, type_: int | None) -> Placement | None:
         """Place all pods of a gang in turn on nodes of one type. The type of the best node for the
-        first pod is preferred, if all pods fit there.
+        first pod is tried first.
         """
         machines, demand = view.machines, task.demand
         pod, wanted = _pod(task), demand.gang
@@ -361,7 +363,7 @@ class _State:
         return None
 
     def victims(self, view: ClusterView, task: TaskState) -> Victims | None:
-        """Return the least harmful preemption after which the kernel, too, can place the task."""
+        """Return the least harmful preemption after which the kernel can place the task, too."""
         waiting = self._waiting(task)
         self.cycle.now = view.now
         if not self.cycle.may_preempt(waiting):
@@ -379,7 +381,7 @@ class _State:
         return None
 
     def lower(self, view: ClusterView, task: TaskState) -> Iterator[Run]:
-        """Yield the runs of lower priority that may be stopped; those with the lowest priority come
+        """Yield the runs of lower priority that may be stopped. Runs with the lowest priority come
         first, and among these the youngest."""
         below = [
             run
@@ -392,8 +394,8 @@ class _State:
         return WaitingPod(_key(task), _pod(task), task.job.job.priority)
 
     def _allowed(self, nodes: np.ndarray, demand: DemandClass, type_: int | None) -> np.ndarray:
-        """Return the nodes on which the kernel allows the demand to start, whether or not it fits
-        at present."""
+        """Return the nodes on which the kernel would let the demand start, whether or not it fits
+        there now."""
         types = demand.types if type_ is None else (type_,)
         among = self._of_types.get(types)
         if among is None:
@@ -405,9 +407,9 @@ class _State:
 
 
 class KubeWaits:
-    """Determines which nodes pods may use, given taints, cordons and labels; see
-    ``waits.WaitRules``. Rules that refer to other pods are not included, because those pods
-    change."""
+    """Determines which nodes pods may use because of taints, cordons and labels; see
+    ``waits.WaitRules``. Rules about other pods are not included, because their effect changes with
+    these pods."""
 
     elsewhere = "it would have fitted, but only on nodes that its selectors and tolerations do not allow"
 
@@ -429,13 +431,13 @@ class KubeWaits:
         return iter(())
 
     def never(self, task: TaskState) -> Iterator[str]:
-        """Yield an explanation if no node allows the pod."""
+        """Explain why the pod cannot be placed, if no node allows it."""
         if not self.nodes(task):
             counts = self._filters.verdicts(_pod(task))[1]
             yield "no node: " + ", ".join(f"{count} {reason}" for reason, count in counts.items())
 
     def nodes(self, task: TaskState) -> int:
-        """Return, as a bit set, the nodes whose taints, cordons and labels allow the pod."""
+        """Return the nodes whose taints, cordons and labels allow the pod, as a bit set."""
         return sum(1 << node for node in np.flatnonzero(self._filters.static(_pod(task)) == 0).tolist())
 
     def alone(self, task: TaskState) -> bool:
@@ -448,8 +450,8 @@ class KubeWaits:
 
 
 class _Rejection(NamedTuple):
-    """The part of the reason for a pod's rejection that determines which events make kube-scheduler
-    try the pod again (its queueing hints).
+    """Why a pod was rejected, as far as this decides after which events kube-scheduler tries the
+    pod again (its queueing hints).
     """
 
     by_pods: bool
@@ -461,8 +463,8 @@ class _Rejection(NamedTuple):
 
 
 class _Turns:
-    """The order in which pods were last tried, where it differs from their order of arrival. The
-    policy keeps it, because a fork gets a new queue.
+    """The order in which pods were last tried, stored only for pods whose order of arrival is
+    different. This belongs to the policy and not to the queue, because a fork gets a new queue.
     """
 
     def __init__(self) -> None:
@@ -476,8 +478,8 @@ class _Turns:
 
 
 class _Group(NamedTuple):
-    """Waiting tasks with the same template, priority and rejection. If no node is found for the
-    first task, none can be found for the others either.
+    """Waiting tasks with the same template, priority and reason for rejection. If there is no node
+    for the first task, there is none for the others either.
     """
 
     number: int
@@ -499,13 +501,13 @@ _NEW = 1 << 62
 
 
 class _Queue:
-    """Waiting tasks, ordered by priority and then by the time of the last attempt to find a node.
-    Tasks for which no node was found are set aside until the departure of pods frees a node on
-    which they might fit.
+    """The waiting tasks, ordered by priority and then by the time when a node for them was last
+    searched. A task without a node is set aside until departing pods free a node on which it might
+    fit.
 
     kube-scheduler tries a pod again only after events that could help it, and then puts it behind
     the other pods of its priority. An event that concerns all waiting pods does not change their
-    order, so only the other events are handled here.
+    order, so only other events are handled here.
     """
 
     def __init__(self, view: ClusterView, state: _State, turns: _Turns, restart_s: float) -> None:
@@ -585,7 +587,7 @@ class _Queue:
         return group
 
     def _rejection(self, task: TaskState) -> _Rejection:
-        """Return the reasons for which nodes reject the task now that its pod cannot be placed."""
+        """Return the reasons why nodes reject the task now. Its pod must not fit anywhere."""
         nodes_now = self._machines.downs, self._machines.returned_s
         if nodes_now != self._nodes_seen:
             self._rejections.clear()
@@ -612,7 +614,7 @@ class _Queue:
         self._depends = np.concatenate([self._depends, np.zeros(more, bool)])
 
     def first(self, now: float) -> TaskState | None:
-        """Return the first task for which a node may be found."""
+        """Return the first task for which there may be a node."""
         while self._later and self._later[0][0] <= now:
             self._add(heappop(self._later)[3])
         while self._active:
@@ -634,7 +636,8 @@ class _Queue:
 
     def tried(self, view: ClusterView, task: TaskState, started: bool) -> None:
         """Record the outcome of the attempt to place the first task. If no node was found, the task
-        is set aside with its group; if it has just been nominated, it waits separately."""
+        is set aside together with its group. If the task has just been nominated for a node, it
+        waits separately."""
         if not started:
             group = self._by_number[heappop(self._active)[7]]
             if self._state.snapshot.nomination(_key(task)) is not None:
@@ -646,7 +649,7 @@ class _Queue:
         self.release(view)
 
     def release(self, view: ClusterView) -> None:
-        """Retry groups that may now fit because pods have ended or started."""
+        """Try those groups again that may fit now because pods have ended or started."""
         state, released = self._state, view.machines.released
         if released == self.seen and state.starts == self._starts and not state.freed:
             return
@@ -676,7 +679,8 @@ class _Queue:
             heappush(self._active, (*group.heap[0][:7], group.number))
 
     def _reorder(self, view: ClusterView) -> None:
-        """Move the pods that kube-scheduler has tried again behind the others of their priority."""
+        """Move each pod that kube-scheduler has tried again behind the other pods of its
+        priority."""
         state, machines = self._state, self._machines
         nodes_now = machines.downs, machines.returned_s
         if state.freed and (self._unsettled or nodes_now != self._nodes_judged):
@@ -688,15 +692,15 @@ class _Queue:
         if machines.returned_s != self._returned_s:
             self._returned_s = machines.returned_s
             up = {machine.index for machine in machines.list if machine.up}
-            if up <= self._were_up:  # no further node is up, so what has ended is a cordon
+            if up <= self._were_up:  # no node has come up, so a cordon must have ended
                 self._wake(lambda rejection: rejection.by_taints or rejection.by_cordons)
             else:
                 self._wake(lambda rejection: rejection.by_taints)
             self._were_up = up
 
     def _wake(self, concerns: Callable[[_Rejection], bool]) -> TaskState | None:
-        """Move the pods that an event concerns behind the others of their priority, and evaluate
-        them again. Return the first of these pods.
+        """Move each pod that an event concerns behind the other pods of its priority, and evaluate
+        it again. Return the first of these pods.
         """
         waiting = [group for group in self._by_number if group.first() is not None]
         others = {group.heap[0][0] for group in waiting if not concerns(group.rejection)}
@@ -719,7 +723,7 @@ class _Queue:
         return None if first is None else first[-1]
 
     def _overtake(self, view: ClusterView, first: TaskState) -> None:
-        """Let the other pods with the same priority overtake the first pod if no node is found for
+        """If there is no node for the first pod, let the other pods with the same priority overtake
         it.
 
         The pods of a failed node are deleted in turn. kube-scheduler tries the first waiting pod
@@ -739,8 +743,8 @@ class _Queue:
 
     def _fit(self, node: int) -> np.ndarray:
         """Return True for each group whose pods would have enough of every resource on the node if
-        the pods of lower priority there were stopped. Also return True for each group that depends
-        on pods on other nodes.
+        all pods of lower priority were stopped there. Also return True for groups that depend on
+        pods on other nodes.
         """
         snapshot, groups = self._state.snapshot, len(self._by_number)
         free = snapshot.allocatable[:, node] - snapshot.requested[:, node]

@@ -1,7 +1,7 @@
 """The real kube-scheduler as a policy that runs in simulated time (docs/kubernetes.md).
 
-dagsim acts as the API server on the loopback interface. The simulated clock stands still until
-kube-scheduler is idle; then its bindings and deletions are carried out as decisions.
+dagsim takes the place of the API server, on the loopback interface. The simulated clock stands
+still until kube-scheduler is idle. Its bindings and deletions are then carried out as decisions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PATIENCE_S = 0.5
 metrics are inconsistent.
 """
 _OPTIONAL = {
-    # Another process may take the port before the program does, so allow both to use it.
+    # Another process may take the port before the program does, so allow the program to share it.
     "--permit-port-sharing": "true",
     # The default would retry every pod after 5 minutes of real time.
     "--pod-max-in-unschedulable-pods-duration": "10000h",
@@ -179,7 +179,7 @@ def read_configuration(path: Path) -> Manifest:
 
 @dataclass(slots=True)
 class _Waiting:
-    """The pods of a task that has not started. Some pods of a gang may be bound already, and wait
+    """The pods of a task that has not started. Some pods of a gang may already be bound. They wait
     until the others are bound as well.
     """
 
@@ -190,7 +190,8 @@ class _Waiting:
 
 
 class _Event(NamedTuple):
-    """An action of kube-scheduler on a pod: ``bind`` (with the name of the node) or ``delete``."""
+    """An action of kube-scheduler on a pod. It is ``bind``, with the name of the node, or
+    ``delete``."""
 
     what: str
     pod: Key
@@ -272,7 +273,7 @@ class _Session:
             "podMaxBackoffSeconds": _NO_BACKOFF_S,
         }
 
-    # Methods that the kernel calls.
+    # The kernel calls the methods below.
 
     def push(self, task: TaskState) -> None:
         """Record that a task has become ready."""
@@ -282,8 +283,7 @@ class _Session:
             self._new.append(task)
 
     def started(self, run: Run, now: float) -> None:
-        """Record which pods belong to a run; a run that was not started by the policy gets new
-        pods."""
+        """Record which pods belong to a run. A run that the policy did not start gets new pods."""
         if run.id in self._pods_of:
             return
         if self._placed is None:
@@ -353,8 +353,8 @@ class _Session:
             del self._waiting[key]  # type: ignore[arg-type]
 
     def _deleted(self, view: ClusterView, event: _Event) -> Iterator[Decision]:
-        """Stop the run of a pod that kube-scheduler deleted; if the pod was bound but belongs to a
-        gang that has not started, it waits again.
+        """Stop the run of a pod that kube-scheduler has deleted. If the pod was bound but its gang
+        has not started yet, the pod waits again.
         """
         run = self._run_of.get(event.pod)
         if run is None:
@@ -445,8 +445,8 @@ class _Session:
                 del self._waiting[place]
 
     async def _change_nodes(self, view: ClusterView, *, closing: bool) -> None:
-        """Taint the nodes that are down, cordon those that are being drained (``closing``), and
-        reopen those that are available again; then wait until kube-scheduler has noticed.
+        """Taint nodes that are down, cordon nodes that are being drained (``closing``), and reopen
+        nodes that are available again. Then wait until kube-scheduler has noticed.
         """
         drained, before = self._closed(), self._store.version
         for number, machine in enumerate(view.machines.list):
@@ -479,8 +479,8 @@ class _Session:
         self._store.assign(NODES, ("", name), new)
 
     def _closed(self) -> int:
-        """Return, as a bit set, the nodes that are currently closed to every waiting task that
-        could otherwise use them.
+        """Return the nodes that are currently closed to every waiting task that could otherwise use
+        them. The result is a bit set.
         """
         demands = {id(one.demand): one.demand for one in [*[w.task for w in self._waiting.values()], *self._new]}
         terms = [(demand.terms.nodes, demand.opened) for demand in demands.values() if demand.terms is not None]
@@ -517,7 +517,7 @@ class _Session:
             self._store.create(PODS, admitted(PODS, json.loads(json.dumps(pod)), self._store))
 
     def _add_past(self, run: Run) -> None:
-        """Create the pods of a run that was already in progress when the simulation began."""
+        """Create the pods of a run that was already running when the simulation began."""
         key = run.task.job.number, run.task.index, run.task.piece
         manifest = self._pod(run.task, key)
         for machine, count, *_ in run.held:
@@ -536,8 +536,8 @@ class _Session:
                 self._run_of[place] = run.id
 
     def _pod(self, task: TaskState, key: _TaskKey) -> Manifest:
-        """Return the pod for an instance of a task. Properties that result from other objects are
-        expressed by creating those objects."""
+        """Return the pod for an instance of a task. Some properties of a pod follow from other
+        objects, so these objects are created, too."""
         carried = json.loads(task.task.manifest) if task.task.manifest else {}
         if not carried and task.task.gpus != int(task.task.gpus):
             self._beside.fail(
@@ -572,8 +572,8 @@ class _Session:
         return {"requests": requests, "limits": {name: size for name, size in requests.items() if "/" in name}}
 
     def _restrict(self, task: TaskState, spec: Manifest, labels: dict[str, str], key: _TaskKey) -> None:
-        """Restrict a pod to the types and nodes on which its task may run, and all pods of a gang
-        to a single type."""
+        """Restrict a pod to the GPU types and nodes on which its task may run. All pods of a gang
+        must use a single type."""
         demand = task.demand
         rules = []
         if not set(self._types) <= set(demand.types):
@@ -618,7 +618,7 @@ class _Session:
             self._store.create(kind, {**object, "metadata": {"name": name}}, namespace)
 
     def _changed(self, change: ObjectChange) -> None:
-        """Record what kube-scheduler has done to a pod."""
+        """Record an action of kube-scheduler on a pod."""
         self._rest.sent(change)
         if change.resource != PODS or not change.source:
             return
@@ -636,8 +636,8 @@ class _Session:
                 self._events.append(_Event("delete", key))
         elif value_at(change.object, "spec.nodeName") and not value_at(was, "spec.nodeName"):
             self._undecided.discard(key)
-            # Delay a deletion that follows now, because the kernel cannot stop a run at the moment
-            # at which it starts.
+            # If the pod is deleted immediately, the deletion is delayed, because the kernel cannot
+            # stop a run at the moment when it starts.
             self._store.held.add(key)
             self._events.append(_Event("bind", key, change.object["spec"]["nodeName"]))
         elif any(one.get("type") == "PodScheduled" for one in status.get("conditions") or ()):
@@ -661,7 +661,7 @@ def _name(text: str) -> str:
 
 
 def _gpu_name(nodes: Iterable[Node]) -> str:
-    """Return the GPU resource requested by tasks without a manifest, which is the resource that the
+    """Return the GPU resource that tasks without a manifest request. It is the resource that the
     nodes offer."""
     for node in nodes:
         amounts = value_at(json.loads(node.manifest), "status.allocatable") if node.manifest else None
@@ -691,13 +691,13 @@ def node_manifest(node: Node, type_: int, gpu_name: str) -> Manifest:
 
 
 class _Rest:
-    """Determines when kube-scheduler is idle, from its requests and its own metrics.
+    """Determines when kube-scheduler is idle, based on its requests and its own metrics.
 
-    Every new pod needs a verdict first. Then the metrics must be consistent: all changes that were
-    sent have been handled, no pod is active, being bound or being preempted, and the number of
-    finished attempts equals the number of pods that entered the queue. If they are not consistent,
-    half a second without any change is considered idle; for a scheduler without such metrics,
-    ``still_s`` is used.
+    First, every new pod needs a verdict. Second, the metrics must be consistent: the program has
+    handled all changes that were sent to it, no pod is active, being bound or being preempted, and
+    as many attempts have finished as pods have entered the queue. If the metrics remain
+    inconsistent, half a second without any change counts as idle. For a scheduler without such
+    metrics, ``still_s`` is used instead.
     """
 
     def __init__(self, beside: Beside, still_s: float) -> None:
@@ -709,7 +709,7 @@ class _Rest:
         self._slack = _Account(0.0, 0.0, 0.0)
 
     def sent(self, change: ObjectChange) -> None:
-        """Count the events that kube-scheduler receives because of a change."""
+        """Count how many events a change causes in kube-scheduler."""
         bound = bool(value_at(change.object, "spec.nodeName"))
         was_bound = bool(value_at(change.old, "spec.nodeName")) if change.old else bound
         if change.resource == PODS:
@@ -728,7 +728,7 @@ class _Rest:
             self._sent[{"ADDED": "NodeAdd", "MODIFIED": "NodeUpdate", "DELETED": "NodeDelete"}[change.event]] += 1
 
     async def reset(self) -> None:
-        """Record the current account as that of an idle program."""
+        """Record the current numbers as those of an idle program."""
         for _ in range(10):
             if (account := await self._account()) is not None:
                 self._slack = account[0]
@@ -765,7 +765,7 @@ class _Rest:
                 pause = min(2 * pause, 0.02)
 
     async def _account(self) -> tuple[_Account, bool] | None:
-        """Return the pods that are not accounted for, and whether any work is in progress."""
+        """Return the pods without a verdict, and whether any work is in progress."""
         assert self.metrics is not None
         page = await self.metrics.page()
         if page is None:
@@ -790,8 +790,8 @@ class _Rest:
 
 
 class _Account(NamedTuple):
-    """The numbers of attempts that have begun but not ended, of changes that were sent but not
-    handled, and of preemptions that have begun but not ended."""
+    """How many attempts have begun but not ended, how many changes were sent but not handled, and
+    how many preemptions have begun but not ended."""
 
     attempts: float
     unhandled: float

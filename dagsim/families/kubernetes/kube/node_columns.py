@@ -1,5 +1,5 @@
-"""The nodes and the pods on them, stored in columns with one entry per node, as filters and scores
-need them.
+"""The nodes and the pods on them, in columns with one entry per node. Filters and scores work on
+these columns.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ class NodeColumns:
     """The cluster state on which kube-scheduler bases its decisions. Each array has one entry per
     node.
 
-    The number of pods that match a selector or have a term is kept up to date once it has been
-    requested, so that a decision takes only a few operations on arrays, no matter how many pods
-    there are.
+    Once the number of pods that match a selector or have a term has been requested, it is kept up
+    to date. A decision then takes only a few operations on arrays, however many pods there are.
     """
 
     def __init__(self, nodes: Sequence[NodeObject]) -> None:
@@ -74,8 +73,7 @@ class NodeColumns:
             self._describe(index, node)
 
     def change(self, index: int, node: NodeObject) -> None:
-        """Replace the description of a node. Resources that no node had before are added as
-        rows."""
+        """Replace the description of a node. A resource that no node had before gets a new row."""
         self.nodes[index] = node
         for name in node.allocatable:
             if name not in self.row:
@@ -100,8 +98,8 @@ class NodeColumns:
         self.most_pods[index] = _NO_LIMIT if node.most_pods is None else node.most_pods
 
     def needs(self, pod: Pod) -> tuple[np.ndarray, bool]:
-        """Return the amount of each resource that the pod requests, by row, and whether all these
-        resources exist."""
+        """Return the row and the amount of each resource that the pod requests, and whether all
+        these resources exist."""
         known = self._needs.get(pod)
         if known is None:
             amounts = np.zeros(len(self.row), np.int64)
@@ -149,8 +147,9 @@ class NodeColumns:
         column[-1, index] += sign
 
     def counts(self, kind: str, subject: tuple[Term, ...] | tuple[Selector, str]) -> np.ndarray:
-        """Return, for each node, the number of pods that match all the terms in ``subject`` (if
-        ``kind`` is ``terms``), or a selector in a namespace (``spread``, without terminating pods).
+        """Count pods on each node. With the ``kind`` ``terms``, these are the pods that match all
+        terms in ``subject``. With ``spread``, they are the pods that match a selector in a
+        namespace, without terminating pods.
         """
         query = kind, subject
         column = self._counts.get(query)
@@ -179,19 +178,20 @@ class NodeColumns:
         return known
 
     def held(self, kind: str) -> Iterable[tuple[Term, int, np.ndarray]]:
-        """Return the terms of the pods on nodes, each with its weight and the number of pods per node
-        that have it. ``kind`` selects terms of required affinity (``affinity``), terms of required
-        anti-affinity (``anti``), or preferred terms (``preferred``).
+        """Return the terms that pods on nodes have, each with its weight and the number of pods per
+        node that have the term. ``kind`` selects terms of required affinity (``affinity``), terms
+        of required anti-affinity (``anti``), or preferred terms (``preferred``).
         """
         return [(term, weight, column) for (of, term, weight), column in self._held.items() if of == kind]
 
     @property
     def has_anti_affinity(self) -> bool:
-        """True if pods on nodes may keep other pods away because of their labels."""
+        """True if pods on nodes may keep other pods away because of the labels of those pods."""
         return any(kind == "anti" for kind, *_ in self._held)
 
     def domains(self, label: str) -> np.ndarray:
-        """Return the index of each node's domain for a label, or -1 for a node without the label."""
+        """Return the index of the domain of each node for a label. The index is -1 for nodes
+        without the label."""
 
         def number() -> np.ndarray:
             values: dict[str, int] = {}
@@ -206,15 +206,15 @@ class NodeColumns:
         return self.about_nodes(("domains", label), number)
 
     def about_nodes(self, key: object, compute: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return a column that depends only on the descriptions of the nodes; it is computed once
-        and kept until a description changes."""
+        """Return a column that depends only on the descriptions of the nodes. It is computed once,
+        and stored until a description changes."""
         column = self._about_nodes.get(key)
         if column is None:
             column = self._about_nodes[key] = compute()
         return column
 
     def nominate(self, index: int, bound: BoundPod) -> None:
-        """Nominate a pod for a node."""
+        """Record that a pod is nominated for a node."""
         self.nominated.setdefault(index, {})[bound.key] = bound
 
     def withdraw(self, key: PodKey) -> None:
@@ -250,8 +250,8 @@ def matches_all(terms: Iterable[Term], pod: Pod) -> bool:
 
 
 def by_domain(domains: np.ndarray, column: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
-    """Return, for each node, the sum of a column over the domain of the node, or 0 if the node has
-    no domain. ``among`` restricts the nodes that are included.
+    """For each node, return the sum of a column over the node's domain, or 0 if the node has no
+    domain. ``among`` restricts the sum to some nodes.
     """
     if not len(domains) or domains.max() < 0:
         return np.zeros(len(domains), np.int64)

@@ -1,4 +1,4 @@
-"""The properties of pods and nodes that kube-scheduler reads, parsed from the manifests of tasks
+"""The properties of pods and nodes that matter to kube-scheduler, read from the manifests of tasks
 and nodes.
 """
 
@@ -45,7 +45,7 @@ Amounts: TypeAlias = Mapping[str, int]
 
 
 def _node_term(term: Any) -> Selector:
-    """Parse a node selector term; an empty term does not match any node. Fields are looked up in
+    """Parse a node selector term. An empty term matches no node. Fields are looked up in
     the same way as labels."""
     rules = (*requirements_of(list_in(term, "matchExpressions")), *requirements_of(list_in(term, "matchFields")))
     return Selector(rules) if rules else NOTHING
@@ -56,8 +56,8 @@ UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
 class Term(NamedTuple):
-    """A term of pod affinity or anti-affinity, with the pods that it selects and the label that
-    defines a domain."""
+    """A term of pod affinity or anti-affinity: the pods that it selects, and the label that defines
+    its domains."""
 
     selector: Selector
     namespaces: frozenset[str] | None
@@ -88,7 +88,7 @@ class HostPort(NamedTuple):
     port: int
 
     def collides(self, other: HostPort) -> bool:
-        """Return True if the two ports cannot both be used on one node."""
+        """Return True if the two ports cannot be used on the same node."""
         return self[1:] == other[1:] and (self.ip == other.ip or _ANYWHERE in (self.ip, other.ip))
 
 
@@ -96,8 +96,8 @@ _ANYWHERE = "0.0.0.0"
 
 
 class Pod:
-    """The parts of a pod that kube-scheduler reads, except its name and state. Pods created from
-    one template therefore share one object.
+    """The properties of a pod that matter to kube-scheduler, without its name and state. Pods from
+    the same template therefore share one object.
     """
 
     __slots__ = (
@@ -209,8 +209,8 @@ class Pod:
                     selector = selector.extended([Requirement(key, operator, (self.labels[key],)) for key in keys])
             namespaces: frozenset[str] | None = frozenset(map(str, list_in(term, "namespaces")))
             if object_in(term).get("namespaceSelector") is not None:
-                # The import has replaced selectors by the names of the namespaces. Where a selector is
-                # left, all namespaces count.
+                # The import replaces selectors by the names of the namespaces. If it has left a
+                # selector, assume that it selects all namespaces.
                 namespaces = None
             terms.append(Term(selector, namespaces if namespaces != frozenset() else frozenset({self.namespace}),
                               text_in(term, "topologyKey")))  # fmt: skip
@@ -239,8 +239,9 @@ class Pod:
 
 
 def node_affinity_terms(affinity: Mapping[str, Any]) -> tuple[tuple[Selector, ...], tuple[tuple[int, Selector], ...]]:
-    """Return the required terms of node affinity, at least one of which must match a node (if there
-    are none, every node is suitable), and the preferred terms with their weights."""
+    """Return the required terms and the preferred terms of node affinity, the latter with their
+    weights. A node must match at least one required term; without required terms, every node is
+    suitable."""
     required = affinity.get(_REQUIRED)
     terms: tuple[Selector, ...] = ()
     if isinstance(required, dict):
@@ -264,13 +265,13 @@ def _whole(entry: Any, name: str) -> int:
 
 
 def image_name(image: str) -> str:
-    """Return the name under which a node lists an image, with the tag ``latest`` if the image has
-    no tag."""
+    """Return the name under which a node lists an image. An image without a tag gets the tag
+    ``latest``."""
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
 
 
 class NodeObject:
-    """The parts of a node that kube-scheduler reads."""
+    """The properties of a node that matter to kube-scheduler."""
 
     __slots__ = ("allocatable", "cordoned", "images", "is_open", "labels", "most_pods", "name", "taints")
 
@@ -301,8 +302,8 @@ class NodeObject:
         return any(term.matches(labels) for term in terms)
 
     def untolerated(self, tolerations: Collection[Toleration], effects: Collection[str]) -> int:
-        """Return how many of the node's taints with one of the given effects are not covered by the
-        tolerations."""
+        """Return how many of the node's taints with one of these effects the tolerations do not
+        cover."""
         return whole_sum(
             taint.effect in effects and not any(toleration.tolerates(taint) for toleration in tolerations)
             for taint in self.taints
@@ -315,7 +316,7 @@ GPUS = "gpu"
 
 @lru_cache(maxsize=1 << 16)
 def pod_of(manifest: str) -> Pod:
-    """Return the pod that a manifest describes; pods created from one template share one object.
+    """Return the pod that a manifest describes. Pods from the same template share one object.
 
     Raises:
         ModelError: The manifest cannot be read.
@@ -335,8 +336,8 @@ def plain_pod(demand: Demand) -> Pod:
 
 
 def node_of(node: Node) -> NodeObject:
-    """Return a cluster node as its manifest describes it. Its cores, memory and GPUs are taken from
-    the cluster, regardless of the manifest.
+    """Return a node of the cluster, described by its manifest. Its cores, memory and GPUs are those
+    that the cluster states, not those in the manifest.
 
     Raises:
         ModelError: The manifest cannot be read.

@@ -1,9 +1,9 @@
-"""The default plugins of kube-scheduler 1.35, which determine the nodes on which a pod may run and
-the scores of these nodes.
+"""The default plugins of kube-scheduler 1.35. They determine on which nodes a pod may run, and the
+scores of these nodes.
 
-Sources: the documentation of the plugins (kubernetes.io, Scheduling Framework, Assigning Pods to
-Nodes, Pod Topology Spread Constraints, Resource Bin Packing), and 12,643 decisions of the real
-program, whose rounding is reproduced.
+The sources are the documentation of the plugins (kubernetes.io, Scheduling Framework, Assigning
+Pods to Nodes, Pod Topology Spread Constraints, Resource Bin Packing), and 12,643 decisions of the
+real program, which also showed how it rounds.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ class Filters:
         self._snapshot = snapshot
 
     def verdicts(self, pod: Pod) -> tuple[np.ndarray, dict[str, int]]:
-        """Return the outcome of all filters for each node (0 if it passes, 1 if preemption might
-        help, or else 2), and the number of nodes for each reason, in the words of kube-scheduler. A
-        node counts once for every resource that it lacks. Nominated pods are ignored."""
+        """For each node, return the outcome of all filters: 0 if the node passes, 1 if preemption
+        might help, and 2 otherwise. Also return the number of nodes for each reason, in the words
+        of kube-scheduler. A node counts once for each resource that it lacks. Nominated pods are
+        ignored."""
         static = self.static(pod)
         verdict = np.where(static == 0, _FITS, _FOR_GOOD)
         counts = {reason: int((static == number).sum()) for number, reason in enumerate(_STATIC, 1)}
@@ -66,8 +67,8 @@ class Filters:
         return not any(bool(fails) for _, fails, _, _ in self._dynamic(pod, node))
 
     def passes_with_nominated(self, pod: Pod, key: PodKey, priority: float, node: int) -> bool:
-        """Return True if the node passes all filters both with and without the other pods of the
-        same or a higher priority that are nominated for it.
+        """Return True if the node passes all filters in both cases: with and without the other pods
+        that are nominated for it and have at least the same priority.
         """
         snapshot = self._snapshot
         others = [
@@ -83,8 +84,8 @@ class Filters:
         return passes and (not others or self.passes(pod, node))
 
     def static(self, pod: Pod) -> np.ndarray:
-        """Return, for each node, the number of the first filter that rejects it because of its
-        description alone, or 0."""
+        """For each node, return the number of the first filter that rejects the node because of its
+        description alone, or 0 if there is none."""
         profile, nodes = self._profile, self._snapshot.nodes
         on = profile.filters
 
@@ -108,8 +109,8 @@ class Filters:
         return self._snapshot.about_nodes(("static", pod.tolerations, pod.node_terms), compute)
 
     def _dynamic(self, pod: Pod, node: int | None) -> Iterator[_Check]:
-        """Yield the verdicts of the filters that depend on more than the nodes' descriptions, either
-        for all nodes or for one.
+        """Yield the verdicts of the filters that depend on more than the descriptions of nodes, for
+        all nodes or for a single one.
         """
         on, snapshot = self._profile.filters, self._snapshot
         at: slice | int = slice(None) if node is None else node
@@ -169,8 +170,8 @@ class Filters:
                 anywhere = anywhere or bool(sums.any())
                 labelled = labelled & (domains[at] >= 0)
                 met = met & (sums[at] > 0)
-            # If pods of a group require each other, the first of them has nothing to require, so it
-            # may run on any node.
+            # If the pods of a group require each other, the first of them finds no other. It may
+            # therefore run on any node.
             alone = not anywhere and matches_all(pod.affinity, pod)
             yield "InterPodAffinity", ~(labelled & (met | alone)), "node(s) didn't match pod affinity rules", _FOR_GOOD
         for term in pod.anti_affinity:
@@ -193,8 +194,8 @@ _OTHERS = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 def _constraints(profile: Profile, pod: Pod, *, must: bool) -> Sequence[Spread]:
-    """Return the required spread constraints of a pod, or the soft ones. A pod that belongs to a
-    Service and states no constraints gets the constraints in the profile.
+    """Return the spread constraints of a pod: the required ones, or the soft ones. If the pod
+    belongs to a Service and states no constraints, these are the constraints in the profile.
     """
     if pod.states_spread or not pod.service_labels:
         return pod.spread if must else pod.spread_soft
@@ -203,7 +204,7 @@ def _constraints(profile: Profile, pod: Pod, *, must: bool) -> Sequence[Spread]:
 
 
 def eligible(snapshot: NodeColumns, profile: Profile, pod: Pod, constraint: Spread) -> np.ndarray:
-    """Return True for each node whose pods count for a spread constraint."""
+    """Return True for each node whose pods are counted by a spread constraint."""
 
     def affine() -> np.ndarray:
         return np.array(
@@ -276,8 +277,8 @@ def _utilization_score(arguments: FitArguments, allocated: np.ndarray, capacity:
 
 
 def is_scalar(resource: str) -> bool:
-    """Return True for extended resources, huge pages and similar resources, which count only for
-    pods that request them."""
+    """Return True for extended resources, huge pages and the like. They count only for pods that
+    request them."""
     return resource not in ("cpu", "memory", "ephemeral-storage")
 
 

@@ -1,4 +1,4 @@
-"""Profiles of kube-scheduler: the plugins with their weights and arguments
+"""Profiles of kube-scheduler, which set the weights and the arguments of plugins
 (KubeSchedulerConfiguration)."""
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class BalancedArguments:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The plugins involved in decisions, with weights and arguments. The defaults are the same as in
-    kube-scheduler."""
+    """The plugins that take part in decisions, with their weights and arguments. The defaults are
+    those of kube-scheduler."""
 
     filters: frozenset[str] = frozenset(FILTERS)
     weights: Weighted = tuple(WEIGHTS.items())
@@ -92,7 +92,7 @@ class Profile:
     """Settings that have no effect here."""
 
     def ignores(self, resource: str) -> bool:
-        """Return True if the filter of NodeResourcesFit ignores the resource."""
+        """Return True if NodeResourcesFit ignores the resource when it filters nodes."""
         return resource in self.fit.ignored or resource.partition("/")[0] in self.fit.ignored_groups
 
 
@@ -118,8 +118,8 @@ def read_profile(path: Path, name: str = "") -> Profile:
 
 
 def profile_of(document: Mapping[str, Any], where: str, name: str = "") -> Profile:
-    """Return the profile ``name`` (by default, the first one) of a parsed
-    KubeSchedulerConfiguration.
+    """Return the profile ``name`` (by default, the first one) from a KubeSchedulerConfiguration
+    that has already been parsed.
 
     Raises:
         ConfigError: A setting is wrong. The message names the setting.
@@ -133,7 +133,7 @@ def profile_of(document: Mapping[str, Any], where: str, name: str = "") -> Profi
 
 
 class _Reading:
-    """Reads one profile of a document."""
+    """Reads a single profile of a document."""
 
     def __init__(self, where: str, number: int) -> None:
         self._where = where

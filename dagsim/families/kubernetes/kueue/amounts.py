@@ -6,8 +6,8 @@ from math import ceil
 
 
 def unit(resource: str) -> int:
-    """Return the number of whole units in one core, byte or device. As in Kueue, cores are counted
-    in thousandths; devices are counted in millionths, because dagsim's jobs may use a share of a
+    """Return how many whole units a core, a byte or a device has. As in Kueue, cores are counted in
+    thousandths. Devices are counted in millionths, because in dagsim a job may use a share of a
     GPU."""
     if resource == "cpu":
         return 1000

@@ -1,11 +1,10 @@
-"""Topology-aware scheduling, which chooses nodes for the pods of a workload in a tree of domains.
+"""Topology-aware scheduling: the choice of nodes for the pods of a workload in a tree of domains.
 
-Every domain has a *capacity*: the number of pods that still fit, and the number of slices (groups
-    of
-pods that must stay within one domain of the slice level). A pod set with few pods may be the
-*leader* of the workers in another pod set, in which case both are placed in the same domain. The
-rules are those of Kueue's KEP 2724; rules that are not part of it were inferred from the decisions
-of Kueue (docs/kubernetes.md).
+The *capacity* of a domain is the number of pods that still fit into it, and the number of slices
+(groups of pods that must stay within one domain of the slice level). A pod set with few pods may be
+the *leader* of the workers in another pod set. Both are then placed in the same domain. The rules
+are those of Kueue's KEP 2724. Rules that the KEP does not state were inferred from Kueue's
+decisions (docs/kubernetes.md).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
-    """Return the first taint that keeps pods away."""
+    """Return the first taint that keeps the pods away."""
     for taint in taints:
         if taint.effect in _HARD_EFFECTS and not any(toleration.tolerates(taint) for toleration in tolerations):
             return taint
@@ -43,8 +42,8 @@ def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> T
 
 @dataclass(frozen=True, slots=True)
 class PodSetDemand:
-    """The pods of one pod set that have to be placed. ``implied`` is set if the queue has only
-    flavors with a topology but the pod set does not request one."""
+    """The pods of one pod set that have to be placed. ``implied`` is set if the pod set requests no
+    topology, but its queue has only flavors with one."""
 
     pod_set: PodSet
     requests: Requests
@@ -58,9 +57,9 @@ class PodSetDemand:
 
 
 class Domain:
-    """A node in the tree of domains. ``pods`` and ``slices`` are first its capacity and later the
-    numbers assigned to it; ``*_beside`` is the capacity that remains next to a leader; ``leaders``
-    is 1 if a leader fits into the domain.
+    """A node in the tree of domains. ``pods`` and ``slices`` first contain the domain's capacity,
+    and later the numbers that are assigned to it. ``*_beside`` is the capacity that is left next to
+    a leader. ``leaders`` is 1 if a leader fits into the domain.
     """
 
     __slots__ = (
@@ -121,8 +120,8 @@ class TopologyTree:
         were taken into account."""
 
     def address(self, leaf: Domain) -> tuple[str, ...]:
-        """Return the label values that identify a lowest domain in an assignment, which is only the
-        host name if the domain is a host.
+        """Return the label values that identify a lowest domain in an assignment. For a host, this
+        is only its name.
         """
         return leaf.values[-1:] if self.by_host else leaf.values
 
@@ -138,7 +137,8 @@ class TopologyTree:
         self.changed.append(leaf.number)
 
     def fits(self, leaf: Domain, requests: Requests, pods: int) -> bool:
-        """Return True if the pods fit into the domain, regardless of any limit on the number of pods."""
+        """Return True if the pods fit into the domain, apart from any limit on the number of
+        pods."""
         return _pods_in({resource: leaf.free[resource] - leaf.used.get(resource, 0) for resource in leaf.free},
                         requests) >= pods  # fmt: skip
 
@@ -152,8 +152,8 @@ class TopologyTree:
     def place(
         self, demands: Sequence[PodSetDemand], *, empty: bool = False, exact: bool = True
     ) -> dict[str, Placement] | tuple[str, str]:
-        """Return a placement for each pod set by name, or else the name of a pod set that does not
-        fit and the reason. With ``empty``, pods that are already on the nodes are ignored; with
+        """Return a placement for each pod set, by name. If one does not fit, return its name and
+        the reason instead. With ``empty``, pods that are already on the nodes are ignored. With
         ``exact``, the full reason is returned.
         """
         groups: dict[str, list[PodSetDemand]] = {}
@@ -238,8 +238,8 @@ class TopologyTree:
         self, workers: PodSetDemand, leader: PodSetDemand | None, assumed: Mapping[int, Mapping[str, int]],
         slice_level: int, size: int, *, empty: bool,
     ) -> dict[str, int]:  # fmt: skip
-        """Compute the capacity of every domain. Return, by reason, the number of lowest domains into
-        which not even one pod fits.
+        """Compute the capacity of each domain. For each reason, return the number of lowest domains
+        into which not even one pod fits.
         """
         pod = (*workers.requests, ("pods", unit("pods")))
         lead = None if leader is None else (*leader.requests, ("pods", unit("pods")))
@@ -294,8 +294,8 @@ class TopologyTree:
         return shut_out
 
     def _counted(self, pod: Requests, *, empty: bool) -> list[int]:
-        """Return the number of pods that fit into each lowest domain; only the domains that have
-        changed are counted again.
+        """Return how many pods fit into each lowest domain. Only domains that have changed are
+        counted again.
         """
         if empty:
             return [_pods_in(leaf.free, pod) for leaf in self.leaves]
@@ -320,8 +320,8 @@ class TopologyTree:
         return counts
 
     def _choose(self, level: int, spread: _Spread, *, required: bool) -> tuple[int, list[Domain]] | int:
-        """Return the level and the domains for the pod set or, if too few slices fit, the number of
-        those that fit.
+        """Return the level and the domains for the pod set. If too few slices fit, return the
+        number of slices that fit instead.
         """
         count, leaders = spread.count // spread.size, spread.leaders
         domains = self.levels[level]
@@ -348,8 +348,8 @@ class TopologyTree:
     def _several(
         self, level: int, ordered: list[Domain], spread: _Spread, count: int
     ) -> tuple[int, list[Domain]] | int:
-        """Fill one domain after another: first the domains into which a leader fits, then those
-        with the largest capacity for workers.
+        """Fill the domains in turn: first those into which a leader fits, then those with the
+        largest capacity for workers.
         """
         taken: list[Domain] = []
         left, leaders, at = count, spread.leaders, 0
@@ -391,8 +391,8 @@ class TopologyTree:
 
 @dataclass(slots=True)
 class _Spread:
-    """The way in which the pods of one group are spread. With ``least_free``, the domains with the
-    smallest capacity are filled first; otherwise, domains are chosen by best fit.
+    """How the pods of one group are distributed over domains. With ``least_free``, domains with the
+    smallest capacity are filled first. Otherwise, domains are chosen by best fit.
     """
 
     count: int
@@ -406,8 +406,8 @@ class _Spread:
         return sorted(domains, key=lambda domain: (sign * domain.slices, domain.pods, domain.values))
 
     def sorted_for_leaders(self, domains: Iterable[Domain]) -> list[Domain]:
-        """Sort domains so that those into which a leader fits come first, ordered by the capacity for
-        workers that remains next to the leader.
+        """Sort domains. Those into which a leader fits come first, ordered by the capacity for
+        workers that is left next to the leader.
         """
         sign = 1 if self.least_free else -1
         return sorted(
@@ -416,8 +416,8 @@ class _Spread:
         )
 
     def hand_out(self, domains: list[Domain], count: int, leaders: int, size: int, *, by_slices: bool) -> list[Domain]:
-        """Assign pods to the domains in order, choosing the last domain by best fit. If the capacity
-        is insufficient, return no domains at all, as Kueue does.
+        """Assign pods to the domains in order. The last domain is chosen by best fit. If the
+        capacity is insufficient, return no domains at all, because Kueue does so.
         """
         room, room_beside = ("slices", "slices_beside") if by_slices else ("pods", "pods_beside")
         left = count // size if by_slices else count
@@ -458,8 +458,8 @@ class _Spread:
 
 
 def _best_fit(domains: Sequence[Domain], needed: int, room: str) -> Domain:
-    """Return the domain with the smallest sufficient capacity, or the first domain if no capacity is
-    sufficient.
+    """Return the domain with the smallest capacity that is sufficient. If none is sufficient,
+    return the first domain.
     """
     best, least = domains[0], getattr(domains[0], room)
     for domain in domains:
@@ -481,7 +481,7 @@ def _pods_in(free: Mapping[str, int], requests: Requests) -> int:
 
 
 def _quotient(amount: int, divisor: int) -> int:
-    """Divide and round towards zero, as Go does."""
+    """Divide and round towards zero, like Go."""
     return amount // divisor if amount >= 0 else -(-amount // divisor)
 
 
@@ -499,8 +499,8 @@ def _scarcest(leaf: Domain, requests: Requests) -> str:
 
 
 def _kept_away(leaf: Domain, pod_set: PodSet, tolerations: Sequence[Toleration]) -> str:
-    """Return the reason why a pod set cannot use a node, in the words of Kueue, or an empty string
-    if it can."""
+    """Return the reason why a pod set cannot use a node, in the words of Kueue. Return an empty
+    string if it can."""
     if (taint := untolerated(leaf.taints, tolerations)) is not None:
         return f'taint "{taint_text(taint)}"'
     if any(leaf.labels.get(key) != value for key, value in pod_set.node_selector.items()):

@@ -1,8 +1,8 @@
-"""Admission: scheduling cycles over the queues of a Kueue installation.
+"""Admission of workloads: the scheduling cycles over the queues of a Kueue installation.
 
-The engine holds waiting and admitted workloads. The caller submits and finishes workloads, iterates
-over ``cycles``, and calls ``next_return`` to find out when workloads that were set aside will come
-back. The engine has no clock and does not start anything itself.
+The engine stores waiting and admitted workloads. Its caller submits and finishes workloads, and
+iterates over ``cycles``. ``next_return`` tells the caller when workloads that were set aside will
+come back. It has no clock, and does not start anything itself.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _OVERLAP = "Workload has overlapping preemption targets with another workload"
 
 
 class EndlessPreemption(Exception):
-    """Workloads preempt each other endlessly in a cycle. ``pairs`` lists the workloads and their
-    preemptors by name.
+    """Workloads preempt each other endlessly in a cycle. ``pairs`` lists each workload with the one
+    that preempted it, by name.
     """
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
@@ -52,7 +52,7 @@ class EndlessPreemption(Exception):
 
 @dataclass(slots=True)
 class Preempted:
-    """A workload that lost its quota, the workload that received it, and the reason."""
+    """A workload that lost its quota, the workload that received this quota, and the reason."""
 
     workload: WorkloadState
     by: str
@@ -64,7 +64,7 @@ class Cycle:
     """The outcome of one scheduling cycle. ``pending`` contains the heads that were not admitted,
     with Kueue's messages.
 
-    ``advances`` is True if a workload was admitted, preempted or set aside; otherwise, the next
+    ``advances`` is True if a workload was admitted, preempted or set aside. Otherwise, the next
     cycle depends only on ``heads``.
     """
 
@@ -77,8 +77,8 @@ class Cycle:
 
 class _Answer(NamedTuple):
     """The flavors and preemption targets found for a workload, and the reason why it does not fit.
-    ``inert`` means that the workload, as the head of its queue, can neither be admitted nor preempt
-    others, and that all flavors have been tried.
+    ``inert`` means that all flavors have been tried, and that the workload can neither be admitted
+    nor preempt others while it is the head of its queue.
     """
 
     assignment: Assignment
@@ -101,12 +101,12 @@ class _Entry:
 
 
 class Admission:
-    """The engine, which admits workloads in scheduling cycles.
+    """The admission engine, which admits workloads in scheduling cycles.
 
-    ``requeue_s`` is the time between a release of quota and the return of workloads that were set
-    aside (Kueue collects releases for 1 s). With ``exact``, every cycle is yielded with full
-    messages. Without it, cycles that would only set heads aside are not yielded; this does not
-    change any decision.
+    ``requeue_s`` is the time from a release of quota until workloads that were set aside come back
+    (Kueue collects releases for 1 s). With ``exact``, each cycle is yielded, with full messages.
+    Without ``exact``, cycles that would only set heads aside are not yielded, which changes no
+    decision.
     """
 
     def __init__(self, objects: KueueObjects, *, requeue_s: float = 0.0, exact: bool = True) -> None:
@@ -188,8 +188,8 @@ class Admission:
         workload.where = ""
 
     def evict(self, workload: WorkloadState, now: float, *, waits: bool = True) -> None:
-        """Take away the quota of a workload. With ``waits``, the workload returns to its position
-        in the queue.
+        """Take away the quota of a workload. With ``waits``, the workload waits again, at its
+        previous position in the queue.
         """
         self._release(workload, now)
         workload.where, workload.reserved, workload.assignment = "", None, None
@@ -198,7 +198,7 @@ class Admission:
             self.pending[workload.cluster_queue].push(workload)
 
     def drain(self, now: float) -> list[WorkloadState]:
-        """Evict the workloads of queues with the stop policy ``HoldAndDrain``."""
+        """Evict the workloads in all queues whose stop policy is ``HoldAndDrain``."""
         stopped, locals_ = self._drained
         drained = (
             [
@@ -215,7 +215,7 @@ class Admission:
         return drained
 
     def assignments(self, workload: WorkloadState) -> tuple[PodSetAssignment, ...]:
-        """Return what was assigned to an admitted workload."""
+        """Return the assignment of an admitted workload."""
         return tuple(
             [
                 PodSetAssignment(
@@ -239,7 +239,7 @@ class Admission:
         return min([time for time, _ in self._returns.values()], default=inf)
 
     def bring_back(self, now: float) -> bool:
-        """Put workloads that were set aside back into their queues if their time has come. Return
+        """Put workloads that were set aside back into their queues, if their time has come. Return
         True if any were put back.
         """
         due = [root for root, (time, _) in self._returns.items() if time <= now]
@@ -250,7 +250,7 @@ class Admission:
         return back
 
     def cycles(self, now: float) -> Iterator[Cycle]:
-        """Run cycles until another cycle would not change anything.
+        """Run cycles until a further cycle would change nothing.
 
         Raises:
             EndlessPreemption: Workloads preempt each other in an endless cycle, as they do in
@@ -277,8 +277,8 @@ class Admission:
                 states.add(state)
 
     def _state(self) -> object:
-        """Return the state: which workloads hold quota, which workloads wait in which queue, and
-        past usage."""
+        """Return the state: the workloads that hold quota, the workloads that wait in each queue,
+        and past usage."""
         past = tuple([self.past_usage(name) for name in self._penalties])
         return past, frozenset(
             (one.name, one.where, one.tried, None if one.assignment is None else tuple(one.assignment.usage.items()))
@@ -286,7 +286,7 @@ class Admission:
         )
 
     def cycle(self, now: float) -> Cycle | None:
-        """Run one scheduling cycle; return None if no queue has a head."""
+        """Run one scheduling cycle. Return None if no queue has a head."""
         self._sample(now)
         for queues in () if self._exact else self._together.values():
             self._pass_over(queues)
@@ -303,8 +303,9 @@ class Admission:
     # One cycle.
 
     def _pass_over(self, queues: list[ClusterQueueState]) -> None:
-        """Set aside the heads of cycles that neither admit nor preempt a workload. The reservations of
-        such heads last only until the end of the cycle, so they affect nothing else.
+        """Set aside the heads of cycles that would neither admit nor preempt a workload.
+        Reservations of such heads last only until the end of their cycle, so they affect nothing
+        else.
         """
         pendings = [self.pending[queue.name] for queue in queues]
         if any(pending.usage_of is not None for pending in pendings):
@@ -327,8 +328,8 @@ class Admission:
                 pending.set_aside(head)
 
     def _nominate(self, workload: WorkloadState, queue: ClusterQueueState) -> _Answer:
-        """Find flavors and targets for a workload. Until the queue's state changes, workloads of
-        the same shape share one answer.
+        """Find flavors and targets for a workload. Workloads of the same shape share one answer
+        until the state of the queue changes.
         """
         version = self.snapshot.version(queue)
         known = self._memo.get(queue.name)
@@ -364,8 +365,8 @@ class Admission:
         return assignment, self._preemptor.targets(workload, queue, assignment, self._search)
 
     def _fewer(self, workload: WorkloadState, queue: ClusterQueueState) -> tuple[Assignment, list[Victim]] | None:
-        """Find the number of pods that fit by bisection between the minimum and all pods; like
-        Kueue, this assumes that a smaller number fits whenever a larger one does."""
+        """Find the number of pods that fit, by bisection between the minimum and all pods. Like
+        Kueue, assume that a smaller number fits whenever a larger one does."""
         pod_sets = workload.spec.pod_sets
         spare = [0 if one.min_count is None else one.count - one.min_count for one in pod_sets]
         total = whole_sum(spare)
@@ -433,7 +434,7 @@ class Admission:
         )
 
     def _requeue(self, entries: list[_Entry], cycle: Cycle) -> None:
-        """Put heads that were not admitted back into the queue, or set them aside."""
+        """Put heads that were not admitted back into their queue, or set them aside."""
         for entry in entries:
             if entry.state == "admitted":
                 continue
@@ -473,7 +474,7 @@ class Admission:
         if not cycle.advances:
             cycle.heads = tuple([(workload.name, workload.tried, message) for workload, message in cycle.pending])
 
-    # How workloads take and release quota.
+    # The methods below take and release quota for workloads.
 
     def _hold(self, workload: WorkloadState, assignment: Assignment) -> None:
         workload.assignment, workload.where, workload.usage = assignment, "admitted", assignment.usage
@@ -528,12 +529,13 @@ class Admission:
         return self._past_usage(workload) if workload.cluster_queue in self._by_usage else None
 
     def _past_usage(self, workload: WorkloadState) -> float:
-        """Return the past usage of a workload's LocalQueue, divided by its weight."""
+        """Return the past usage of the workload's LocalQueue, divided by the weight of this
+        queue."""
         return self.past_usage(workload.local_queue)
 
     def past_usage(self, local_queue: str) -> float:
-        """Return the past usage of a LocalQueue, with the penalties of recent admissions, divided
-        by its weight."""
+        """Return the past usage of a LocalQueue, including penalties for recent admissions, divided
+        by the weight of the queue."""
         sharing = self.objects.admission_fair_sharing
         assert sharing is not None
         consumed, penalties = self._consumed.get(local_queue, {}), self._penalties.get(local_queue, {})
@@ -565,7 +567,7 @@ class Admission:
             penalty[resource] = penalty.get(resource, 0) + int(float(amount * 1000 // unit(resource)) * share)
 
     def _sample(self, now: float) -> None:
-        """Let past usage decay and, once per interval, add the present usage and penalties."""
+        """Let past usage decay. Once per interval, add the present usage and the penalties."""
         sharing = self.objects.admission_fair_sharing
         if sharing is None or not self._by_usage:
             return
@@ -599,8 +601,9 @@ class Admission:
 
 
 class _Tournament:
-    """The order of fair sharing. Starting at the root, the child with the lowest share, including
-    the request of its head, is chosen at each level. The order is recomputed after each entry.
+    """The order in which fair sharing treats the heads. At each level, starting at the root, the
+    child with the lowest share is chosen. The share includes the request of the child's head. The
+    order is recomputed after each entry.
     """
 
     def __init__(self, entries: Iterable[_Entry]) -> None:
@@ -645,7 +648,8 @@ class _Tournament:
 
 
 def _reserved(assignment: Assignment, node: QuotaNode) -> Amounts:
-    """Return the quota that a head without preemption targets reserves until the end of the cycle."""
+    """Return the quota that a head reserves until the end of the cycle if there is nothing to
+    preempt for it."""
     reserved: Amounts = {}
     for slot, amount in assignment.usage.items():
         unused = node.nominal[slot] - node.usage[slot]

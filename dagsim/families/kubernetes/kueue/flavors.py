@@ -1,5 +1,5 @@
-"""The search for flavors, which determines the flavor that provides each resource of a workload,
-and the price of doing so.
+"""The search for flavors. It determines which flavor provides each resource of a workload, and at
+which price.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MODES = {NO_FIT: Mode.NO_FIT, NO_CANDIDATES: Mode.PREEMPT, PREEMPT: Mode.PREEMP
 
 
 class Price(NamedTuple):
-    """The price of a flavor: how it can be obtained (``cost``), and the height of the subtree from
-    which quota is borrowed.
+    """The price of a flavor: how the quota can be obtained (``cost``), and the height of the
+    subtree from which it is borrowed.
     """
 
     cost: int
@@ -49,7 +49,7 @@ def is_better(one: Price, other: Price, rules: FlavorFungibility) -> bool:
 
 
 def stops_search(price: Price, rules: FlavorFungibility) -> bool:
-    """Return True if later flavors need not be tried."""
+    """Return True if the search need not try later flavors."""
     if price.cost in (NO_FIT, NO_CANDIDATES):
         return False
     if price.cost in (PREEMPT, RECLAIM) and rules.when_can_preempt == "TryNextFlavor":
@@ -58,7 +58,7 @@ def stops_search(price: Price, rules: FlavorFungibility) -> bool:
 
 
 class FlavorSearch:
-    """Assigns flavors to the workloads in one snapshot."""
+    """Assigns flavors to workloads, based on one snapshot."""
 
     def __init__(self, snapshot: Snapshot, oracle: Oracle, *, fair: bool, exact: bool) -> None:
         self._snapshot, self._oracle, self._fair, self._exact = snapshot, oracle, fair, exact
@@ -67,8 +67,8 @@ class FlavorSearch:
     def assign(
         self, workload: WorkloadState, queue: ClusterQueueState, counts: Sequence[int] | None = None
     ) -> Assignment:
-        """Assign flavors and topology domains; ``counts`` gives the number of pods in each set if
-        it is smaller than requested."""
+        """Assign flavors and topology domains. ``counts`` contains the number of pods in each set
+        if fewer pods than requested are to be admitted."""
         if workload.tried and queue.generation > workload.tried_generation:
             workload.tried = ()
         pod_sets = workload.spec.pod_sets
@@ -140,7 +140,7 @@ class FlavorSearch:
         resource: str, so_far: Assignment,
     ) -> tuple[dict[str, FlavorChoice], list[str]]:  # fmt: skip
         """Search the flavors of a group. Return the best flavor for each resource, and the reasons
-        why other flavors do not fit."""
+        why the other flavors do not fit."""
         number = queue.group_of[resource]
         group, rules = queue.groups[number], queue.spec.flavor_fungibility
         wanted = sorted((name, amount) for name, amount in requests.items() if name in group.resources)
@@ -182,8 +182,8 @@ class FlavorSearch:
     def _price(
         self, workload: WorkloadState, queue: ClusterQueueState, slot: int, before: int, amount: int, reasons: list[str]
     ) -> Price:
-        """Return the price of an amount in a slot; ``before`` is the amount already taken by other
-        pod sets of the workload."""
+        """Return the price of an amount in a slot. ``before`` is the amount that other pod sets of
+        the workload already take."""
         node, total = queue.node, before + amount
         flavor, resource = self._snapshot.names[slot]
         if total > node.most[slot]:
@@ -210,7 +210,7 @@ class FlavorSearch:
     def _unsuitable(
         self, workload: WorkloadState, queue: ClusterQueueState, members: list[int], number: int, group: FlavorGroup
     ) -> list[str]:
-        """Return, for each flavor, the reason why the pods cannot run there, or an empty string if
+        """For each flavor, return the reason why the pods cannot run there, or an empty string if
         they can."""
         key = (queue.name, number, workload.shape, members[0])
         reasons = self._suitable.get(key)
@@ -277,8 +277,8 @@ class FlavorSearch:
         *,
         empty: bool = False,
     ) -> tuple[str, str] | None:
-        """Place all demands. Return the first pod set that does not fit, with the reason, or None if
-        all fit.
+        """Place all demands. Return the first pod set that does not fit, and the reason. Return
+        None if all fit.
         """
         placements: dict[str, Placement] = {}
         for flavor, asked in demands.items():
@@ -313,9 +313,8 @@ class FlavorSearch:
 
     @staticmethod
     def pods_of(queue: ClusterQueueState, assignment: Assignment) -> list[tuple[str, int, Requests, int]]:
-        """Return the topology usage of an assignment during its cycle. As in Kueue, the usage is
-        counted once for each resource that the flavor provides; after the cycle, it is counted only
-        once.
+        """Return the topology usage of an assignment during its cycle. Like Kueue, count the usage
+        once for each resource that the flavor provides. After the cycle, it is counted only once.
         """
         pods = []
         for one in assignment.sets:
@@ -333,7 +332,7 @@ def _set_mode(one: SetAssignment, mode: Mode) -> None:
 
 def _selected(pod_set: PodSet, keys: frozenset[str], labels: dict[str, str] | object) -> bool:
     """Return True if the node selector and the affinity allow the labels. Only keys that occur in
-    some flavor of the group count; an alternative without such a key allows every flavor."""
+    some flavor of the group count. An alternative without such a key allows every flavor."""
     assert isinstance(labels, dict)
     if any(key in keys and labels.get(key) != value for key, value in pod_set.node_selector.items()):
         return False

@@ -1,8 +1,8 @@
 """The real manager of Kueue as a policy that runs in simulated time (docs/kubernetes.md).
 
-dagsim acts as the API server and as the job controllers. The simulated clock stands still until the
-manager is idle. The pods of admitted workloads are placed on nodes in the same way as with the
-policy ``kueue``.
+dagsim takes the place of the API server and of the job controllers. The simulated clock stands
+still until the manager is idle. Pods of admitted workloads are placed on nodes as with the policy
+``kueue``.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class KueueManager(Kueue):
 
 
 class ManagedAdmission:
-    """The interface of ``Admission`` for a manager that runs in another process."""
+    """The same interface as ``Admission``, for a manager that runs in another process."""
 
     def __init__(
         self,
@@ -187,14 +187,14 @@ class ManagedAdmission:
         self._writes.append(lambda: key in self._store.objects[_WORKLOADS] and self._store.delete(_WORKLOADS, key))  # type: ignore[arg-type]
 
     def bring_back(self, now: float) -> None:
-        """Do nothing, because the manager brings workloads back itself."""
+        """Do nothing, because the manager itself brings workloads back."""
 
     def next_return(self) -> float:
         """Return infinity, because no workload comes back at a later simulated time."""
         return inf
 
     def cycles(self, now: float) -> Iterator[Cycle]:
-        """Let the manager work until it is idle, and yield the workloads that it admitted and
+        """Let the manager work until it is idle. Yield the workloads that it has admitted and
         evicted, one at a time."""
         if not self._writes:
             return
@@ -216,7 +216,7 @@ class ManagedAdmission:
                 yield Cycle(preempted=[Preempted(workload, by, message)], advances=True)
 
     def _check(self, workload: WorkloadState) -> None:
-        """Fail if the manager has admitted a workload with an impossible assignment."""
+        """Raise an error if the manager has admitted a workload with an impossible assignment."""
         try:
             assignments = self.assignments(workload)
         except TraceError as error:
@@ -280,7 +280,7 @@ class ManagedAdmission:
 
     def _release_evicted(self) -> None:
         """Do what a job controller does: stop the pods of an evicted workload immediately, release
-        its quota, and let it wait again.
+        its quota, and let the workload wait again.
         """
         for object in list(self._store.objects[_WORKLOADS].values()):
             if not (is_true(object, "Evicted") and is_true(object, "QuotaReserved")):
@@ -310,12 +310,12 @@ def _message(object: Mapping[str, Any], kind: str) -> str:
     return next((str(one.get("message", "")) for one in object["status"]["conditions"] if one.get("type") == kind), "")
 
 
-# Functions that write manifests.
+# The functions below write manifests.
 
 
 def manifests_of(objects: KueueObjects, version: str) -> Iterator[tuple[str, str, Manifest]]:
-    """Yield the objects of an installation with the group and the plural name of each. All defaults
-    are written explicitly, because there is no webhook to fill them in.
+    """Yield the objects of an installation, each with its group and plural name. All defaults are
+    written out, because there is no webhook that would fill them in.
     """
     yield "", "namespaces", {"metadata": {"name": "default"}}
     for topology in objects.topologies:
@@ -353,7 +353,8 @@ def manifests_of(objects: KueueObjects, version: str) -> Iterator[tuple[str, str
 
 
 def _plain(name: str) -> str:
-    """Return the name of a LocalQueue in the only namespace."""
+    """Turn the full name of a LocalQueue into a plain name, because all queues are in one namespace
+    here."""
     return name.replace("/", ".")
 
 

@@ -1,5 +1,5 @@
-"""Kueue as a policy in simulated time: the admission engine admits workloads, whose pods are then
-placed on nodes."""
+"""Kueue as a policy in simulated time: the engine admits workloads, and their pods are then placed
+on nodes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _Place: TypeAlias = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _Admitted:
-    """A workload that holds quota, and its tasks that have not started; ``from_s`` is the time at
-    which its admission checks are complete.
+    """A workload that holds quota, with its tasks that have not started. ``from_s`` is the time at
+    which the admission checks of the workload are complete.
     """
 
     places: dict[_Place, None]
@@ -34,7 +34,7 @@ class _Admitted:
 
 
 def rules_of_site(view: ClusterView) -> KueueWaits | None:
-    """Return the quotas of a site, or None if it has none."""
+    """Return the quotas of a site, or None if the site has none."""
     return KueueWaits(view, Site(view)) if view.queues is not None and view.queues.has_quota else None
 
 
@@ -81,7 +81,8 @@ class Kueue:
 
     def outlook(self, view: ClusterView) -> tuple[KueueWaits, list[Standing]]:
         """Return the quotas with their present usage, and the waiting workloads of each
-        ClusterQueue in order, each with its outcome in the next cycles. No decisions are made.
+        ClusterQueue in order. Each workload comes with its outcome in the next cycles. No decisions
+        are made.
         """
         self._now, self._exact = view.now, True
         self._set_up(view)
@@ -116,8 +117,8 @@ class Kueue:
                             standings.append(Standing(task, queue, 0, priority, parts, rules.nodes(task)))
                             continue
                         # The priority alone does not tell the order: past usage may take precedence
-                        # over it, and queues that share quotas have no common order. So rehearse
-                        # which workload would start.
+                        # over it, and queues that share quotas have no common order. So find out
+                        # which workload would start by a trial run of the engine.
                         outcome = rehearsal.outcome(name, rules.never(task))
                         standings.append(Standing(task, queue, -number, priority, parts, 1 << bit, outcome))
         for place, task in tasks.ready.items():
@@ -126,7 +127,7 @@ class Kueue:
         return rules, standings
 
     def _apart(self, task: TaskState, rehearsal: Rehearsal) -> Standing:
-        """Return the standing of a task that is not waiting in any ClusterQueue."""
+        """Return the position of a task that does not wait in any ClusterQueue."""
         carried, name = self._site.workload(task), self._open.get(_place(task))
         outcome = None if name is None or not self._site.exact else rehearsal.outcome(name, ())
         if name is None and carried is not None:
@@ -138,8 +139,7 @@ class Kueue:
         return Standing(task, "", 0, task.job.job.priority, {}, 0, outcome)
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run; a run that was not started by the policy has held quota since its own
-        start."""
+        """Add a run. A run that the policy did not start has held its quota since it started."""
         if run.id in self._runs:
             return
         place = _place(run.task)
@@ -229,7 +229,7 @@ class Kueue:
         """Create the admission engine."""
         return Admission(objects, requeue_s=self.requeue_s, exact=self._exact)
 
-    # How workloads and tasks correspond.
+    # The methods below record which tasks belong to which workload.
 
     def _forget(self, view: ClusterView) -> None:
         """Remove the workloads of jobs that have finished or were stopped."""
@@ -250,7 +250,7 @@ class Kueue:
                 del self._waiting[name]
 
     def _leave(self, name: str, place: _Place) -> None:
-        """Remove a task of a workload, and the workload with its last task."""
+        """Remove a task of a workload. Remove the workload with its last task."""
         self._unclaim(name, place)
         self._places[name].pop(place, None)
         if self._open.get(place) == name:
@@ -266,7 +266,8 @@ class Kueue:
             self._admission.finish(workload, self._now)
 
     def _welcome(self, tasks: _Tasks) -> None:
-        """Submit workloads for the tasks that have become ready, and recognise preempted ones."""
+        """Submit workloads for tasks that have become ready, and recognise the tasks that were
+        preempted."""
         for place in tasks.take_new():
             task = tasks.ready[place]
             if task.waiting <= self._claimed[place] or place in self._open:
@@ -285,8 +286,8 @@ class Kueue:
             self._submit(task)
 
     def _keep_refused(self, view: ClusterView) -> None:
-        """Submit the workloads of rejected jobs if no topology of the queue can ever hold them.
-        Kueue does not reject such workloads, so they wait, and block a StrictFIFO queue for good.
+        """Submit the workloads of rejected jobs that no topology of their queue can ever hold.
+        Kueue does not reject such workloads. They wait for ever, and block a StrictFIFO queue.
         """
         rules = self.wait_rules(view) if view.rejected else None
         for active in view.rejected:
@@ -300,7 +301,7 @@ class Kueue:
                 self._admission.submit(self._spec_of(carried.spec, name, queue, active.job, False))
 
     def _returned(self, name: str, old: _Place, new: _Place) -> None:
-        """Let the remaining part of a preempted run represent its workload again."""
+        """Assign the remaining part of a preempted run to the workload of that run."""
         del self._preempted[name][old]
         if not self._preempted[name]:
             del self._preempted[name]
@@ -315,8 +316,8 @@ class Kueue:
             self._claimed[new] += 1
 
     def _submit(self, task: TaskState) -> None:
-        """Submit a gang, the next independent instance of a task, or the workload in which the task
-        is a pod set.
+        """Submit a workload for a task: a gang, the next independent instance, or the workload of
+        which the task is a pod set.
         """
         job, place, carried = task.job.job, _place(task), self._site.workload(task)
         if carried is not None:
@@ -351,8 +352,8 @@ class Kueue:
         return spec.name
 
     def _queue_of(self, carried: Carried, job: Job) -> str:
-        """Return the LocalQueue of a workload, or an empty string if that queue or the ClusterQueue that
-        has admitted the workload does not exist.
+        """Return the LocalQueue of a workload. Return an empty string if there is no such
+        LocalQueue, or if the ClusterQueue that admitted the workload does not exist.
         """
         if carried.spec is not None and carried.spec.cluster_queue not in ("", *self._admission.pending):
             return ""
@@ -361,8 +362,8 @@ class Kueue:
 
     @staticmethod
     def _spec_of(spec: Workload, name: str, queue: str, job: Job, again: bool) -> Workload:
-        """Return a workload from a manifest with its times in simulated time; one that is submitted
-        ``again`` holds no quota.
+        """Return a workload from a manifest, with its times in simulated time. A workload that is
+        submitted ``again`` holds no quota.
         """
         reserved_s = None if spec.reserved_s is None else job.arrival_s + spec.reserved_s - spec.created_s
         spec = replace(
@@ -386,7 +387,7 @@ class Kueue:
                 self._claimed[place] += 1
 
     def _in_flight(self, run: Run) -> str:
-        """Assign quota to a run that was already in progress when the simulation began."""
+        """Assign quota to a run that was already running when the simulation began."""
         job, task = run.job.job, run.task
         carried = self._site.workload(task)
         if carried is not None and carried.spec is not None:
@@ -431,8 +432,7 @@ class Kueue:
     # Decisions.
 
     def _admit(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
-        """Run cycles until they no longer change anything, and stop the workloads that they
-        preempt."""
+        """Run cycles until they change nothing, and stop the workloads that they preempt."""
         now = view.now
         for run in [run for run in self._late if view.running[run].started_s < now]:
             del self._late[run]
@@ -455,15 +455,16 @@ class Kueue:
             )
 
     def _submit_next(self, task: TaskState) -> None:
-        """Submit the next independent instance of a task if some of its instances have not been admitted."""
+        """Submit the next independent instance of a task, unless all of its instances have been
+        admitted."""
         place = _place(task)
         self._open.pop(place, None)
         if task.waiting > self._claimed[place]:
             self._submit(task)
 
     def _stopped(self, view: ClusterView, name: str) -> Iterator[Decision]:
-        """Stop the runs of a preempted workload. A task that has not started waits again, and a run
-        that has just started is stopped at the next event."""
+        """Stop the runs of a preempted workload. A task that has not started waits again. A run
+        that has only just started is stopped at the next event."""
         admitted = self._waiting.get(name)
         for place in list(admitted.places if admitted is not None else ()):
             self._unclaim(name, place)
@@ -478,7 +479,7 @@ class Kueue:
                 self._late[run] = None
 
     def _start(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
-        """Start admitted workloads that fit on nodes."""
+        """Start the admitted workloads that fit on nodes."""
         for name in list(self._waiting):
             admitted = self._waiting.get(name)
             if admitted is None or admitted.from_s > view.now or name in self._preempted:
@@ -497,7 +498,7 @@ class Kueue:
                         self._open[place] = waiting
 
     def _placement(self, view: ClusterView, task: TaskState, name: str) -> Placement | None:
-        """Return nodes for an admitted workload, or None as long as it does not fit."""
+        """Return nodes for an admitted workload, or None while it does not fit."""
         if not view.fits(task):
             return None
         workload = self._admission.workloads[name]
@@ -522,9 +523,9 @@ class Kueue:
         return None
 
     def _give_up(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
-        """Cancel the tasks that would wait forever: nothing is running, nothing will arrive, and
-        either no workload can be admitted or the admitted ones never fit on the nodes of their
-        flavors.
+        """Cancel tasks that would wait for ever. This is the case if nothing runs and nothing will
+        arrive, and if no workload can be admitted or the admitted ones never fit on the nodes of
+        their flavors.
         """
         stuck: dict[str, list[TaskState]] = {}
         lost: dict[str, list[TaskState]] = {}
@@ -563,7 +564,7 @@ class Kueue:
 
     @staticmethod
     def _cancel(tasks: Iterable[TaskState]) -> Iterator[Decision]:
-        """Cancel the jobs to which the tasks belong."""
+        """Cancel the jobs of these tasks."""
         for number in dict.fromkeys([task.job.number for task in tasks]):
             yield Kill(number, RejectReason.CANCELLED)
 
@@ -586,7 +587,7 @@ class _Tasks:
         self._new.append(place)
 
     def started(self, run: Run, now: float) -> None:
-        """Remove a task once none of its instances are waiting."""
+        """Remove a task when no instance of it waits any longer."""
         if not run.task.waiting:
             self.ready.pop(_place(run.task), None)
 

@@ -1,4 +1,4 @@
-"""The objects that a simulated cluster presents to Kueue, with each task as a pod set."""
+"""The objects that a simulated cluster shows to Kueue, in which each task is a pod set."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _PODS_PER_NODE = 110
 
 
 class Site:
-    """The objects of Kueue for a cluster. They come from ``queues.kueue``, or they are made from
-    ``queues.tree``, where each leaf is a ClusterQueue and each node above it a cohort. Without
-    either, there is a single queue with a quota for the whole cluster.
+    """The objects of Kueue for a cluster. They come from ``queues.kueue`` or are made from
+    ``queues.tree``. In the latter case, each leaf is a ClusterQueue and each node above it is a
+    cohort. Without both, there is a single queue with a quota for the whole cluster.
 
-    With ``queues.kueue``, a task requests all its resources, as in Kueue. A quota in
-    ``queues.tree`` limits only the resources that it names.
+    With ``queues.kueue``, a task requests all of its resources, because it does so in Kueue. A
+    quota in ``queues.tree`` limits only the resources that it names.
 
     Raises:
         ConfigError: A queue has no quota, or the levels of a topology differ from the levels of the
@@ -82,16 +82,16 @@ class Site:
 
     @property
     def local_queues(self) -> Mapping[str, LocalQueue]:
-        """The LocalQueues by name."""
+        """All LocalQueues, by name."""
         return self._locals
 
     def queue_of(self, job: Job) -> str:
-        """Return the LocalQueue that a job names, or else the first one."""
+        """Return the LocalQueue that a job names, or the first one if it names none."""
         return self.stated_queue(job) or next(iter(self._locals))
 
     def stated_queue(self, job: Job) -> str:
         """Return the LocalQueue that a job names by its account and partition, or by its partition,
-        account or tenant; return an empty string if no queue has one of these names.
+        account or tenant. Return an empty string if there is no queue with one of these names.
         """
         names = (job.partition, job.account, job.tenant)
         queue = self._named.get(names)
@@ -101,8 +101,8 @@ class Site:
         return queue
 
     def missing_queue(self, task: TaskState) -> str:
-        """Return the LocalQueue named by the workload in a task's manifest if that queue does not
-        exist, or else an empty string.
+        """If the workload in a task's manifest names a LocalQueue that does not exist, return this
+        name. Otherwise, return an empty string.
         """
         carried = self.workload(task)
         named = "" if carried is None or carried.spec is None else carried.spec.queue
@@ -113,7 +113,7 @@ class Site:
         return self._queues[cluster_queue].stop_policy
 
     def workload(self, task: TaskState) -> Carried | None:
-        """Return the workload in a task's manifest, or None if the manifest contains none, or if
+        """Return the workload in a task's manifest. Return None if there is none, or if
         ``queues.kueue`` is not set.
         """
         text = task.task.manifest
@@ -144,19 +144,20 @@ class Site:
         )
 
     def requests(self, queue: ClusterQueue, demand: DemandClass) -> dict[str, float]:
-        """Return the resources, as named in the queue, that one instance of a task requests."""
+        """Return the resources that one instance of a task requests, under the names that the queue
+        uses."""
         gpus, cpus, memory_gb, _ = demand.demand
         covered = [name for group in queue.resource_groups for name in group.covered_resources]
         asked = {"cpu": cpus, "memory": memory_gb * 2**30, _device(covered): gpus}
         return {name: amount for name, amount in asked.items() if amount and (self.exact or name in covered)}
 
     def types_of(self, queue: ClusterQueue, flavors: Iterable[str]) -> set[str] | None:
-        """Return the GPU types of nodes that belong to all flavors, or None if every type is
+        """Return the GPU types that belong to all of the flavors, or None if every type is
         suitable."""
         types: set[str] | None = None
         for name in flavors:
             own = set(self._flavors[name].gpu_types) if name in self._flavors else set()
-            # The flavor GPUS covers all GPU types that have no flavor of their own in this queue.
+            # The flavor GPUS covers all GPU types for which this queue has no separate flavor.
             if name == GPUS and not self.exact:
                 own = set(self.type_names) - {flavor for group in queue.resource_groups for flavor in _names(group)}
             elif not own:
@@ -165,7 +166,7 @@ class Site:
         return types
 
     def flavor_of(self, queue: ClusterQueue, resource: str, type_: str) -> str | None:
-        """Return the flavor of a resource that a run on a GPU type uses, or None if there is no
+        """Return the flavor from which a run on a GPU type takes a resource, or None if there is no
         such quota."""
         for group in queue.resource_groups:
             if resource in group.covered_resources:
@@ -176,7 +177,7 @@ class Site:
         return None
 
     def has_topology(self, flavor: str) -> bool:
-        """Return True if the pods of a flavor are placed according to a topology."""
+        """Return True if pods that get this flavor are placed according to a topology."""
         return flavor in self._flavors and bool(self._flavors[flavor].topology_name)
 
     def node_number(self, address: tuple[str, ...]) -> int | None:
@@ -186,7 +187,7 @@ class Site:
         return self._numbers.get(address[-1])
 
     def _excluded(self, queue: ClusterQueue, demand: DemandClass) -> Iterable[str]:
-        """Return the flavors of the queue that have no node on which the task may run."""
+        """Return the flavors of the queue without a node on which the task may run."""
         may = {self.type_names[type_] for type_ in demand.types}
         for group in queue.resource_groups:
             for name in _names(group):
@@ -195,7 +196,8 @@ class Site:
                     yield name
 
     def _topology(self, task: TaskState, queue: ClusterQueue) -> TopologyRequest | None:
-        """Return the topology request of a job, if its level is one of the levels of its queue."""
+        """Return the topology that a job requests, if its level is one of the levels of its
+        queue."""
         request = task.job.job.request
         names = {self._flavors[name].topology_name for group in queue.resource_groups for name in _names(group)
                  if name in self._flavors}  # fmt: skip
@@ -208,7 +210,8 @@ class Site:
         return TopologyRequest(required=label) if request.level_required else TopologyRequest(preferred=label)
 
     def _nodes(self, view: ClusterView) -> Iterable[TopologyNode]:
-        """Return the nodes of the cluster, with labels for the levels of the network."""
+        """Return the nodes of the cluster. Labels tell to which part of the network a node belongs
+        at each level."""
         stated = [_stated_node(node) for node in view.cluster.nodes]
         needed = {label for one in self.objects.topologies for label in one.levels}
         if all(one is not None and needed <= one.labels.keys() for one in stated):
@@ -240,7 +243,7 @@ class Site:
 
 
 def _stated_node(node: Node) -> TopologyNode | None:
-    """Return a node with the labels from its manifest, or None if it has no manifest."""
+    """Return a node with the labels that its manifest states, or None if it has no manifest."""
     if not node.manifest:
         return None
     manifest = json.loads(node.manifest)
@@ -253,8 +256,8 @@ def _stated_node(node: Node) -> TopologyNode | None:
 
 
 class Carried(NamedTuple):
-    """A workload as the cluster's objects describe it (None if it is inactive), and the name of the
-    pod set that corresponds to the task.
+    """A workload as the objects of the cluster describe it (None if it is inactive), and the name
+    of the pod set that stands for the task.
     """
 
     spec: Workload | None
@@ -268,8 +271,8 @@ class Carried(NamedTuple):
 
 
 def _as_demanded(pod_set: PodSet, task: TaskState, excluded: frozenset[str]) -> PodSet:
-    """Return a pod set from a manifest, with the present numbers of pods and GPUs of the task,
-    which may differ from those in the manifest.
+    """Return a pod set from a manifest, with the numbers of pods and GPUs that the task has now.
+    They may differ from those in the manifest.
     """
     count, gpus = task.demand.gang or 1, task.demand.demand.gpus
     device = next((name for name in pod_set.requests if name in WHOLE_GPUS), "")
@@ -345,8 +348,8 @@ def _objects_of(tree: tuple[QueueNode, ...]) -> KueueObjects:
 
 
 def _groups(node: QueueNode, flavors: dict[str, ResourceFlavor]) -> tuple[ResourceGroup, ...]:
-    """Return one group for GPUs, whose flavors are the GPU types in the order of the quota, and one
-    group each for CPUs and memory."""
+    """Return a group for GPUs, whose flavors are the GPU types in the order of the quota. Also
+    return one group for CPUs and one for memory."""
     by_resource: dict[str, list[FlavorQuotas]] = {}
     borrow, lend = _by_key(node.borrow), _by_key(node.lend)
     quota = dict.fromkeys([*_by_key(node.quota), *borrow, *lend], 0.0) | _by_key(node.quota)

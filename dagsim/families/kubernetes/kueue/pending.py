@@ -13,12 +13,12 @@ _Entry: TypeAlias = tuple[float, float, str, str, int, WorkloadState]
 
 
 class PendingQueue:
-    """Workloads in order of priority, creation time and UID, and workloads that are set aside until
-    quota is released. With BestEffortFIFO, a workload that is preempting others is *sticky*, which
-    means that it comes first.
+    """Workloads that wait, in order of priority, creation time and UID, and workloads that are set
+    aside until quota is released. With BestEffortFIFO, a workload that is preempting others is
+    *sticky*: it remains the head of its queue.
 
-    ``usage_of`` returns the past usage of a workload's LocalQueue, which then takes precedence over
-    all other criteria.
+    ``usage_of`` returns the past usage of a workload's LocalQueue. If it is given, this usage comes
+    before all other criteria.
     """
 
     def __init__(self, *, strict: bool, usage_of: Callable[[WorkloadState], float] | None = None) -> None:
@@ -35,7 +35,7 @@ class PendingQueue:
         return len(self._waiting)
 
     def push(self, workload: WorkloadState) -> None:
-        """Add a workload that can be tried; nothing happens if it is waiting already."""
+        """Add a workload that can be tried, unless it waits already."""
         if workload.arrived not in self._waiting:
             self.aside.pop(workload.name, None)
             workload.where = "heap"
@@ -49,7 +49,7 @@ class PendingQueue:
         self.aside[workload.name] = workload
 
     def stick(self, workload: WorkloadState) -> None:
-        """Keep a workload in the first position while it preempts others."""
+        """Keep a workload at the head while it preempts others."""
         if not self.strict:
             self._sticky = workload
 
@@ -104,7 +104,7 @@ class PendingQueue:
         return head
 
     def in_order(self) -> list[WorkloadState]:
-        """Return all workloads that can be tried, heads first."""
+        """Return all workloads that can be tried, with the head first."""
         waiting = [entry[5] for entry in self._entries[self._start :] if entry[4] in self._waiting]
         return list(dict.fromkeys(waiting))
 

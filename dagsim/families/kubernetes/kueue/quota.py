@@ -1,9 +1,9 @@
 """The quotas in a tree of cohorts, and their usage.
 
 A pair of a flavor and a resource is called a *slot*. Slots are numbered across all queues, so that
-the quotas and the usage of a node can be stored in lists. Usage within the guaranteed part of a
-node's quota (the part that it does not lend) is visible only below the node; the rest also counts
-towards its parent.
+the quotas and the usage of a node can be stored in lists. The guaranteed part of a node's quota is
+the part that the node does not lend. Usage within this part is visible only below the node. Any
+further usage also counts towards the parent.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ Slot: TypeAlias = tuple[str, str]
 
 
 class BorrowedShare(NamedTuple):
-    """A node's usage beyond its own quota, in a form that can be compared with other nodes.
+    """A measure of how far a node's usage exceeds its own quota, which can be compared between
+    nodes.
 
-    ``rank`` orders shares: borrowing nodes with weight 0 come last and are ordered by their
-    unweighted shares. ``borrowed`` lists the slots in which the node borrows.
+    ``rank`` sorts shares. Borrowing nodes with weight 0 come last, in the order of their shares
+    without weights. ``borrowed`` contains the slots in which the node borrows.
     """
 
     rank: tuple[bool, float]
@@ -36,7 +37,8 @@ _NO_SHARE = BorrowedShare((False, 0.0), ())
 
 
 class QuotaNode:
-    """A queue or a cohort. Lists are indexed by slot. None means that there is no limit."""
+    """A queue or a cohort in the tree. Lists are indexed by slot. A limit of None means that there
+    is no limit."""
 
     def __init__(self, name: str, weight: float, slots: int, *, is_queue: bool) -> None:
         self.name, self.weight, self.is_queue = name, weight, is_queue
@@ -66,7 +68,8 @@ class QuotaNode:
         return self.line[-1] if self.line else self
 
     def available(self, slot: int) -> int:
-        """Return the amount that the node could still use, which is negative if usage exceeds the quota."""
+        """Return how much more the node could use. The result is negative if usage exceeds the
+        quota."""
         parent, used = self.parent, self.usage[slot]
         if parent is None:
             return self.subtree[slot] - used
@@ -79,11 +82,11 @@ class QuotaNode:
         return max(0, guaranteed - used) + above
 
     def unused_guaranteed(self, slot: int) -> int:
-        """Return the unused part of the quota that the node does not lend."""
+        """Return the unused part of the quota that the node keeps to itself."""
         return max(0, self.guaranteed[slot] - self.usage[slot])
 
     def exceeds(self, slot: int, amount: int = 0) -> bool:
-        """Return True if usage plus the amount exceeds the node's own quota."""
+        """Return True if usage and the amount together exceed the node's own quota."""
         return self.usage[slot] + amount > (self.nominal if self.is_queue else self.subtree)[slot]
 
     def exceeds_any(self, slots: Iterable[int]) -> bool:
@@ -114,8 +117,8 @@ class QuotaNode:
             node = node.parent
 
     def height_that_fits(self, slot: int, amount: int) -> tuple[int, bool]:
-        """Return the height of the lowest subtree with enough quota for the amount (0 is the queue
-        itself), and whether there is a cohort above that subtree."""
+        """Return the height of the lowest subtree that has enough quota for the amount (0 is the
+        queue itself), and whether there is a cohort above this subtree."""
         if self.parent is None or not self.exceeds(slot, amount):
             return 0, self.parent is not None
         left = amount - self.unused_guaranteed(slot)
@@ -126,8 +129,8 @@ class QuotaNode:
         return self.root.height, False
 
     def share(self) -> BorrowedShare:
-        """Return the dominant share: the usage beyond the node's quota, relative to the most that
-        the parent could have.
+        """Return the dominant share: by how much usage exceeds the node's quota, relative to the
+        most that the parent could have.
         """
         if self.parent is None:
             return _NO_SHARE
@@ -151,7 +154,7 @@ class QuotaNode:
 class QuotaForest:
     """All queues and cohorts.
 
-    ``slots`` contains the number of each pair of flavor and resource.
+    ``slots`` contains a number for each pair of a flavor and a resource.
     """
 
     def __init__(self, objects: KueueObjects, active: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""The quotas that keep a job waiting, either reconstructed from a log or, for the present, reported
+"""The quotas that make a job wait. They are reconstructed from a log or, for the present, reported
 by the engine.
 """
 
@@ -18,7 +18,7 @@ from dagsim.systems.cluster.api import ClusterView, NextStep, ReachedLimit, Task
 
 
 class KueueWaits:
-    """The quotas and each queue's usage of them; see ``waits.WaitRules``."""
+    """The quotas, and how much of them each queue uses; see ``waits.WaitRules``."""
 
     elsewhere = "it would have fitted, but only on types for which its queue had no quota left"
 
@@ -49,7 +49,7 @@ class KueueWaits:
             node.give(slot, amount)
 
     def limits(self, task: TaskState) -> Iterator[str]:
-        """Describe the exhausted quotas; yield nothing while some GPU type has quota left."""
+        """Describe the exhausted quotas. Yield nothing while some GPU type has quota left."""
         if not self._with_quota(task):
             queue = self._site.cluster_queue_of(task.job.job)
             node, texts = self._forest.queues[queue.name], dict[str, None]()
@@ -60,8 +60,8 @@ class KueueWaits:
             yield from texts
 
     def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
-        """Yield the exhausted quotas for the first GPU type that the task may use; yield nothing while
-        some type has quota left.
+        """Yield the exhausted quotas for the first GPU type that the task may use. Yield nothing
+        while some type has quota left.
         """
         if self._with_quota(task) or not task.demand.types:
             return
@@ -90,8 +90,8 @@ class KueueWaits:
                 )
 
     def _holds_back(self, node: QuotaNode, slot: int) -> str:
-        """Describe the quota or limit that prevents the queue from getting more, searching upwards
-        from the queue.
+        """Describe the quota or limit that keeps the queue from getting more. The search goes
+        upwards from the queue.
         """
         nominal, used = self._natural(slot, node.nominal[slot]), self._natural(slot, node.usage[slot])
         words = f"its nominalQuota is {nominal:g}, of which {used:g} are in use"
@@ -105,9 +105,9 @@ class KueueWaits:
         return f"{words}, and of the {whole_quota:g} in the cohort {root.name}, {in_use:g} are in use"
 
     def never(self, task: TaskState) -> Iterator[str]:
-        """Describe the quotas that a start would exceed even if the queue borrowed everything that it
-        may; yield nothing if some type has enough quota. A workload with a manifest is instead
-        submitted alone to an idle Kueue.
+        """Describe the quotas that a start would exceed even if the queue borrowed as much as it
+        may. Yield nothing if some type has enough quota. A workload with a manifest is tested in
+        another way: it is submitted alone to an idle Kueue.
         """
         if (carried := self._site.workload(task)) is not None:
             if carried.spec is not None and (message := self._alone(carried.spec)):
@@ -128,8 +128,8 @@ class KueueWaits:
         yield from reasons
 
     def _alone(self, spec: Workload) -> str:
-        """Return Kueue's message about a workload that can never be admitted, or an empty string if it
-        can be when it is alone.
+        """Return Kueue's message about a workload that can never be admitted. Return an empty
+        string if the workload can be admitted when it is alone.
         """
         if spec.queue not in self._site.local_queues:
             return ""
@@ -142,7 +142,7 @@ class KueueWaits:
         return messages[-1] if messages and not admitted else ""
 
     def nodes(self, task: TaskState) -> int:
-        """Return the nodes of the types that have quota left or, if none has, the nodes of all
+        """Return the nodes of the types that have quota left. If none has, return the nodes of all
         types that the task may use.
         """
         return whole_sum(self._of_type[type_] for type_ in self._with_quota(task) or task.demand.types)
@@ -156,7 +156,7 @@ class KueueWaits:
         return False
 
     def _amounts(self, queue: ClusterQueue, task: TaskState, type_: int, instances: int | None = None) -> Amounts:
-        """Return the quota that a start of the task would use in the slots of the queue."""
+        """Return how much quota a start of the task would take from each slot of the queue."""
         count = instances if instances is not None else task.demand.gang or 1
         amounts: Amounts = {}
         carried = self._site.workload(task)
@@ -194,8 +194,8 @@ class KueueWaits:
 
 
 class Rehearsal:
-    """Runs an engine's cycles from the present until nothing changes, and records their outcome for
-    each waiting workload. The engine cannot be used afterwards.
+    """Runs the cycles of an engine until nothing changes, starting from the present, and records
+    the outcome for each waiting workload. The engine cannot be used afterwards.
     """
 
     def __init__(self, engine: Admission, now: float, runs: Mapping[int, str]) -> None:
@@ -234,7 +234,7 @@ class Rehearsal:
                 self._circles.setdefault(by, []).append(name)
 
     def outcome(self, name: str, never: Iterable[str]) -> NextStep | None:
-        """Return how Kueue will handle a workload, or None if the workload already holds quota.
+        """Return what Kueue will do with a workload, or None if the workload already holds quota.
         ``never`` lists the reasons why the workload can never be admitted.
         """
         if name in self._holding:
@@ -304,7 +304,8 @@ class Rehearsal:
         )
 
     def _limits(self, workload: WorkloadState) -> Iterator[ReachedLimit]:
-        """Yield the quotas of the workload's queue that have too little left for all pods of the workload."""
+        """Yield the quotas of the workload's queue that do not suffice for all pods of the
+        workload."""
         snapshot = self._engine.snapshot
         queue = snapshot.queues[workload.cluster_queue]
         totals: dict[str, int] = {}
@@ -345,8 +346,8 @@ def _reached(
 
 
 def holds_back(node: QuotaNode, resource: str, slot: int) -> tuple[QuotaNode, str]:
-    """Return the queue or cohort whose quota or limit prevents a queue from getting more, searching
-    upwards from the queue, and describe that quota or limit.
+    """Return the queue or cohort whose quota or limit keeps a queue from getting more, and describe
+    this quota or limit. The search goes upwards from the queue.
     """
 
     def said(parts: int) -> str:
@@ -383,5 +384,5 @@ def _queues_below(node: QuotaNode) -> Iterator[QuotaNode]:
 
 
 def _short(message: str) -> str:
-    """Return one of Kueue's messages without its standard opening words."""
+    """Return one of Kueue's messages without the words with which all of these messages begin."""
     return message.removeprefix("couldn't assign flavors to pod set ").removeprefix("main: ")

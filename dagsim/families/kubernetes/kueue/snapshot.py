@@ -1,4 +1,5 @@
-"""The state used by a scheduling cycle: quota, topology, and the workloads that hold them."""
+"""The state on which a scheduling cycle is based: quotas, topologies, and the workloads that use
+them."""
 
 from __future__ import annotations
 
@@ -41,14 +42,14 @@ class ClusterQueueState:
 
     @property
     def always_reclaims(self) -> bool:
-        """True if the queue can reclaim lent quota at any time, so that it does not have to keep
+        """True if the queue can reclaim lent quota at any time. It then does not have to leave
         quota unused."""
         return self.spec.preemption.reclaim_within_cohort == "Any"
 
 
 class Snapshot:
-    """The state of all quotas and topologies. ``changes`` increases whenever a workload receives or
-    loses quota."""
+    """The state of all quotas and topologies. ``changes`` is increased whenever a workload receives
+    or loses quota."""
 
     def __init__(self, objects: KueueObjects) -> None:
         self.objects = objects
@@ -99,10 +100,11 @@ class Snapshot:
         return FlavorGroup(names, frozenset(group.covered_resources), keys)
 
     def version(self, queue: ClusterQueueState) -> int:
-        """Return a number that changes whenever the queue's chances of admission may have changed."""
+        """Return a number that changes whenever the chances of the queue's workloads may have
+        changed."""
         return self.changes.get("" if queue.trees else queue.node.root.name, 0)
 
-    # How workloads take and release quota.
+    # The methods below take and release quota for workloads.
 
     def add(self, workload: WorkloadState) -> None:
         """Add the quota and the topology usage of a workload."""
@@ -123,7 +125,7 @@ class Snapshot:
 
     @contextmanager
     def without(self, workloads: Iterable[WorkloadState]) -> Iterator[None]:
-        """Remove some workloads from the state temporarily."""
+        """Remove some workloads from the state for the time being."""
         gone = list(workloads)
         for workload in gone:
             self.remove(workload)
@@ -136,7 +138,7 @@ class Snapshot:
     def use(
         self, queue: ClusterQueueState, usage: Amounts, pods: Iterable[tuple[str, int, Requests, int]] = ()
     ) -> None:
-        """Add usage that is not held by any workload yet (within ``trial``)."""
+        """Add usage that no workload holds yet (within ``trial``)."""
         for slot, amount in usage.items():
             queue.node.take(slot, amount)
         for flavor, number, requests, count in pods:
@@ -145,7 +147,7 @@ class Snapshot:
                 self._tried.append((tree, tree.leaves[number], requests, count))
 
     def fits(self, queue: ClusterQueueState, usage: Amounts, pods: Iterable[tuple[str, int, Requests, int]]) -> bool:
-        """Return True if the usage fits."""
+        """Return True if there is enough quota for the usage."""
         node = queue.node
         for slot, amount in usage.items():
             if max(0, node.available(slot)) < amount:
@@ -158,8 +160,8 @@ class Snapshot:
 
     @contextmanager
     def trial(self, roots: Iterable[QuotaNode]) -> Iterator[None]:
-        """Undo, on exit, everything that ``use`` has added. Quota usage is copied, because a
-        reservation may be negative.
+        """Undo everything that ``use`` has added, on exit. The usage of quotas is restored from a
+        copy, because a reservation may be negative.
         """
         nodes: list[QuotaNode] = []
         left = list(roots)

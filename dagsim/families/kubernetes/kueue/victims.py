@@ -1,4 +1,4 @@
-"""The choice of workloads to preempt, by classic preemption or fair sharing."""
+"""The choice of the workloads to preempt, by classic preemption or by fair sharing."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Candidate(NamedTuple):
     """A workload that may be preempted according to the classic rules.
 
     ``rank`` is 0 if the preemptor is closer to the quota in the tree than the candidate, 1 if only
-    priority decides, and 2 if the candidate is in the preemptor's own queue. ``only_within_quota``
-    means that the candidate may be preempted only if the preemptor does not borrow afterwards.
-    ``between`` lists the nodes that must still exceed their quota: the queue of the candidate, and
-    the cohorts below the common cohort.
+    priority decides, and 2 if the candidate is in the same queue as the preemptor.
+    With ``only_within_quota``, the candidate may be preempted only if the preemptor does not borrow
+    afterwards. ``between`` lists the nodes that must still exceed their quota: the candidate's
+    queue, and the cohorts between this queue and the common cohort.
     """
 
     workload: WorkloadState
@@ -45,7 +45,8 @@ class Candidate(NamedTuple):
 
 @dataclass(slots=True)
 class VictimSearch:
-    """A search for targets. ``slots`` are those that lack quota, and ``amounts`` is what is requested."""
+    """A search for targets. ``slots`` are the slots without enough quota, and ``amounts`` is the
+    request."""
 
     workload: WorkloadState
     queue: ClusterQueueState
@@ -55,8 +56,8 @@ class VictimSearch:
 
 
 class Preemptor:
-    """Finds targets. ``usage_of`` returns the past usage of a workload's LocalQueue if its
-    ClusterQueue is shared by usage; ``fair`` lists the strategies of fair sharing, or is None for
+    """Finds targets. ``usage_of`` returns the past usage of a workload's LocalQueue, if the
+    ClusterQueue is shared by usage. ``fair`` lists the strategies of fair sharing, or is None for
     classic preemption."""
 
     def __init__(
@@ -67,8 +68,8 @@ class Preemptor:
     def targets(
         self, workload: WorkloadState, queue: ClusterQueueState, assignment: Assignment, search: FlavorSearch
     ) -> list[Victim]:
-        """Return the workloads that have to be preempted so that the assignment fits, or none if
-        preemption cannot make it fit.
+        """Return the workloads to preempt so that the assignment fits. Return none if preemption
+        cannot make it fit.
         """
         slots = {
             choice.slot for one in assignment.sets for choice in one.choices.values() if choice.mode is Mode.PREEMPT
@@ -103,7 +104,7 @@ class Preemptor:
         )
 
     def _spared(self, search: VictimSearch, targets: list[Victim], *, borrowing: bool) -> list[Victim]:
-        """Remove targets that turn out to be unnecessary, beginning with the second to last."""
+        """Remove targets that are not needed after all, beginning with the second to last."""
         at = len(targets) - 2
         while at >= 0:
             self._snapshot.add(targets[at].workload)
@@ -120,9 +121,9 @@ class Preemptor:
             self._snapshot.add(target.workload)
 
     def _before(self, one: WorkloadState, other: WorkloadState, queue: str) -> int:
-        """Compare candidates of one class: evicted workloads come first, then those in other
-        queues, those in LocalQueues with more past usage, those with lower priority, those with a
-        later reservation, and those with a smaller UID."""
+        """Compare candidates of the same class. The criteria are, in turn: evicted workloads first,
+        then workloads in other queues, more past usage of the LocalQueue, lower priority, later
+        reservation, and smaller UID."""
         keys = []
         for workload in (one, other):
             reserved = float("inf") if workload.reserved is None else workload.reserved
@@ -195,8 +196,8 @@ class Preemptor:
         return candidates
 
     def _candidates_above(self, search: VictimSearch) -> Iterator[Candidate]:
-        """Walk up the cohorts and, in each subtree not yet visited, walk down to the queues that
-        exceed their quota."""
+        """Walk up the cohorts. In each subtree that has not been visited yet, walk down to the
+        queues that exceed their quota."""
         node = search.queue.node
         borrowing = search.queue.spec.preemption.borrow_within_cohort
         left = dict(search.amounts)
@@ -225,8 +226,8 @@ class Preemptor:
 
     @staticmethod
     def _within_quota(node: QuotaNode, left: Amounts) -> bool:
-        """Return True if the quota of the node is sufficient; subtract its guaranteed part from the
-        remaining amount."""
+        """Return True if the quota of the node is sufficient. Subtract the node's guaranteed part
+        from the remaining amount."""
         fits = all(node.usage[slot] + amount <= node.subtree[slot] for slot, amount in left.items())
         for slot, amount in left.items():
             left[slot] = max(0, amount - node.unused_guaranteed(slot))
@@ -301,8 +302,8 @@ class Preemptor:
     def _first_strategy(
         self, search: VictimSearch, victims: _Victims, strategy: str
     ) -> tuple[list[Victim], list[WorkloadState]]:
-        """Remove candidates until the workload fits. Return the targets, and the candidates that
-        the strategy rejected."""
+        """Remove candidates from the state until the workload fits. Return these candidates as
+        targets, and the candidates that the strategy rejected."""
         targets: list[Victim] = []
         refused: list[WorkloadState] = []
         entitled = not any(search.queue.node.exceeds(slot) for slot in search.slots)
@@ -333,7 +334,7 @@ class Preemptor:
         return targets, refused
 
     def _second_strategy(self, search: VictimSearch, victims: _Victims, targets: list[Victim]) -> bool:
-        """Try one rejected candidate from each queue; return True if the workload fits."""
+        """Try one rejected candidate from each queue. Return True if the workload then fits."""
         while (queue := victims.next_queue()) is not None:
             mine, theirs = victims.compared(queue)
             if mine.share().rank < theirs.share().rank:
@@ -348,8 +349,8 @@ class Preemptor:
 
 class _Victims:
     """Candidates for preemption under fair sharing, by queue. The queue with the largest share comes
-    first. Starting from the root, a cohort precedes a queue with an equal share; among queues with
-    equal shares, the one with the better candidate comes first.
+    first. The search starts at the root. A cohort precedes a queue with the same share. Among
+    queues with the same share, the one with the better candidate comes first.
     """
 
     def __init__(self, preemptor: Preemptor, search: VictimSearch, candidates: Sequence[WorkloadState]) -> None:
@@ -373,14 +374,14 @@ class _Victims:
         self._done.add(id(queue))
 
     def compared(self, queue: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
-        """Return the two nodes just below the lowest common cohort: the preemptor's node and the other
-        queue's node.
+        """Return the two nodes just below the lowest common cohort: the one above the preemptor,
+        and the one above the other queue.
         """
         common = next(cohort for cohort in queue.line if id(cohort) in self._line)
         return _just_below(self._own, common), _just_below(queue, common)
 
     def next_queue(self) -> QuotaNode | None:
-        """Return the queue from which the next victim is taken, or None if no candidates are
+        """Return the queue from which the next victim is taken, or None if there are no candidates
         left."""
         if self._own.parent is None:
             return self._own if self.waiting.get(self._own) and id(self._own) not in self._done else None
@@ -438,8 +439,8 @@ def _queues_below(cohort: QuotaNode) -> Iterator[QuotaNode]:
 def _beyond_quota(
     cohort: QuotaNode, seen: QuotaNode | None, slots: frozenset[int], between: tuple[QuotaNode, ...]
 ) -> Iterator[tuple[QuotaNode, tuple[QuotaNode, ...]]]:
-    """Yield the queues below a cohort that exceed their quota, each with the nodes that must exceed
-    their quotas: the queue itself, and the cohorts between it and the given cohort.
+    """Yield the queues below a cohort that exceed their quota. Each comes with the nodes that must
+    exceed their quotas: the queue itself, and the cohorts between it and the given cohort.
     """
     for child in cohort.cohorts:
         if child is not seen and child.exceeds_any(slots):

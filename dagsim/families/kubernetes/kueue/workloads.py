@@ -1,4 +1,4 @@
-"""Workloads as stored by the admission engine, and the flavors and domains assigned to them."""
+"""Workloads in the admission engine, with the flavors and domains that are assigned to them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dagsim.families.kubernetes.kueue_objects import PodSet, Workload
 
 
 class Mode(IntEnum):
-    """The result for a flavor, a pod set or a workload: it fits, fits after preemption, or does not
-    fit.
+    """The result for a flavor, a pod set or a workload. It fits, would fit after preemption, or
+    does not fit.
     """
 
     NO_FIT = 0
@@ -23,9 +23,9 @@ class Mode(IntEnum):
 
 @dataclass(slots=True)
 class FlavorChoice:
-    """A flavor chosen for one resource. ``tried`` is the last flavor in its group that the search
-    reached, or -1 at the end of the group; ``borrowing`` is the height of the subtree that provides
-    the quota.
+    """A flavor chosen for one resource. ``tried`` is the last flavor of its group that the search
+    has tried, or -1 if the search has reached the end of the group. ``borrowing`` is the height of
+    the subtree that provides the quota.
     """
 
     flavor: str
@@ -60,8 +60,8 @@ class SetAssignment:
 
 @dataclass(slots=True)
 class Assignment:
-    """A possible assignment to a workload: ``usage`` is the quota by slot, and ``pods`` are the
-    topology domains of each flavor with the requests of one pod and the number of pods.
+    """A possible assignment to a workload. ``usage`` is the quota by slot. ``pods`` contains the
+    topology domains of each flavor, with the requests of one pod and the number of pods.
     """
 
     sets: list[SetAssignment] = field(default_factory=list)
@@ -122,7 +122,7 @@ class WorkloadState:
 
 
 def requests_in_parts(pod_set: PodSet) -> Requests:
-    """Return the requests of one pod in whole units, sorted by resource."""
+    """Return what one pod requests, in whole units, sorted by resource."""
     return tuple(sorted((name, whole(name, amount)) for name, amount in pod_set.requests.items()))
 
 

@@ -1,6 +1,6 @@
-"""A stand-in for the API server of Kubernetes, which uses simulated time.
+"""A stand-in for the API server of Kubernetes, in simulated time.
 
-``store`` contains the objects, ``patches`` changes them at the request of clients, ``api_server``
-serves them to the program on the loopback interface, and ``program`` runs the program alongside the
+``store`` contains the objects, and ``patches`` changes them when clients request it. ``api_server``
+serves them to the program on the loopback interface. ``program`` runs the program next to the
 simulation.
 """

@@ -1,8 +1,8 @@
-"""The API server: it serves discovery, objects, watches and the subresources that schedulers write,
+"""The API server. It serves discovery, objects, watches and the subresources that schedulers write,
 as JSON over HTTP.
 
-It is an ASGI application, served by uvicorn on the loopback interface. It makes no decisions and
-has no notion of time: the simulation writes to the store, and the program that runs alongside it
+It is an ASGI application, served by uvicorn on the loopback interface. It makes no decisions, and
+time does not matter to it: the simulation writes to the store, and the program that runs next to it
 reads, watches and writes.
 """
 
@@ -32,8 +32,8 @@ _STATUS = ("status",)
 
 
 def _resources(group: str, text: str) -> Iterator[Resource]:
-    """Parse kinds from words such as ``Node!:no/status``. A ``!`` marks a kind without a namespace;
-    ``:`` introduces its short name, and ``/`` each subresource.
+    """Parse kinds from words such as ``Node!:no/status``. A ``!`` marks a kind without a namespace,
+    ``:`` introduces the short name, and ``/`` introduces each subresource.
     """
     for word in text.split():
         kind, cluster, short, subresources = re.fullmatch(r"(\w+)(!?)(?::(\w+))?((?:/\w+)*)", word).groups()  # type: ignore[union-attr]
@@ -123,7 +123,7 @@ class ApiTarget(NamedTuple):
 
 
 class ApiServer:
-    """Serves a store. It records which requests are in progress, so that callers can tell whether
+    """Serves a store. It records which requests are in progress. Callers can therefore see whether
     the clients are idle.
     """
 
@@ -143,7 +143,7 @@ class ApiServer:
         store.listeners.append(self._changed)
 
     async def start(self, port: int = 0) -> str:
-        """Listen on the loopback interface, on a free port unless one is given, and return the
+        """Listen on the loopback interface, on the given port or on any free one, and return the
         URL."""
         from uvicorn import Config
         from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -299,7 +299,7 @@ class ApiServer:
 
 
 class _Watch:
-    """A watch, optionally preceded by a list (a streaming list)."""
+    """A watch. It may begin with a list (a streaming list)."""
 
     def __init__(self, api: ApiServer, target: ApiTarget, query: Mapping[str, str]) -> None:
         self._api, self._target = api, target
@@ -311,7 +311,8 @@ class _Watch:
         self._head = {"apiVersion": target.served.name, "kind": target.resource.kind}
 
     async def serve(self, receive: Receive, send: Send) -> None:
-        """Send changes until the client disconnects or the time that it requested has passed."""
+        """Send changes until the client disconnects, or until the duration that it requested has
+        passed."""
         store, kind = self._api.store, self._target.resource
         if not self._since.isdigit():
             raise Refusal(400, "BadRequest", f"the resource version {self._since!r} is not a number")
@@ -348,8 +349,8 @@ class _Watch:
             self._api.watched[kind] -= 1
 
     def _beginning(self, store: ObjectStore) -> tuple[list[bytes], int]:
-        """Return the lines that precede the first change, and the version to which they
-        correspond."""
+        """Return the lines that come before the first change, and the version to which they
+        belong."""
         kind, since = self._target.resource, int(self._since)
         if self._initial == "true" or (since == 0 and self._initial is None):
             lines = [
@@ -363,8 +364,8 @@ class _Watch:
         return [line for change in store.changes(kind, since) if (line := self._line(change))], store.version
 
     def _line(self, change: ObjectChange) -> bytes:
-        """Return a change as this watch reports it: an object that no longer matches appears as
-        deleted.
+        """Return a change in the form in which this watch reports it. An object that no longer
+        matches is reported as deleted.
         """
         if self._target.namespace and change.object["metadata"].get("namespace") != self._target.namespace:
             return b""
@@ -404,7 +405,7 @@ async def _answer(send: Send, code: int, content: Any) -> None:
 
 
 def _versioned(content: Any, target: ApiTarget) -> Any:
-    """Convert a response to the requested API version."""
+    """Convert a response to the API version that was requested."""
     if not isinstance(content, dict) or content.get("kind") == "Status":
         return content
     head = {"apiVersion": target.served.name, "kind": content.get("kind") or target.resource.kind}
@@ -439,7 +440,7 @@ async def _body(receive: Receive, headers: Mapping[str, str]) -> Any:
 
 
 def _from_yaml(text: bytes) -> Any:
-    """Read YAML, but reject aliases, with which a short text can expand into a huge object."""
+    """Read YAML, but reject aliases, because with aliases a short text can become a huge object."""
     if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
         raise ValueError("aliases are not read")
     return yaml.safe_load(text)
@@ -500,8 +501,8 @@ def _entries(kind: Resource) -> Iterator[Manifest]:
 
 
 def admitted(kind: Resource, object: Manifest, store: ObjectStore) -> Manifest:
-    """Return a new object with the defaults that a scheduler relies on, which the real API server
-    fills in as well."""
+    """Return a new object with the defaults on which schedulers rely. The real API server fills
+    them in as well."""
     spec, status = object.get("spec") or {}, object.get("status") or {}
     if kind == PODS:
         spec = {

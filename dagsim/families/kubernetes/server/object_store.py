@@ -1,4 +1,5 @@
-"""The objects behind the API, with their versions and the history that watches read."""
+"""The objects that the API serves, with their versions and the history on which watches are
+based."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class Resource(NamedTuple):
 
 
 class ObjectChange(NamedTuple):
-    """A change to an object. ``source`` is the client, or empty for the simulation itself."""
+    """A change to an object. ``source`` is the name of the client, or an empty text if the
+    simulation itself made the change."""
 
     version: int
     event: str
@@ -88,15 +90,15 @@ def is_true(object: Mapping[str, Any], kind: str) -> bool:
 
 
 class ObjectStore:
-    """The objects of a simulated cluster. An object is never changed in place, because each change
-    creates a new object.
+    """The objects of a simulated cluster. Objects are never changed in place: each change creates a
+    new object.
 
     ``now_s`` is the simulated time. ``listeners`` are called with each ``ObjectChange``. With
-    ``grace_s``, a running pod that a client deletes is kept for that many seconds and marked as
-    terminating; the simulation removes it. The pods in ``held`` are always kept in this way.
+    ``grace_s``, a running pod that a client deletes is only marked as terminating. The simulation
+    removes it ``grace_s`` seconds later. Pods in ``held`` are always treated in this way.
 
     Raises:
-        Refusal: A client's request cannot be carried out (all operations).
+        Refusal: A client's request cannot be carried out (in any operation).
     """
 
     def __init__(self) -> None:
@@ -140,8 +142,8 @@ class ObjectStore:
         return self._commit("ADDED", resource, object, None, source)
 
     def replace(self, resource: Resource, key: Key, object: Manifest, part: str = "", source: str = "") -> Manifest:
-        """Replace an object, only its status (if ``part`` is ``status``), or everything but its
-        status."""
+        """Replace an object, or only its status (if ``part`` is ``status``), or everything except
+        its status."""
         old = self.get(resource, key)
         before, stated = old["metadata"], object.get("metadata") or {}
         for name in ("resourceVersion", "uid"):
@@ -165,7 +167,7 @@ class ObjectStore:
     def patch(
         self, resource: Resource, key: Key, patch: Any, form: str, part: str = "", source: str = "", owner: str = ""
     ) -> Manifest:
-        """Change an object by a patch of the media type ``form``; ``owner`` is the field manager of
+        """Apply a patch of the media type ``form`` to an object. ``owner`` is the field manager of
         an apply request."""
         if "apply" in form:
             place = resource, key, f"{owner}/{part}"
@@ -188,7 +190,7 @@ class ObjectStore:
         self, resource: Resource, key: Key, options: Mapping[str, Any] | None = None, source: str = ""
     ) -> Manifest:
         """Remove an object. An object with finalizers, or a running pod with a grace period, is
-        only marked."""
+        only marked as deleted."""
         old, options = self.get(resource, key), options or {}
         metadata = old["metadata"]
         for name, value in (options.get("preconditions") or {}).items():

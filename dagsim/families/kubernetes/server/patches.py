@@ -1,4 +1,4 @@
-"""Changes requested by clients of Kubernetes (merge patches, JSON patches and server-side apply),
+"""Changes that clients of Kubernetes request (merge patches, JSON patches and server-side apply),
 and selectors."""
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class InvalidPatch(Exception):
 
 
 def merged(old: Any, patch: Any, *, strategic: bool) -> Any:
-    """Return ``old`` with a merge patch (RFC 7386) applied; a strategic patch also merges the lists
-    in ``_KEYS``.
+    """Apply a merge patch (RFC 7386) to ``old``, and return the result. A strategic patch also
+    merges the lists in ``_KEYS``.
     """
     if not isinstance(patch, dict):
         return patch
@@ -64,8 +64,8 @@ def _merged_items(key: str, old: list[Any], patch: list[Any]) -> list[Any]:
 
 
 def without_dropped(current: Any, before: Any, after: Any) -> Any:
-    """Return ``current`` without the fields that a client applied in ``before`` but omits in
-    ``after``, because server-side apply removes such fields.
+    """Return ``current`` without the fields that a client applied in ``before`` but left out in
+    ``after``. Server-side apply removes such fields.
     """
     if not (isinstance(current, dict) and isinstance(before, dict)):
         return current
@@ -87,7 +87,7 @@ def without_dropped(current: Any, before: Any, after: Any) -> Any:
 
 
 def stepwise(document: Any, steps: Any) -> Any:
-    """Apply a JSON patch (RFC 6902: add, remove, replace and test) to ``document`` in place.
+    """Apply a JSON patch (RFC 6902: add, remove, replace and test) in place to ``document``.
 
     Raises:
         InvalidPatch: A step cannot be carried out.
@@ -137,7 +137,7 @@ _EQUAL = re.compile(r"([^\s!=,]+)\s*(!=|==?)\s*([^,]*)")
 
 
 def matcher(labels: str, fields: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a function that decides whether an object matches a label selector and a field
+    """Return a function that tests whether an object matches a label selector and a field
     selector."""
     tests = [(_labels_of, *_rule(text)) for text in _terms(labels)]
     tests += [(_field_of, *_rule(text)) for text in _terms(fields)]
@@ -153,7 +153,8 @@ def _terms(text: str) -> list[str]:
 
 
 def _rule(term: str) -> tuple[str, set[str | None], bool]:
-    """Return the key of a term, the values that it names, and whether one of them is required."""
+    """Return the key of a term, the values in the term, and whether the label must have one of
+    them."""
     if match := _SET.fullmatch(term):
         return match[1], {value.strip() for value in match[3].split(",")}, match[2] == "in"
     if match := _EQUAL.fullmatch(term):

@@ -1,5 +1,5 @@
-"""A Kubernetes scheduler that runs alongside the simulation: its process, the server for it, and
-the test for whether it is idle.
+"""A Kubernetes scheduler that runs next to the simulation: its process, the server for it, and the
+test whether it is idle.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LAST_LINES = 12
 
 
 def checked_program(kind: str, binary: str, timeout_s: float) -> str:
-    """Return the path of a program after checking that it exists.
+    """Check that a program exists, and return its path.
 
     Raises:
         ConfigError: No program is given, uvicorn is not installed, or ``timeout_s`` is not
@@ -59,10 +59,10 @@ def checked_program(kind: str, binary: str, timeout_s: float) -> str:
 class Beside:
     """A program and the API server for it, which runs in its own thread.
 
-    ``arguments`` is called with the URL of the server and with a function that stores a document
-    where the program can read it, and returns the command line. However this process ends, it
-    leaves nothing behind: documents and the log are files without names, and on Linux the program
-    ends together with this process.
+    ``arguments`` is a function that returns the command line. It is called with the URL of the
+    server, and with a function that stores a document where the program can read it. Nothing is
+    left when this process ends, in whatever way: documents and the log are files without names, and
+    on Linux the program ends together with this process.
     """
 
     def __init__(self, name: str, timeout_s: float, log_lines: int = _LAST_LINES) -> None:
@@ -82,8 +82,8 @@ class Beside:
         return ApiServer(self.store)
 
     def call(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Carry out ``work`` in the thread of the server, where the store may be changed, and
-        return its result."""
+        """Carry out ``work`` in the server's thread, where the store may be changed, and return the
+        result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def start(self, arguments: Callable[[Callable[[str, Any], str], str], list[str]]) -> None:
@@ -109,8 +109,8 @@ class Beside:
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
                 pass_fds=handles,
-                # With a session of its own, the program does not receive Ctrl-C. dagsim receives
-                # it, and stops the program.
+                # In a separate session, the program does not receive Ctrl-C. Instead, dagsim
+                # receives it and stops the program.
                 start_new_session=True,
                 preexec_fn=_dies_with(os.getpid()) if sys.platform == "linux" else None,
             )
@@ -121,7 +121,7 @@ class Beside:
             os.close(handle)
 
     def _document(self, name: str, content: Any, handles: list[int]) -> str:
-        """Return a path at which the program can read a document as JSON."""
+        """Store a document as JSON, and return a path at which the program can read it."""
         text = json.dumps(content).encode()
         if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
             handle = os.memfd_create(name)
@@ -137,8 +137,8 @@ class Beside:
         return str(path)
 
     def held_port(self) -> int:
-        """Reserve a port of this machine that no other process can take in the meantime. The program
-        has to share the port (``SO_REUSEPORT``).
+        """Reserve a port of this machine, so that no other process can take it before the program
+        does. The program has to share this port (``SO_REUSEPORT``).
         """
         holder = socket.socket()
         self._open.append(holder)
@@ -148,13 +148,13 @@ class Beside:
         return port
 
     def metrics(self, port: int) -> Metrics:
-        """Return the program's metrics page at a port."""
+        """Return the page with the program's metrics, which the program serves on a port."""
         page = Metrics(port)
         self._open.append(page)
         return page
 
     async def until(self, condition: Callable[[], bool], what: str, deadline: float) -> None:
-        """Wait until ``condition`` is true. Only requests from the program can make it true.
+        """Wait until ``condition`` is true. Only a request from the program can make it true.
 
         Raises:
             PolicyFailed: The program ended, or the deadline has passed.
@@ -178,7 +178,7 @@ class Beside:
             self.fail(f"{what} within {self.timeout_s:g} s")
 
     def fail(self, what: str) -> None:
-        """Raise an error about the program that includes the end of its log."""
+        """Raise an error about the program. The message contains the end of the program's log."""
         self._log.flush()
         size = os.fstat(self._log.fileno()).st_size
         tail = os.pread(self._log.fileno(), 8000, max(0, size - 8000)).decode("utf-8", "replace")
@@ -190,7 +190,7 @@ class Beside:
         raise PolicyFailed(f"policy {self.name!r} at {now:g} s: the program {what}{missing}{shown}")
 
     async def ready(self, kinds: Iterable[Resource], deadline: float) -> None:
-        """Wait until the program watches the given kinds."""
+        """Wait until the program watches these kinds."""
         kinds = list(kinds)
         names = ", ".join(kind.plural for kind in kinds)
         await self.until(lambda: all(self.api.watched[kind] for kind in kinds), f"did not watch {names}", deadline)
@@ -212,8 +212,8 @@ class Beside:
 
 
 def _dies_with(parent: int) -> Callable[[], None]:
-    """Return a function for a new process that makes the process end together with its parent,
-    however the parent ends (Linux).
+    """Return a function to call in a new process. It makes the process end together with its
+    parent, however the parent ends (Linux).
     """
     library = ctypes.CDLL(None)
 
@@ -265,8 +265,8 @@ def _end(
 
 
 class Metrics:
-    """The page ``/metrics`` of a program, read over HTTPS without verifying its self-signed
-    certificate."""
+    """The page ``/metrics`` of a program. It is read over HTTPS, without verifying the program's
+    self-signed certificate."""
 
     def __init__(self, port: int) -> None:
         context = ssl.create_default_context()
@@ -299,7 +299,7 @@ _LABEL = re.compile(rb'(\w+)="([^"]*)"')
 
 
 def series(page: bytes, name: str) -> list[tuple[dict[str, str], float]]:
-    """Return the labels and the value of each series of a metric; for a histogram, include the
+    """Return the labels and the value of each series of a metric. The name of a histogram needs its
     suffix, as in ``..._count``.
     """
     family = re.sub(r"_(count|sum)$", "", name)
@@ -316,7 +316,7 @@ def series(page: bytes, name: str) -> list[tuple[dict[str, str], float]]:
 
 
 def summed(page: bytes, name: str, label: str = "", values: Iterable[str] = ()) -> float:
-    """Return the sum of a metric's series, or of only those whose label has one of the values."""
+    """Return the sum of a metric's series, or of those whose label has one of the given values."""
     chosen = set(values)
     return ordered_sum(value for labels, value in series(page, name) if not label or labels.get(label) in chosen)
 

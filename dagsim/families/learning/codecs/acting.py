@@ -1,5 +1,5 @@
-"""The codec ``relative`` with additional actions: stop runs in favour of a task, migrate a run, and
-admit or reject a job."""
+"""The codec ``relative`` with further actions: stop runs so that a task can start, migrate a run,
+and admit or reject a job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FEATURES = {name: place for place, name in enumerate(("wait", *TASK_FEATURES))}
 
 
 class _TakeOver(NamedTuple):
-    """Stop ``runs`` and start ``task`` on ``type``."""
+    """Stop ``runs``, and start ``task`` on ``type`` instead."""
 
     task: TaskState
     type: int
@@ -52,8 +52,8 @@ class Acting(Relative):
     - ``admit``: as long as jobs wait for admission, the only choices are to admit or to reject the
       first of them.
 
-    A run that has just started is neither stopped nor moved, so that only finitely many decisions
-    are possible at any one time. The additional cost per observation is O(running x types).
+    A run that has just started is neither stopped nor moved, so the number of decisions at any one
+    time is finite. The additional cost per observation is O(running x types).
     """
 
     def __init__(self, config: RelativeConfig) -> None:
@@ -65,11 +65,12 @@ class Acting(Relative):
         self._starts = 0
 
     def __deepcopy__(self, memo: object) -> Acting:
-        """Build a codec for a fork; the codec reads its entire state from the fork's view."""
+        """Build a codec for a fork. It needs no copy of the state, because it reads everything from
+        the fork's view."""
         return Acting(self.settings)
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices; return ``None`` if there is nothing to start, stop, move or admit."""
+        """Encode the choices. Return ``None`` if there is nothing to start, stop, move or admit."""
         pool = self._pool if self._pool is not None else self._bind(view)
         if self._belief is not None:
             self._belief.refresh()
@@ -88,7 +89,8 @@ class Acting(Relative):
         return self._observe(view, view.machines, pool, offers)
 
     def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:  # type: ignore[override]
-        """Carry out the choice that a row represents; the row after all others means waiting."""
+        """Carry out the choice that a row stands for. The row after all others stands for
+        waiting."""
         if self._applicant is not None:
             yield (Admit if choice == 0 else Reject)(self._applicant.number)
             return
@@ -107,8 +109,8 @@ class Acting(Relative):
                 yield Start(action.task, placement)
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
-        """Return the row that represents the first decision. A ``Preempt`` is represented by the
-        first row that stops the run."""
+        """Return the row that stands for the first decision. For a ``Preempt``, this is the first
+        row that stops the run."""
         decision = next(iter(decisions), None)
         if self._applicant is not None:
             mine = isinstance(decision, Admit | Reject) and decision.job == self._applicant.number
@@ -128,7 +130,7 @@ class Acting(Relative):
         return self._actions[place] if 0 <= place < len(self._actions) else None
 
     def _takeovers(self, view: ClusterView, pool: Pool, offers: list[Offer]) -> list[_TakeOver]:
-        """Return the rows that stop runs in favour of a task that does not fit."""
+        """Return the rows that stop runs in order to start a task that does not fit now."""
         there = {ready.task for ready, _ in offers}
         blocked = [ready for group in pool.groups if group.short for ready in group.heads() if ready.task not in there]
         if not blocked:
@@ -153,8 +155,8 @@ class Acting(Relative):
         return run.work_left_s(view.now) if self._belief is None else self._belief.left_s(run)
 
     def _moves(self, view: ClusterView) -> list[_Move]:
-        """Return a list with the migration that shortens a run's remaining time the most; the list
-        is empty if no migration shortens it.
+        """Return a list with the migration that shortens the remaining time of a run the most. The
+        list is empty if none shortens it.
         """
         best, row = 1.0, None
         for run in view.running.values():
@@ -169,8 +171,8 @@ class Acting(Relative):
         return [] if row is None else [row]
 
     def _moved_s(self, view: ClusterView, run: Run, type_: int) -> float:
-        """Return the number of seconds until the run would end on another type, including the cost
-        of the move."""
+        """Return in how many seconds the run would end on another type, including the cost of the
+        move."""
         seconds = run.task.seconds if self._belief is None else self._belief.seconds(run.task)
         kept = view.preemption.on_resume == "resume"
         left = self._left_s(view, run) / seconds[run.type] if kept and seconds[run.type] else 1.0
@@ -237,7 +239,7 @@ class Acting(Relative):
         return [*super()._waits(), *[0.0] * len(ACTION_FEATURES)]
 
     def _asked(self, view: ClusterView, pool: Pool, applicant: JobState) -> Observation:
-        """Return two rows, one for admitting the job and one for rejecting it."""
+        """Return two rows: one to admit the job, and one to reject it."""
         unit_s = self._unit_s(view, pool, applicant.ideal_s)
         row = [0.0] * len(self._row_features)
         wide = max([width(task) for task in applicant.tasks])
@@ -257,7 +259,7 @@ class Acting(Relative):
 
 
 def _lost_s(view: ClusterView, run: Run) -> float:
-    """Return the number of seconds lost by stopping a run: its start-up delay when it resumes, and
-    its work if that is not kept.
+    """Return how many seconds are lost if a run is stopped: its start-up delay when it resumes, and
+    its work if the work is not kept.
     """
     return view.preemption.lost_s(run.task.task.memory_gb, run.done(view.now))

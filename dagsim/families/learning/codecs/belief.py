@@ -1,5 +1,5 @@
-"""Beliefs about run times, based on estimates, on the service so far, and on tasks that have
-ended."""
+"""Beliefs about run times. They are based on estimates, on the service that tasks have had, and on
+tasks that have ended."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _HIDDEN_S = 1.0
 
 
 class Belief(ExpectedFree):
-    """The remaining time of tasks and runs as a scheduler would expect it, and the expected ends of
-    runs.
+    """The remaining times of tasks and runs, and the ends of runs, as a scheduler would expect
+    them.
 
-    If durations are hidden, the expected time of a task on its fastest type is a geometric mean
-    over the tasks that have ended, in which tasks with the same tenant, model and width have a
-    greater weight. On other types, it is inversely proportional to the GPU's peak rate. A task that
-    has already been served for longer is expected to take as long again. If durations are not
-    hidden, the estimates are used, and a run that is overdue is expected to take as long again as
-    it is already overdue.
+    If durations are hidden, a task's expected time on its fastest type is a geometric mean over
+    tasks that have ended. Tasks with the same tenant, model and width have greater weights. On
+    other types, the expected time is inversely proportional to the peak rate of the GPU. A task
+    that has already run for longer is expected to take the same time again. If durations are not
+    hidden, the estimates are used. An overdue run is expected to take as much more time as it is
+    already overdue.
 
     An observation costs O(running log running).
     """
@@ -51,23 +51,23 @@ class Belief(ExpectedFree):
         self._runs[run.id] = run
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run. Whether the run's task is done is determined at the next observation."""
+        """Remove a run. The next observation determines whether the run's task is done."""
         if self._runs.pop(run.id, None) is not None:
             self._ended.append((run, self._served_by(run, now)))
 
     def rated(self, run: Run, now: float) -> None:
-        """Ignore a change of rate, because all ends are computed for each observation."""
+        """Do nothing, because each observation recomputes all ends."""
 
     def push(self, task: TaskState) -> None:
-        """Add the service time of a stopped run to the service time of its task, which is ready
-        again."""
+        """Add the service time of a stopped run to that of its task, which is ready again."""
         stopped = [served_s for run, served_s in self._ended if run.task.order == task.order]
         if task.piece and stopped:
             self._had[task.order] = self._had.get(task.order, 0.0) + max(stopped)
             self._ended = [entry for entry in self._ended if entry[0].task.order != task.order]
 
     def refresh(self) -> None:
-        """Learn from the tasks that have ended, and compute the expected ends of all runs."""
+        """Update the means with the tasks that have ended, and compute the expected ends of all
+        runs."""
         for run, served_s in self._ended:
             task = run.task
             total_s = self._had.get(task.order, 0.0) + served_s
@@ -83,7 +83,8 @@ class Belief(ExpectedFree):
             insort(self._ends[run.type], (now + self.left_s(run), run.id, run.gpus))
 
     def seconds(self, task: TaskState) -> tuple[float, ...]:
-        """Return the expected remaining seconds of an instance on each type, ``inf`` where it cannot run."""
+        """Return how many more seconds an instance is expected to run on each type (``inf`` where
+        it cannot run)."""
         if not is_hidden(task):
             return task.seconds
         base_s = max(self.typical_s(task), self._had.get(task.order, 0.0))
@@ -91,15 +92,15 @@ class Belief(ExpectedFree):
         return tuple([inf if s == inf else base_s * slower[type_] for type_, s in enumerate(task.seconds)])
 
     def left_s(self, run: Run) -> float:
-        """Return the expected remaining seconds of a run."""
+        """Return how many more seconds a run is expected to take."""
         now = self._view.now
         if not is_hidden(run.task):
             return max(run.work_left_s(now), run.done(now) - run.estimate_s)
         return max(self.typical_s(run.task), self.served_s(run)) * self._slower(run.task)[run.type]
 
     def served_s(self, of: Run | TaskState) -> float:
-        """Return the service time that a task, or a run's task, has had, converted into seconds on
-        its fastest type."""
+        """Return how much service time a task, or the task of a run, has had, in seconds on its
+        fastest type."""
         if isinstance(of, TaskState):
             return self._had.get(of.order, 0.0)
         return self._had.get(of.task.order, 0.0) + self._served_by(of, self._view.now)
@@ -111,7 +112,7 @@ class Belief(ExpectedFree):
         return job.service_gpu_s + ordered_sum(current)
 
     def typical_s(self, task: TaskState) -> float:
-        """Return the expected seconds of a task of this kind on its fastest type."""
+        """Return how many seconds a task of this kind is expected to take on its fastest type."""
         count, logs = self._past.get(None, (0, 0.0))
         mean = (log(_FIRST_S) + logs) / (1 + count)
         of_kind, logs = self._past.get(_kind(task), (0, 0.0))
@@ -125,8 +126,8 @@ class Belief(ExpectedFree):
         return run.done(now) / self._slower(run.task)[run.type]
 
     def _slower(self, task: TaskState) -> list[float]:
-        """Return how many times as long a task takes on each type as on its fastest type; if its
-        duration is hidden, the peak rates of the GPUs determine the ratios."""
+        """Return how many times as long a task takes on each type as on its fastest type. If the
+        task's duration is hidden, the ratios follow from the peak rates of the GPUs."""
         if is_hidden(task):
             fastest = min([self._nominal[type_] for type_ in task.demand.types])
             return [slower / fastest for slower in self._nominal]

@@ -1,5 +1,5 @@
-"""The codec ``candidates``, whose choices are waiting and all pairs of a ready task and a GPU type
-on which it fits."""
+"""The codec ``candidates``. Its choices are all pairs of a ready task and a GPU type on which the
+task fits, and waiting."""
 
 from __future__ import annotations
 
@@ -59,22 +59,20 @@ class Candidates:
 
     Ready tasks that are alike form a group. Each group offers its shortest task, and the task
     nearest to the end of its job, on every type on which they fit. ``CandidatesConfig.select`` can
-    offer the tasks in a window instead. Another choice is to wait, as long as any event is still to
-    come.
+    offer the tasks in a window instead. Waiting is a choice as long as any event is still to come.
 
-    Because of the groups, the number of choices stays small however long the queue is. Times are
-    given as logarithms. Two features express the decision between starting here and waiting for
-    something better:
+    Because of the groups, there are few choices even if the queue is long. All times are
+    logarithms. Two features compare starting here with waiting for something better:
 
     - ``finish_on_best`` is the logarithm of (expected wait for the task's fastest type + its
       seconds there) / seconds here, the ratio that EFT-wait compares with ``theta``;
     - ``finish_elsewhere`` is the same for the best of all other types.
 
-    Only estimates are read, never true durations.
+    The codec reads only estimates, never true durations.
 
-    Rows are packed one at a time as float32 rather than computed as arrays, because there are only
-    a handful, and a single NumPy call takes as long as one row. Cost per observation: O(groups x
-    types + rows), independent of the number of ready tasks.
+    Rows are packed one at a time as float32, not computed as arrays. There are only a few rows, and
+    a single NumPy call takes as long as packing one of them. Cost per observation: O(groups x types
+    + rows), independent of the number of ready tasks.
     """
 
     token_features: tuple[str, ...] = ("wait", *STATIC, *_MOVING, *(f"type_{name}" for name in _GPU))
@@ -101,11 +99,12 @@ class Candidates:
         """Task and type of each row of the last observation, without the row for waiting."""
 
     def __deepcopy__(self, memo: object) -> Candidates:
-        """Build a codec for a fork; the codec reads its entire state from the fork's view."""
+        """Build a codec for a fork. It needs no copy of the state, because it reads everything from
+        the fork's view."""
         return Candidates(self.config, tail=self._tail)
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices; return ``None`` if no ready task fits."""
+        """Encode the choices. Return ``None`` if no ready task fits."""
         pool = self._pool if self._pool is not None else self._bind(view)
         machines = view.machines
         if self._quiet == (machines.released, pool.pushed):
@@ -116,15 +115,15 @@ class Candidates:
         if not offers:
             if (
                 self.config.select == "heads"
-                # Without offers, this setting has checked all groups, so nothing will fit until a
-                # task arrives or GPUs are released.
+                # With ``heads``, all groups have been checked, so nothing will fit until a task
+                # arrives or GPUs are released.
             ):
                 self._quiet = machines.released, pool.pushed
             return None
         return self._observe(view, machines, pool, offers)
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
-        """Start the task on the type. The row after all pairs means waiting."""
+        """Start the task on the type. The row after all pairs stands for waiting."""
         if choice >= len(self.rows):
             return ()
         task, type_ = self.rows[choice]
@@ -132,8 +131,8 @@ class Candidates:
         return () if placement is None else (Start(task, placement),)
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
-        """Return the row of the last observation that represents the first decision, or ``None`` if
-        there is no such row."""
+        """Return the row of the last observation that stands for the first decision, or ``None`` if
+        there is none."""
         decision = next(iter(decisions), None)
         if decision is None:
             return len(self.rows) if self._view is not None and self._view.pending else None
@@ -176,7 +175,7 @@ class Candidates:
         return offers
 
     def _window(self, view: ClusterView, pool: Pool) -> list[ReadyTask]:
-        """Return the oldest ready tasks. With ``mixed``, half of the window contains the shortest
+        """Return the oldest ready tasks. With ``mixed``, half of them are replaced by the shortest
         tasks."""
         window = self.config.window
         tasks = list(islice(view.ready, window if self.config.select == "oldest" else window // 2))
@@ -213,8 +212,8 @@ class Candidates:
         type_rows: list[bytes],
         seen: list[tuple[float, ...]],
     ) -> list[bytes]:
-        """Return each row in three parts: the constant columns, the changing columns, and the columns
-        of the type.
+        """Return each row in three parts: the columns that never change, the columns that change,
+        and the columns of the type.
         """
         ahead, pack, capacity = self.config.look_ahead != "off", _MOVING_ROW.pack, pool.capacity
         ready_s, count = pool.best_s, len(pool.tasks)
@@ -257,7 +256,7 @@ class Candidates:
         return tokens
 
     def _gpu_rows(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> list[bytes]:
-        """Return one row per type with its free GPUs and the tasks waiting for it."""
+        """Return one row per type, with its free GPUs and with the tasks that wait for it."""
         pack, total, count, ahead = _GPU_ROW.pack, pool.gpus, len(pool.tasks), self._ahead(pool, expected, idle)
         return [
             pack(
@@ -269,8 +268,8 @@ class Candidates:
         ]
 
     def _ahead(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> Sequence[float]:
-        """Return four values per type that represent the expected ends of runs in the form selected by
-        ``look_ahead``.
+        """Return four values per type, which describe when runs are expected to end in the form
+        that ``look_ahead`` selects.
         """
         match self.config.look_ahead:
             case "sorted":
@@ -307,8 +306,9 @@ _WAIT = Struct("f").pack(1.0).ljust(4 * len(Candidates.token_features), b"\0")
 def eta_of(
     demand: DemandClass, room: list[int], expected: ExpectedFree, idle: list[int], never_s: float = NEVER_S
 ) -> list[float]:
-    """Return the number of seconds until the demand fits on each type (``ExpectedFree.eta_s``): 0 for
-    the types in ``room``, on which it fits now, and ``never_s`` where it is not expected to fit.
+    """Return in how many seconds the demand is expected to fit on each type
+    (``ExpectedFree.eta_s``). This is 0 for the types in ``room``, on which it fits now, and
+    ``never_s`` for types on which it is not expected to fit.
     """
     gpus = demand.demand.gpus * (demand.gang or 1)
     eta = [never_s] * len(idle)

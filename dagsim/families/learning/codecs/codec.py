@@ -16,7 +16,7 @@ Floats32 = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 
 class Observation(NamedTuple):
-    """The current choices and the state in which they are made."""
+    """The current choices, and the state in which they have to be made."""
 
     tokens: Floats32
     """(n, F) float32: one row per choice. If waiting is allowed, it is the last row."""
@@ -32,7 +32,8 @@ class Observation(NamedTuple):
 
 
 class ClusterCodec(Protocol):
-    """Translates between views and arrays for a single simulation, and may keep state about it."""
+    """Translates views to arrays, and choices to decisions, for a single simulation. It may keep
+    state about this simulation."""
 
     token_features: tuple[str, ...]
     """Names of the F columns of ``Observation.tokens``."""
@@ -42,15 +43,15 @@ class ClusterCodec(Protocol):
     """Names of the D columns of ``Observation.gpus``."""
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices; return ``None`` if waiting is the only option."""
+        """Encode the choices. Return ``None`` if waiting is the only one."""
 
     def decode(self, view: ClusterView, choice: int) -> Iterable[Decision]:
-        """Return the decisions that row ``choice`` of the last observation represents. An empty
-        list of decisions means waiting for a change."""
+        """Return the decisions for which row ``choice`` of the last observation stands. An empty
+        list means to wait until something changes."""
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
-        """Return the row of the last observation that represents the decisions of a heuristic, or
-        ``None`` if there is no such row."""
+        """Return the row of the last observation that stands for a heuristic's decisions, or
+        ``None`` if there is none."""
 
 
 LookAhead = Literal["off", "per_gpu", "sorted", "cdf"]

@@ -55,7 +55,7 @@ class _Further:
         return _Further(self._settings)
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices; return ``None`` if no ready task fits."""
+        """Encode the choices. Return ``None`` if no ready task fits."""
         seen = self._inner.encode(view)
         if seen is None:
             return None

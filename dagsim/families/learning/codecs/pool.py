@@ -1,5 +1,5 @@
-"""The ready tasks as a network sees them: in groups of similar tasks, whose constant columns are
-stored as packed rows."""
+"""The ready tasks in the form that a network needs: in groups of similar tasks, with the constant
+columns as packed rows."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _Heap: TypeAlias = "list[tuple[float, int, int, ReadyTask]]"
 
 
 class ReadyTask:
-    """A ready task with the values that are constant while it waits.
+    """A ready task with those of its values that do not change while it waits.
 
     There are three values per type: ``seconds``, ``slowdown`` (the logarithm of its seconds divided
     by the seconds on the best type), and ``rows``, the float32 bytes of a 0 (the row does not
-    represent waiting) and of the ``STATIC`` columns. Two values are integers, so that they can be
-    summed exactly: ``area``, the GPU-seconds on the best type, and ``slowdowns``.
+    represent waiting) and of the ``STATIC`` columns. Two values are integers, so that sums of them
+    are exact: ``area``, the GPU-seconds on the best type, and ``slowdowns``.
     """
 
     __slots__ = (
@@ -111,12 +111,12 @@ class ReadyTask:
         return self.task.demand
 
     def heads(self) -> tuple[ReadyTask, ...]:
-        """Return only the task itself, as if it were the only one in the group."""
+        """Return a group with only this task."""
         return (self,)
 
     def job_left(self) -> float:
-        """Return the logarithm of the time in seconds that the job's unfinished tasks take on their
-        fastest types."""
+        """Return how long the unfinished tasks of the job take on their fastest types, as the
+        logarithm of the seconds."""
         job: JobState = self.task.job
         if job.tasks_left != self._tasks_left:
             self._tasks_left = job.tasks_left
@@ -125,7 +125,8 @@ class ReadyTask:
 
 
 class Group:
-    """Ready tasks with the same demand and the same ratios between their durations on the types."""
+    """Ready tasks with the same demand and the same ratios between their run times on the GPU
+    types."""
 
     __slots__ = ("_last", "demand", "short")
 
@@ -142,7 +143,8 @@ class Group:
         heappush(self._last, (task.rank_s, task.order, task.piece, ready))
 
     def heads(self) -> tuple[ReadyTask, ...]:
-        """Return the shortest task, and the task nearest to the end of the job if it is a different one."""
+        """Return the shortest task. If the task nearest to the end of its job is another one,
+        return it as well."""
         short, last = self.short, self._last
         while short and not short[0][3].task.waiting:
             heappop(short)
@@ -189,12 +191,12 @@ class WidthClass:
 
 
 class Pool:
-    """An index of the ready tasks (``ClusterView.index``) that contains their groups, in the order of
-    the groups' first tasks, and all sums that appear in an observation. ``capacity`` is the number
-    of GPUs per type, at least 1. ``seconds`` returns the expected seconds of a task on each type; the
-    default is its estimates.
+    """The groups of the ready tasks, in the order of their first tasks, and all sums that
+    observations contain. This is an index (``ClusterView.index``). ``capacity`` is the number of
+    GPUs per type, at least 1. ``seconds`` returns the seconds that a task is expected to take on
+    each type. The default is the task's estimates.
 
-    Each task costs O(log tasks + types), plus moving the tail of a sorted list.
+    A task takes O(log tasks + types), plus a shift of the tail of a sorted list.
     """
 
     def __init__(
@@ -245,13 +247,11 @@ class Pool:
         self.new.append(run)
 
     def place_of(self, ready: ReadyTask) -> int:
-        """Return the number of tasks that are shorter than this one, comparing every task on its best
-        type.
-        """
+        """Return how many tasks are shorter than this one, where each task is on its best type."""
         return bisect_left(self.best_s, ready.best_s)
 
     def drop_gone(self, ready: Collection[TaskState]) -> None:
-        """Remove the tasks that no longer wait; ``ready`` contains those that still do. This costs
+        """Remove the tasks that no longer wait. ``ready`` contains the tasks that do. This costs
         O(starts), or O(tasks) if a job was killed.
         """
         for run in self.new:
@@ -275,6 +275,6 @@ class Pool:
 
 @lru_cache(4096)
 def _rounded(ratio: float) -> float:
-    """Round the ratio to six digits. Results are cached, because the tasks of one model have only a
-    few different ratios, and rounding takes five times as long as a look-up."""
+    """Round the ratio to six digits. Results are cached, because the tasks of a model have only a
+    few different ratios, and a look-up is five times faster than rounding."""
     return round(ratio, 6)

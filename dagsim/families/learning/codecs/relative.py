@@ -1,4 +1,4 @@
-"""Choices with unit-free features, which are the same on every cluster and in every unit of
+"""Choices with unit-free features. The features are the same for every cluster and every unit of
 time."""
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ _SHORTEST_WORK = "srpt-work"
 
 
 class Relative(Candidates):
-    """The same choices as the ``candidates`` codec, with dimensionless features.
+    """The choices of the codec ``candidates``, with dimensionless features.
 
-    Times are divided by the median, over the waiting tasks, of the seconds on the fastest type;
-    numbers of GPUs are divided by the total of the type or the cluster. Other features are ranks
-    among the choices and logarithms of ratios, so multiplying all times by a constant changes no
-    observation.
+    Times are divided by the median number of seconds that waiting tasks take on their fastest
+    types. Numbers of GPUs are divided by the total of the type or of the cluster. Other features
+    are ranks among the choices and logarithms of ratios. Multiplying all times by a constant
+    therefore changes no observation.
 
-    The task that the heuristic ``reference`` would start and the task whose job has the least work
-    left are always among the choices. One choice starts as many instances of a task as fit on the
-    type. Rows have the same columns for any number of GPU types, and ``Observation.gpus`` has a
-    single row, which is the mean over the types.
+    Two tasks are always among the choices: the task that the heuristic ``reference`` would start,
+    and the task whose job has the least work left. One choice starts as many instances of a task as
+    fit on the type. Rows have the same columns whatever the number of GPU types.
+    ``Observation.gpus`` has a single row, the mean over the types.
 
-    Only estimates are read, or a ``Belief`` with ``beliefs``. An observation costs as much as with
-    ``candidates``, plus one decision by each of two heuristics, plus O(rows log rows), plus
+    The codec reads only estimates or, with ``beliefs``, a ``Belief``. An observation takes as long
+    as with ``candidates``, plus a decision by each of two heuristics, O(rows log rows), and
     O(tasks) for each job that has a choice.
     """
 
@@ -84,18 +84,19 @@ class Relative(Candidates):
         self._proposed: tuple[TaskState, int] | None = None
 
     def __deepcopy__(self, memo: object) -> Relative:
-        """Build a codec for a fork; the codec reads its entire state from the fork's view."""
+        """Build a codec for a fork. It needs no copy of the state, because it reads everything from
+        the fork's view."""
         return Relative(self.settings)
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices; return ``None`` if no ready task fits."""
+        """Encode the choices. Return ``None`` if no ready task fits."""
         if self._belief is not None:
             self._belief.refresh()
         return super().encode(view)
 
     def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:  # type: ignore[override]
-        """Start as many instances of the task as fit on the type. The row after all pairs means
-        waiting."""
+        """Start as many instances of the task as fit on the type. The row after all pairs stands
+        for waiting."""
         if choice >= len(self.rows):
             return
         task, type_ = self.rows[choice]
@@ -128,7 +129,7 @@ class Relative(Candidates):
         return offers
 
     def _known(self, proposal: tuple[TaskState, int] | None) -> tuple[TaskState, int] | None:
-        """Return the proposal, or ``None`` if it may reveal how much is left of a stopped task
+        """Return the proposal. Return ``None`` if it may reveal how much is left of a stopped task
         whose duration is hidden."""
         hides = self._belief is not None and proposal is not None and proposal[0].piece and is_hidden(proposal[0])
         return None if hides else proposal
@@ -143,8 +144,8 @@ class Relative(Candidates):
         return Observation(np.array(rows, np.float32), context, gpus)
 
     def _unit_s(self, view: ClusterView, pool: Pool, default_s: float = 1.0) -> float:
-        """Return the unit of time, which is the median of the seconds of the waiting tasks, or of
-        the running tasks if none are waiting; ``default_s`` if there are no tasks.
+        """Return the unit of time: the median of the seconds that the waiting tasks take or, if
+        none waits, the running tasks. Without any task, return ``default_s``.
         """
         believed = self._belief
         seconds = pool.best_s or sorted(
@@ -166,7 +167,7 @@ class Relative(Candidates):
     def _present(
         self, view: ClusterView, machines: ClusterState, pool: Pool, unit_s: float
     ) -> tuple[list[tuple[float, ...]], Floats32, Floats32]:
-        """Return the ``_TYPE`` columns of each type, the context, and the mean over the types."""
+        """Return the ``_TYPE`` columns of each type, the context, and the mean of the types."""
         idle = [levels.total() for levels in machines.by_gpus]
         types = self._type_rows(pool, self._expected(view), idle, unit_s)
         mean = [ordered_sum(column) / len(types) for column in zip(*types, strict=True)]
@@ -261,7 +262,7 @@ class Relative(Candidates):
 
 
 def _add_beliefs(rows: list[list[float]], tasks: list[TaskState], belief: Belief, unit_s: float) -> None:
-    """Add ``BELIEF_FEATURES`` to the rows, whose tasks are ``tasks``."""
+    """Add ``BELIEF_FEATURES`` to the rows. ``tasks`` contains the task of each row."""
     served = {task.job.number: belief.job_served_gpu_s(task) for task in dict.fromkeys(tasks)}
     columns = {
         task: [
@@ -298,11 +299,12 @@ def log_over(seconds: float, unit_s: float) -> float:
 
 
 def log_scale(seconds: float, unit_s: float) -> float:
-    """Return the bounded logarithm of 1 + a time in units of ``unit_s``, which is 0 for 0 s."""
+    """Return the bounded logarithm of 1 + a time in units of ``unit_s``. It is 0 for 0 s."""
     return min(log1p(max(seconds, 0.0) / unit_s), _CLIP) / 2
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Return the rank of each value on a scale from 0 to 1; equal values have equal ranks."""
+    """Return the rank of each value, scaled to the range from 0 to 1. Equal values have equal
+    ranks."""
     place = {value: number for number, value in enumerate(sorted(set(values)))}
     return [place[value] / max(len(place) - 1, 1) for value in values]

@@ -1,5 +1,5 @@
-"""Neural networks, which map a batch of observations to choices with their log-probabilities and
-entropies."""
+"""Neural networks. For a batch of observations, they compute choices, with their log-probabilities
+and entropies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of actor networks, as algorithms use it, and batches of observations of different
+"""The interface between algorithms and actor networks, and batches of observations of different
 lengths.
 """
 
@@ -33,7 +33,8 @@ class ObservationBatch(NamedTuple):
 
 
 class ObservationStore:
-    """A sequence of concatenated observations from which batches can be taken."""
+    """A sequence of observations, stored in concatenated arrays, from which batches can be
+    taken."""
 
     def __init__(self, observations: Sequence[Observation]) -> None:
         self.lengths = np.array([len(observation.tokens) for observation in observations], np.int64)
@@ -79,7 +80,8 @@ def stack(observations: Sequence[Observation]) -> ObservationBatch:
 
 
 def chosen_rows(batch: ObservationBatch, choices: np.ndarray) -> Tensor:
-    """Return (B,) int64: the row of each observation's choice, on the device of the batch."""
+    """Return (B,) int64: the number of the row that was chosen in each observation. The result is
+    on the device of the batch."""
     return batch.first + on_device(torch.from_numpy(choices), batch.first.device)
 
 
@@ -110,17 +112,17 @@ def log_softmax(scores: Tensor, segment: Tensor, count: int) -> Tensor:
 
 def entropy(log_p: Tensor, segment: Tensor, count: int) -> Tensor:
     """Return (count,): the entropy of each observation's choice, in nats. Rows with probability 0
-    do not contribute."""
+    add nothing."""
     p = torch.exp(log_p)
     return -segment_sum(torch.where(p > 0, p * log_p, 0.0), segment, count)
 
 
 def sample(log_p: np.ndarray, first: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
     """Return (B,): the index of the chosen row within each observation. With ``rng``, the row is
-    sampled (as the maximum of log-probability + Gumbel noise); without it, the most likely row is
+    sampled, as the maximum of log-probability + Gumbel noise. Without it, the most likely row is
     chosen."""
     noisy = log_p if rng is None else log_p + rng.gumbel(size=len(log_p))
-    if len(first) == 1:  # a faster way for a single observation
+    if len(first) == 1:  # argmax is faster if there is only one observation
         return np.array([noisy.argmax()])
     maxima = np.maximum.reduceat(noisy, first)
     lengths = np.diff(np.append(first, len(noisy)))
@@ -151,7 +153,7 @@ class ActorNet(nn.Module, ABC):
 
     @abstractmethod
     def store(self, observations: Sequence[Any]) -> Observations:
-        """Store observations so that batches can be taken from them."""
+        """Store observations in a form from which batches can be taken."""
 
     @abstractmethod
     def stack(self, observations: Sequence[Any]) -> Any:
@@ -161,12 +163,12 @@ class ActorNet(nn.Module, ABC):
     def act(
         self, batch: Any, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Choose without computing gradients. Return the choices, (B,) or (B, heads) int64, and the
-        log-probability of each, (B,), summed over the heads.
+        """Make choices, without computing gradients. Return the choices, (B,) or (B, heads) int64,
+        and the log-probability of each, (B,), summed over the heads.
 
-        With only ``rng``, choices are sampled according to their probabilities. Without ``rng``, the
-        most likely choice is taken. With ``explore``, a random choice is taken with that
-        probability, and otherwise the most likely one.
+        With ``rng`` alone, choices are sampled according to their probabilities. Without ``rng``,
+        the most likely choice is taken. With ``explore`` as well, a random choice is taken with
+        this probability, and the most likely one otherwise.
         """
 
     @abstractmethod
@@ -176,13 +178,13 @@ class ActorNet(nn.Module, ABC):
 
     @abstractmethod
     def cross_entropy(self, batch: Any, choices: np.ndarray, smoothing: float = 0.0) -> Tensor:
-        """Return (B,): the negative log-probability of the choices, with the fraction ``smoothing``
-        spread evenly over all legal choices."""
+        """Return (B,): the negative log-probability of the choices. The fraction ``smoothing`` of
+        the target is spread evenly over all legal choices."""
 
 
 class ScoreNet(ActorNet):
-    """A network whose ``forward(batch)`` scores every row. Choices are sampled from a softmax over
-    the rows of each observation."""
+    """A network that computes a score for every row (``forward(batch)``). Choices are sampled from
+    a softmax over the rows of each observation."""
 
     observation: type[Any] = Observation
     """The named tuple that the network reads: an ``Observation``, or one with additional parts at

@@ -1,5 +1,5 @@
-"""Networks over rows, which compute a score for each row of an observation, and a critic, which
-estimates the value of the whole observation.
+"""Networks over rows, and a critic. A network computes a score for each row of an observation, and
+the critic estimates the value of the whole observation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dagsim.systems.seam import CodecSettings
 
 
 class Sizes(NamedTuple):
-    """The numbers of columns in the parts of an observation that a network reads."""
+    """The number of columns in each part of an observation that a network reads."""
 
     tokens: int
     context: int
@@ -25,7 +25,7 @@ class Sizes(NamedTuple):
 
     @classmethod
     def of(cls, codec: CodecSettings, reader: str) -> Sizes:
-        """Return the sizes of the codec's observations.
+        """Return the sizes of the observations that the codec produces.
 
         Raises:
             ConfigError: The observations lack parts that a network over rows reads.
@@ -45,7 +45,7 @@ def mean_rows(rows: Tensor, batch: ObservationBatch) -> Tensor:
 
 
 def indifferent(inputs: int, outputs: int = 1) -> nn.Linear:
-    """Build a final layer whose initial output is 0 for every input."""
+    """Build a final layer whose output is 0 for every input before training."""
     layer = nn.Linear(inputs, outputs)
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -53,7 +53,7 @@ def indifferent(inputs: int, outputs: int = 1) -> nn.Linear:
 
 
 class Linear(ScoreNet):
-    """One weight per feature, as in a tuned linear heuristic."""
+    """A network with one weight per feature, like a tuned linear heuristic."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -64,9 +64,9 @@ class Linear(ScoreNet):
 
 
 class Mlp(ScoreNet):
-    """A single network over the first ``slots`` rows side by side, padded with zeros, as in most
-    schedulers based on reinforcement learning. Later rows are never chosen, except for the last
-    row, which may represent waiting.
+    """A network that gets the first ``slots`` rows side by side, padded with zeros, like most
+    schedulers based on reinforcement learning. Rows after these are never chosen, except the last
+    row, which may stand for waiting.
     """
 
     def __init__(self, sizes: Sizes, hidden: int, slots: int) -> None:
@@ -94,8 +94,8 @@ class Mlp(ScoreNet):
 
 
 class Scorer(ScoreNet):
-    """Scores each row using its own features, the mean over all rows and the context; this works
-    for any number of rows in any order (Zaheer et al. 2017)."""
+    """Scores each row based on its own features, on the mean over all rows, and on the context.
+    This works for any number of rows in any order (Zaheer et al. 2017)."""
 
     def __init__(self, sizes: Sizes, hidden: int) -> None:
         super().__init__()
@@ -147,12 +147,13 @@ class Attention(ScoreNet):
 
 
 class Graph(ScoreNet):
-    """Passes messages between candidates and the GPU type on which each would run. Messages are
-    passed along the edges twice, so that candidates for one type receive information about each
-    other. Each candidate is then scored as in ``Scorer`` (Gilmer et al. 2017, on a bipartite
-    graph).
+    """Passes messages between candidates and GPU types. Each candidate is connected to the type on
+    which it would run. Messages are passed along the edges twice, so candidates for the same type
+    receive information about each other. Each candidate is then scored as in ``Scorer`` (Gilmer et
+    al. 2017, here on a bipartite graph).
 
-    The features of a candidate's type are at the end of its row. The row for waiting has no type.
+    The features of a candidate's type are at the end of its row. The row for waiting is connected
+    to no type.
     """
 
     def __init__(self, sizes: Sizes, hidden: int) -> None:

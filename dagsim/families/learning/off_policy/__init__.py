@@ -1,7 +1,7 @@
-"""Learning from a replay buffer with D3QN, Rainbow and SAC. This module contains the settings, and
-the modules next to it contain the learners.
+"""Learning from a replay buffer with D3QN, Rainbow and SAC. This module contains the settings. The
+learners are in the modules next to it.
 
-The settings refer to their learners by name, so that reading a configuration does not require
+The settings contain only the names of their learners, so reading a configuration does not require
 torch.
 """
 

@@ -1,5 +1,5 @@
 """Deep Q-learning with replay, for any number of choices and in continuous time. This module
-contains the iteration shared by D3QN and Rainbow, and D3QN itself.
+contains D3QN itself, and the iteration that D3QN and Rainbow share.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def follow(target: nn.Module, net: nn.Module, rate: float) -> None:
 
 
 class QLearner(ABC, Generic[ConfigT, QT]):
-    """Learns ``q`` from prioritised n-step replay, with a target network that slowly follows ``q``."""
+    """Learns ``q`` from prioritised n-step replay. A target network slowly follows ``q``."""
 
     def __init__(self, context: LearnerContext, config: ConfigT, q: QT, net: ScoreNet) -> None:
         self.config: ConfigT = config
@@ -49,12 +49,12 @@ class QLearner(ABC, Generic[ConfigT, QT]):
 
     @abstractmethod
     def _loss(self, drawn: Drawn, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """Return the weighted loss of the sampled transitions, and the error (B,) of each, which
-        becomes its new priority."""
+        """Return the weighted loss of the sampled transitions. Also return the error (B,) of each
+        transition, which becomes its new priority."""
 
     def learn(self, episodes: Sequence[EpisodeSteps], iteration: int, progress: float) -> dict[str, float]:
-        """Add the transitions in the episodes to the replay buffer, and make ``updates`` steps on
-        minibatches drawn from it."""
+        """Add the transitions of the episodes to the replay buffer. Then make ``updates`` gradient
+        steps on minibatches from the buffer."""
         config, context = self.config, self._context
         time_s = context.time_constant_s(config.discount_jcts, progress)
         self._scale = self._scale or return_rms(episodes, time_s)
@@ -95,7 +95,7 @@ class QLearner(ABC, Generic[ConfigT, QT]):
 
 
 class Duelling(nn.Module):
-    """Q(s, a), (N,), according to the duelling formula: V(s) + A(s, a) - mean of A over the legal
+    """Return Q(s, a), (N,), by the duelling formula: V(s) + A(s, a) - mean of A over the legal
     choices (Wang et al. 2016, equation 9)."""
 
     def __init__(self, advantage: nn.Module, value: nn.Module) -> None:
@@ -114,8 +114,8 @@ def q_loss(net: nn.Module, target: nn.Module, drawn: Drawn) -> tuple[Tensor, Ten
     """Return the weighted Huber loss of the double-Q error, and the errors (B,).
 
     The online network selects the next choice, and the target network evaluates it (van Hasselt et
-    al. 2016). Both networks see only legal choices, because there are no other rows. The discount
-    depends on the elapsed time (semi-Markov process).
+    al. 2016). Both networks see only legal choices, because observations contain no other rows. The
+    discount depends on how much time has passed (semi-Markov process).
     """
     q = net(drawn.batch)[drawn.batch.first + drawn.choices]
     with torch.no_grad():
@@ -128,8 +128,8 @@ def q_loss(net: nn.Module, target: nn.Module, drawn: Drawn) -> tuple[Tensor, Ten
 
 
 class D3qn(QLearner[D3qnConfig, Duelling]):
-    """Runs episodes with a fraction of random choices, then learns from the replay buffer. ``net``
-    scores choices by Q, so its most likely choice is the greedy one."""
+    """Runs episodes in which a fraction of the choices is random, and then learns from the replay
+    buffer. ``net`` uses Q as the score of a choice, so its most likely choice is the greedy one."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, D3qnConfig)

@@ -1,6 +1,6 @@
-"""Rainbow (Hessel et al. 2018) with any number of choices and in continuous time. It is double,
-duelling, n-step, prioritised, distributional (C51, Bellemare et al. 2017) and noisy (Fortunato et
-al. 2018) Q-learning."""
+"""Rainbow (Hessel et al. 2018) with any number of choices and in continuous time. It combines
+double, duelling, n-step, prioritised, distributional (C51, Bellemare et al. 2017) and noisy
+(Fortunato et al. 2018) Q-learning."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _SIGMA = 0.5
 
 
 class NoisyLinear(nn.Module):
-    """A linear layer whose weights have factorised Gaussian noise of a learned scale. There is no
-    noise before the first call to ``draw``.
+    """A linear layer with noisy weights: factorised Gaussian noise, whose scale is learned. There
+    is no noise before the first call to ``draw``.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -41,7 +41,7 @@ class NoisyLinear(nn.Module):
         self.register_buffer("noise_out", torch.zeros(outputs))
 
     def draw(self, rng: np.random.Generator | None) -> None:
-        """Draw new noise, or remove it if ``rng`` is ``None``."""
+        """Draw new noise. If ``rng`` is ``None``, remove the noise."""
         for noise in (self.noise_in, self.noise_out):
             normal = np.zeros(len(noise)) if rng is None else rng.normal(size=len(noise))
             noise.copy_(torch.from_numpy(np.sign(normal) * np.sqrt(np.abs(normal))))
@@ -66,8 +66,8 @@ class RainbowNetConfig:
 
 
 class RainbowNet(ScoreNet):
-    """Predicts a distribution of the return for each row, on ``atoms`` values from ``low`` to
-    ``high``. The mean of the distribution is the score."""
+    """Predicts a distribution of the return for each row. The distribution has ``atoms`` values
+    from ``low`` to ``high``. The score of a row is the mean of its distribution."""
 
     def __init__(self, sizes: Sizes, settings: RainbowNetConfig) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class RainbowNet(ScoreNet):
         return torch.exp(self.log_distribution(batch)) @ self.support
 
     def draw_noise(self, rng: np.random.Generator | None) -> None:
-        """Draw new noise in every layer, or remove it if ``rng`` is ``None``."""
+        """Draw new noise in every layer. If ``rng`` is ``None``, remove the noise."""
         for layer in (*self.advantage, *self.value):
             if isinstance(layer, NoisyLinear):
                 layer.draw(rng)
@@ -102,8 +102,8 @@ class RainbowNet(ScoreNet):
     def act(
         self, batch: ObservationBatch, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Choose the best action under newly drawn noise, which leads to exploration. Without ``rng``,
-        there is no noise.
+        """Choose the best action under newly drawn noise, which leads to exploration.
+        Without ``rng``, there is no noise.
         """
         self.draw_noise(rng)
         return super().act(batch, rng, 0.0 if rng is not None else None)
@@ -125,8 +125,8 @@ def projected(log_p: Tensor, rewards: Tensor, discounts: Tensor, support: Tensor
 
 
 def rainbow_loss(net: RainbowNet, target: RainbowNet, drawn: Drawn) -> tuple[Tensor, Tensor]:
-    """Return the weighted cross-entropy to the projected distribution of the target, and the
-    cross-entropy of each transition (B,).
+    """Return the weighted cross-entropy between the prediction and the projected distribution of
+    the target. Also return the cross-entropy (B,) of each transition.
 
     The online network selects the next choice, and the target network provides its distribution
     (double Q-learning).
@@ -142,7 +142,7 @@ def rainbow_loss(net: RainbowNet, target: RainbowNet, drawn: Drawn) -> tuple[Ten
 
 
 class Rainbow(QLearner[RainbowConfig, RainbowNet]):
-    """Runs episodes greedily under noise, then learns from the replay buffer."""
+    """Runs episodes with the greedy choices under noise, and then learns from the replay buffer."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, RainbowConfig)

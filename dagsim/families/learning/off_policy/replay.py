@@ -39,15 +39,15 @@ class Drawn(NamedTuple):
 
 
 class ReplayBuffer:
-    """The last ``capacity`` transitions, sampled with probabilities proportional to (priority **
-    ``priority``) (Schaul et al. 2016). New transitions receive the largest priority so far; with
-    ``priority`` 0, sampling is uniform. Drawing a sample costs O(capacity), for a cumulative sum in
-    NumPy.
+    """The last ``capacity`` transitions. They are sampled with probabilities proportional to
+    (priority ** ``priority``) (Schaul et al. 2016). New transitions get the largest priority so
+    far. If ``priority`` is 0, sampling is uniform. Drawing a sample takes O(capacity), for a
+    cumulative sum in NumPy.
 
-    Transitions are numbered, beginning with the first one ever added. Only their priorities change,
-    so ``since`` returns the transitions that are missing from earlier files, and ``state`` returns
-    everything else. ``net`` is the network that learns. It determines which parts of observations
-    are kept, and it builds batches from them.
+    Transitions are numbered from the first one that was ever added. A transition never changes
+    except for its priority. So ``since`` returns the transitions that earlier files lack, and
+    ``state`` returns everything else. ``net`` is the network that is trained. It decides which
+    parts of observations are stored, and builds batches from them.
     """
 
     def __init__(
@@ -71,11 +71,12 @@ class ReplayBuffer:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The number of the first transition that is kept, and the number of the next one to be added."""
+        """The number of the first transition in the buffer, and the number that the next one will
+        get."""
         return self._gone, self._gone + len(self)
 
     def add(self, steps: EpisodeSteps, discounts: np.ndarray, n_step: int, scale: float) -> None:
-        """Add an episode. Rewards are divided by ``scale``; ``discounts`` (T,) are the result of
+        """Add an episode. Rewards are divided by ``scale``. ``discounts`` (T,) is the result of
         ``advantages.discounts``.
         """
         count = len(steps.choices)
@@ -110,7 +111,7 @@ class ReplayBuffer:
         )
 
     def update(self, places: np.ndarray, errors: np.ndarray) -> None:
-        """Set the priorities of sampled transitions to their absolute errors (B,)."""
+        """Set the priority of each sampled transition to its absolute error (B,)."""
         if self._priority:
             self._weights[places] = (np.abs(errors) + 1e-3) ** self._priority
 
@@ -120,7 +121,7 @@ class ReplayBuffer:
 
     def since(self, number: int) -> dict[str, Any]:
         """Return the transitions from ``number`` onwards as tensors and plain values. Transitions
-        that have already been dropped are omitted."""
+        that have been dropped are left out."""
         begin = max(number - self._gone, 0)
         observations = self._seen[begin:]
         return {
@@ -140,8 +141,8 @@ class ReplayBuffer:
         }
 
     def load(self, state: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> None:
-        """Fill the empty buffer with ``state`` and the ``parts`` from ``since``, which must be in
-        order and without gaps.
+        """Fill the empty buffer with ``state`` and with the ``parts`` that ``since`` returned. The
+        parts must be in order and without gaps.
 
         Raises:
             ValueError: The parts are not consecutive or do not match the state.
@@ -185,7 +186,7 @@ class ReplayBuffer:
 
 
 def _shared(arrays: Sequence[np.ndarray]) -> dict[str, torch.Tensor]:
-    """Pack a sequence of arrays so that an object that occurs several times is stored only once."""
+    """Pack a sequence of arrays. An object that occurs several times is stored only once."""
     distinct = {id(array): array for array in arrays}
     places = {key: place for place, key in enumerate(distinct)}
     return {
@@ -202,8 +203,8 @@ def _apart(part: Mapping[str, torch.Tensor]) -> list[np.ndarray]:
 
 
 class ReplayArchive:
-    """A folder with the files ``NNNNNNNNN.pt``. Each file contains the transitions from number
-    NNNNNNNNN onwards.
+    """A folder with files named ``NNNNNNNNN.pt``. The file contains the transitions from number
+    NNNNNNNNN on.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -212,7 +213,8 @@ class ReplayArchive:
         """Number of the first transition that is not in a file."""
 
     def write(self, replay: ReplayBuffer) -> None:
-        """Write the transitions added since the last call. Call this before writing the checkpoint."""
+        """Write the transitions that were added since the previous call. Call this before writing
+        the checkpoint."""
         if replay.span[1] > self._written:
             self._folder.mkdir(exist_ok=True)
             added = replay.since(self._written)
@@ -220,22 +222,22 @@ class ReplayArchive:
             self._written = replay.span[1]
 
     def prune(self, replay: ReplayBuffer) -> None:
-        """Delete the files whose transitions have all been dropped. Call this after writing the
+        """Delete the files all of whose transitions have been dropped. Call this after writing the
         checkpoint."""
         for path, following in pairwise(self._paths()):
             if int(following.stem) <= replay.span[0]:
                 path.unlink()
 
     def read(self, replay: ReplayBuffer, state: Mapping[str, Any]) -> None:
-        """Restore an empty buffer to the saved ``state``.
+        """Fill an empty buffer so that it has the saved ``state`` again.
 
         Raises:
             RunFolderError: A file is missing or damaged.
         """
         first, after = state["span"]
         paths = [path for path in self._paths() if int(path.stem) < after]
-        # a file ends where the next one begins, and the last file (if there are any) ends at
-        # ``after``
+        # Each file ends where the next one begins. The last file, if there is one, ends at
+        # ``after``.
         ends = [int(path.stem) for path in paths[1:]] + [after] * bool(paths)
         needed = [path for path, end in zip(paths, ends, strict=True) if end > first]
         try:

@@ -22,13 +22,13 @@ from dagsim.model.arithmetic import ordered_sum
 
 
 def critic_loss(q: nn.Module, drawn: Drawn, target: Tensor) -> Tensor:
-    """Return the mean squared error of one Q network with respect to the soft ``target`` (B,)."""
+    """Return the mean squared error between one Q network and the soft ``target`` (B,)."""
     return nn.functional.mse_loss(q(drawn.batch)[drawn.batch.first + drawn.choices], target)
 
 
 def actor_loss(scores: Tensor, batch: ObservationBatch, q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """Return the actor's loss and the entropy (B,). The loss is the mean over observations of the
-    expectation, over legal choices, of temperature x log p - Q (equation 12)."""
+    """Return the actor's loss and the entropy (B,). The loss is the expectation of temperature x
+    log p - Q over the legal choices, averaged over the observations (equation 12)."""
     log_p = log_softmax(scores, batch.segment, batch.size)
     p = torch.exp(log_p)
     expected = segment_sum(p * (temperature * log_p - q), batch.segment, batch.size)
@@ -36,15 +36,16 @@ def actor_loss(scores: Tensor, batch: ObservationBatch, q: Tensor, temperature: 
 
 
 def temperature_loss(log_temperature: Tensor, policy_entropy: Tensor, wanted: Tensor) -> Tensor:
-    """Return the loss for the temperature, which raises the temperature if the policy's entropy
-    (B,) is below the target entropy (B,). The entropy covers the whole policy: every choice is
-    weighted by its probability (equation 11).
+    """Return the loss for the temperature. It raises the temperature if the entropy (B,) of the
+    policy is below the target entropy (B,). This is the entropy of the whole policy: each choice
+    counts with its probability (equation 11).
     """
     return (torch.exp(log_temperature) * (policy_entropy - wanted).detach()).mean()
 
 
 class Sac:
-    """Two Q networks, a policy and a temperature, all of which learn from the replay buffer."""
+    """The learner: two Q networks, a policy and a temperature, which all learn from the replay
+    buffer."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, SacConfig)
@@ -90,7 +91,7 @@ class Sac:
         }
 
     def _update(self, drawn: Drawn) -> tuple[float, float]:
-        """Make one gradient step for the critics, for the policy and for the temperature. Return
+        """Make one gradient step each for the critics, the policy and the temperature. Return
         the entropy and the critics' loss."""
         temperature = float(torch.exp(self._log_temperature.detach()))
         actor, critics, temperature_optimizer = self.optimizers
@@ -115,8 +116,8 @@ class Sac:
         return float(policy_entropy.detach().mean()), float(loss.detach())
 
     def _target(self, drawn: Drawn, temperature: float) -> Tensor:
-        """Return (B,): the soft target, reward + discount x E over legal choices of (minimum target
-        Q - temperature x log p)."""
+        """Return (B,): the soft target. It is reward + discount x the expectation, over the legal
+        choices, of (minimum target Q - temperature x log p)."""
         with torch.no_grad():
             after = drawn.following
             log_p = log_softmax(self.net(after), after.segment, after.size)

@@ -1,7 +1,7 @@
-"""Policy gradients on whole episodes with PPO and REINFORCE. This module contains the settings, and
-the modules next to it contain the learners.
+"""Policy gradients on whole episodes: PPO and REINFORCE. This module contains the settings. The
+learners are in the modules next to it.
 
-The settings refer to their learners by name, so that reading a configuration does not require
+The settings contain only the names of their learners, so reading a configuration does not require
 torch.
 """
 

@@ -1,6 +1,6 @@
-"""The learners of both algorithms, which work with every network and advantage estimator: proximal
-policy optimisation (Schulman et al. 2017), and REINFORCE (Williams 1992) with input-dependent
-baselines, as used to train Decima (Mao et al., SIGCOMM 2019)."""
+"""The learners of both algorithms. They work with every network and every advantage estimator. The
+algorithms are proximal policy optimisation (Schulman et al. 2017), and REINFORCE (Williams 1992)
+with input-dependent baselines, which was used to train Decima (Mao et al., SIGCOMM 2019)."""
 
 from __future__ import annotations
 
@@ -50,8 +50,7 @@ def policy_loss(
 
 
 class Ppo(PolicyGradient[PpoConfig]):
-    """Learns from whole episodes, namely ``replicas`` episodes on each of ``sequences`` job
-    sequences."""
+    """Learns from whole episodes: ``replicas`` episodes on each of ``sequences`` job sequences."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, PpoConfig)
@@ -85,15 +84,15 @@ def _means(updates: Sequence[Update]) -> dict[str, float]:
 
 
 def policy_gradient_loss(log_p: Tensor, entropy: Tensor, advantages: Tensor, entropy_weight: float) -> Tensor:
-    """Return the policy-gradient loss with an entropy bonus, summed over the batch. It has the same
-    gradient as -E[log p(choice) x advantage] - ``entropy_weight`` x entropy. All tensors have shape
-    (B,).
+    """Return the policy-gradient loss, with an entropy bonus, as a sum over the batch. It has the
+    same gradient as -E[log p(choice) x advantage] - ``entropy_weight`` x entropy. All tensors have
+    shape (B,).
     """
     return -(log_p * advantages).sum() - entropy_weight * entropy.sum()
 
 
 class Reinforce(PolicyGradient[ReinforceConfig]):
-    """Makes one gradient step per iteration on the whole batch, or one step for each
+    """Makes one gradient step per iteration, on the whole batch, or one step for each
     ``minibatch``."""
 
     def __init__(self, context: LearnerContext) -> None:

@@ -1,4 +1,4 @@
-"""The iteration shared by PPO and REINFORCE: it runs whole episodes, estimates advantages, and
+"""The iteration that PPO and REINFORCE share. It runs whole episodes, estimates advantages, and
 learns from each episode once."""
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ ConfigT = TypeVar("ConfigT", PpoConfig, ReinforceConfig)
 
 
 def normalized(advantages: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """Return (T,) float32: the advantages, standardised by the mean and the standard deviation over
-    the steps ``free``, which are the steps with more than one choice.
+    """Return (T,) float32: the standardised advantages. Their mean and standard deviation are taken
+    over the steps ``free``, which have more than one choice.
     """
     deviation = advantages[free].std() + 1e-8
     scaled: np.ndarray = ((advantages - advantages[free].mean()) / deviation).astype(np.float32)
@@ -31,8 +31,8 @@ def normalized(advantages: np.ndarray, free: np.ndarray) -> np.ndarray:
 
 
 def in_own_unit(replicas: Sequence[EpisodeSteps]) -> list[EpisodeSteps]:
-    """Return the episodes of one job sequence with times and rewards in units of the mean
-    completion time of that sequence."""
+    """Return the episodes of one job sequence. Times and rewards are divided by the mean completion
+    time of this sequence."""
     times_s = [steps.jct_s for steps in replicas if steps.jct_s > 0]
     unit_s = float(np.mean(times_s)) if times_s else 1.0
     return [
@@ -47,7 +47,7 @@ def in_own_unit(replicas: Sequence[EpisodeSteps]) -> list[EpisodeSteps]:
 
 
 def equal_weights(advantages: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
-    """Return the concatenated advantages of all job sequences, with each sequence scaled to a
+    """Return the advantages of all job sequences in one array. Each sequence is scaled to a
     standard deviation of 1."""
     parts = np.split(advantages, np.cumsum(lengths)[:-1])
     return np.concatenate([part / (part.std() + 1e-8) if len(part) else part for part in parts])
@@ -66,15 +66,15 @@ class Choices(NamedTuple):
 
 
 def shuffled(rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield all row numbers in a new random order, ``size`` at a time."""
+    """Yield the numbers of all rows, in a new random order, ``size`` at a time."""
     order = rng.permutation(rows)
     for begin in range(0, len(order), size):
         yield order[begin : begin + size]
 
 
 class PolicyGradient(ABC, Generic[ConfigT]):
-    """Runs ``replicas`` episodes on each of ``sequences`` job sequences per iteration, and learns
-    from them."""
+    """In each iteration, runs ``replicas`` episodes on each of ``sequences`` job sequences, and
+    learns from them."""
 
     def __init__(self, context: LearnerContext, config: ConfigT) -> None:
         self.config: ConfigT = config
@@ -106,7 +106,7 @@ class PolicyGradient(ABC, Generic[ConfigT]):
         rng: np.random.Generator,
         critic_rng: np.random.Generator,
     ) -> dict[str, float]:
-        """Learn from episodes. Replicas of the same job sequence are next to each other."""
+        """Learn from episodes. The replicas of a job sequence are adjacent."""
         config, varied = self.config, self._context.varied
         if varied:
             episodes = [steps for group in replica_groups(episodes, config.replicas) for steps in in_own_unit(group)]

@@ -252,7 +252,7 @@ class BackfillCycle:
         self._examined = None
 
     def _could(self, job: PendingJob) -> bool:
-        """Return True if a job could start now in spite of the reservations made so far. If the job
+        """Return True if a job could start now despite the reservations made so far. If the job
         was tested before, only later reservations are examined.
         """
         task, rules = job.task, self._parts.rules
@@ -288,7 +288,7 @@ class BackfillCycle:
         return placing.first(task, lambda types: self._roomy_nodes(job, types), placed)
 
     def _roomy_nodes(self, job: PendingJob, types: tuple[int, ...]) -> int:
-        """Return the usable nodes with these types on which an instance fits; the result is cached
+        """Return the usable nodes with these types on which an instance fits. The result is cached
         until a run starts.
         """
         placing, machines, demand = self._parts.placing, self._view.machines, job.task.demand
@@ -323,11 +323,11 @@ class BackfillCycle:
         return passed
 
     def _make_room(self, job: PendingJob, gone: frozenset[int] = frozenset()) -> int:
-        """Reserve nodes for a job that cannot start now. If the tasks of an array that run are
-        fewer than its limit allows, Slurm also reserves nodes for each of the array's next tasks,
-        as if there were no limit (``_attempt_backfill`` compares ``pend_run_tasks`` with the limit,
-        but reservations do not increase that number). Return the number of these next tasks, each
-        of which counts as a test.
+        """Reserve nodes for a job that cannot start now. If an array may run more tasks, Slurm also
+        reserves nodes for each of its next tasks, as if the array had no limit.
+        (``_attempt_backfill`` compares ``pend_run_tasks`` with the limit, but reservations do not
+        increase that number.) Return the number of these next tasks, each of which counts as a
+        test.
         """
         parts, machines = self._parts, self._view.machines
 

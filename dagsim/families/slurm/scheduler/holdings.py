@@ -188,7 +188,7 @@ class Holdings:
         """Results of ``room`` by the identity of the holders, cached until a run starts or ends."""
 
     def limit(self, holder: Holder, caps: Caps, *, decays: bool = True) -> None:
-        """Set the limits of a holder; a holder without limits is not stored."""
+        """Set the limits of a holder. A holder without limits is not stored."""
         self._rooms.clear()
         if caps:
             most = (caps.gpus, caps.cpus, caps.memory_gb, caps.jobs)

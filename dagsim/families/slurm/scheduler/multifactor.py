@@ -2,7 +2,7 @@
 and limits.
 
 ``SlurmMultifactor`` corresponds to slurmctld itself: it receives events, and calls its parts in the
-order in which slurmctld calls them. Each part is a class of its own:
+order in which slurmctld calls them. Each part is a separate class:
 
     slurm_rules        partitions, QOS, time limits and counted limits (``holdings``) of each job
     running_jobs       the runs under way: who uses each node, and when time limits end
@@ -266,7 +266,7 @@ class SlurmMultifactor:
             pending.recall(freed, holdings)
             for number in pending.hopeless(holdings):
                 yield Kill(number, RejectReason.CANCELLED)
-        # sort only if the order matters: for preemption, or if some job may fit
+        # sort only if the order is needed, which is the case for preemption or if some job may fit
         if self._priorities.are_stale and (self._preemption.is_on or self._any_fits(view, pending)):
             self._priorities.sort(pending)
         if self._main.is_due(now):

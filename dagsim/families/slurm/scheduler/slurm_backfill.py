@@ -36,7 +36,7 @@ Numbers: TypeAlias = Any
 
 
 class Reservation(NamedTuple):
-    """Whole nodes reserved for a job; ``nodes`` is a bit set."""
+    """Whole nodes that are reserved for a job. ``nodes`` is a bit set."""
 
     begin_s: float
     end_s: float
@@ -246,7 +246,7 @@ _SETS = 4096
 
 @dataclass(slots=True)
 class _Search:
-    """The inputs that stay constant while searching for the time at which one demand can start on
+    """The inputs that remain constant during the search for the time at which a demand can start on
     some groups of nodes."""
 
     nodes: int
@@ -265,7 +265,7 @@ class NodePlan:
 
     As in Slurm, a reservation takes whole nodes, even if the job needs only a part of each node.
     ``ties`` applies if a job's limit ends exactly when a reservation of its nodes begins. With
-    ``"wait"``, as in slurmctld, the job may not start now; with ``"fit"``, it may. In both cases, a
+    ``"wait"``, as in slurmctld, the job may not start now. With ``"fit"``, it may. In both cases, a
     reservation may end exactly when another begins.
     """
 

@@ -318,8 +318,8 @@ class SlurmRules:
         distinct = bool(self.spread(task.job) and demand.gang)
         shares, fewest = self.shares(task), self.fewest_nodes(task)
         if nodes == self._all and not distinct and not shares and fewest == 1:
-            # Without restrictions, the task fits on the empty cluster, or the kernel would have
-            # rejected it.
+            # Nothing restricts the task, so it fits on the empty cluster. Otherwise, the kernel
+            # would have rejected it.
             return True
         if demand.terms is not None:
             nodes &= demand.terms.nodes
@@ -360,8 +360,8 @@ class SlurmRules:
         return groups
 
     def shares(self, task: TaskState) -> tuple[tuple[int, int], ...]:
-        """Return sets of nodes, each with a number: a start must include at least so many nodes of
-        the set. The sets are the nodes that the job names, and the nodes that its constraint
+        """Return sets of nodes, each with the minimum number of its nodes that a start must
+        include. The sets are the nodes that the job names, and the nodes that its constraint
         counts.
         """
         terms = task.demand.terms
@@ -498,7 +498,7 @@ def reserved_in(task: TaskState) -> int:
 
 
 def together(task: TaskState) -> str:
-    """Return the name that all tasks share that must start together with this task. The result is
+    """Return the common name of all tasks that must start together with this one. The result is
     empty if the task may start alone.
     """
     request = task.job.job.request

@@ -111,8 +111,8 @@ class SiteClock(NamedTuple):
 def fill_rooms(
     nodes: Any, held: Held, is_open: Any, is_whole: Any, needs: Any, alone: bool, now: float, steps: FitSteps
 ) -> None:
-    """For each of ``nodes``, compute the times from which more instances fit that need the GPUs,
-    CPUs and memory ``needs``.
+    """For each of ``nodes``, compute the times from which more instances fit. An instance needs the
+    GPUs, CPUs and memory ``needs``.
 
     Nodes with ``is_whole`` set take instances only while nothing else runs there. For a demand that
     is ``alone``, this is true of all nodes. A run that has exceeded its limit may end at any
@@ -191,8 +191,8 @@ def earliest(
         start_s, end_s, later_s = later_s, later_s + limit_s, inf
         for at in range(len(order)):
             marks[at] = 0
-        # Slurm has a map of periods, and looks for nodes that become free at the end of each
-        # period, up to the first one that begins after ``end_s``.
+        # Slurm divides time into periods with the same reservations. It looks for nodes that become
+        # free at the end of each period, up to the first one that begins after ``end_s``.
         beyond = 0
         while beyond < len(edges) and edges[beyond] <= end_s:
             beyond += 1
@@ -210,8 +210,8 @@ def earliest(
                 if untils[place] <= start_s or owners[place] == own:
                     continue
                 begin_s = begins[place]
-                # if the start is in the future, the job may not even end exactly when another job's
-                # reservation begins
+                # A job that starts later has to end before another job's reservation begins. Ending
+                # exactly then is not enough.
                 in_window = begin_s < end_s or (begin_s == end_s and start_s > now and owners[place] < 0)
                 if not in_window and not (owners[place] < 0 and begin_s <= beyond_s < untils[place]):
                     continue
@@ -397,7 +397,7 @@ class NodeChoice:
         most = wanted if layout.most is None else layout.most
         if len(counts) > (wanted if spread else most):
             return {}
-        for place, node in enumerate(counts):  # every node that had to be chosen gets an instance
+        for place, node in enumerate(counts):  # give an instance to every node that had to be chosen
             others = max(len(counts) - place, fewest) - 1
             counts[node] = max(0, min(1 if spread else room[node], left - others))
             left, fewest = left - counts[node], fewest - 1
@@ -405,8 +405,8 @@ class NodeChoice:
         for node in self._order(nodes & ~chosen, room, free, left, layout._replace(fewest=fewest)):
             if left <= 0 or len(counts) == most:
                 break
-            # only one more node may be chosen, so Slurm skips nodes that cannot take all remaining
-            # instances
+            # Only one more node may be chosen, so skip nodes that cannot take all remaining
+            # instances, as Slurm does.
             if len(counts) == most - 1 and room[node] < left and not (spread or layout.idlest):
                 continue
             fewest -= 1
@@ -430,8 +430,9 @@ class NodeChoice:
     def _best(
         self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> Iterator[int]:
-        """Yield nodes in the order in which they are taken for ``wanted`` instances: by weight, then
-        nodes that are up before nodes that are powered down, then block by block.
+        """Yield nodes in the order in which ``wanted`` instances take them. The order is by weight
+        first. Within a weight, nodes that are up precede nodes that are powered down, and nodes are
+        taken block by block.
         """
         spread, fewest = layout.spread, layout.fewest
         for of_weight in self._by_weight:

@@ -1,4 +1,4 @@
-"""Explanations why jobs wait: the limits and partitions of a Slurm site, with Slurm's names for
+"""Explanations of why jobs wait: the limits and partitions of a Slurm site, with Slurm's names for
 them."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""All models of the GPU cluster by name, such as those of run times, transfers and failures, and
-the set of models in one simulation as a single value.
+"""The registries of the GPU cluster's models (run times, transfers, failures and others), and
+``Models``, the set of models in one simulation.
 """
 
 from __future__ import annotations

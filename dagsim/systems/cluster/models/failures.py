@@ -38,14 +38,12 @@ class Nodes(Protocol):
         """
 
     def bring_up(self, node: int) -> None:
-        """Bring the node back, unless another process also keeps it down. The node is up once every
-        process that took it down has brought it back.
-        """
+        """Bring the node back. It is up when every process that took it down has brought it back."""
 
 
 class FailureModel(Protocol):
-    """The interface for failure models. A failure model is a configuration that creates the state
-    of a failure process, which is plain data.
+    """The interface for failure models. A failure model describes when nodes fail. From it,
+    ``start`` creates the state of a failure process, which is plain data.
     """
 
     def start(self, nodes: int, seed: int) -> FailureProcess:
@@ -61,14 +59,14 @@ class FailureProcess(Protocol):
         """Return the SimPy processes that continue from the current state."""
 
     def postpone(self, by_s: float) -> None:
-        """Postpone all changes by ``by_s`` seconds."""
+        """Postpone all future failures and repairs by ``by_s`` seconds."""
 
     def copy(self) -> FailureProcess:
         """Return an equal state that continues independently."""
 
     def returning(self) -> Collection[int]:
-        """Return the nodes that this process keeps down and will bring back. A node that it took
-        down twice appears twice.
+        """Return the nodes that this process keeps down and will bring back. A node that it has
+        taken down twice is listed twice.
         """
 
 
@@ -157,8 +155,8 @@ class SpotCapacity:
 
 @dataclass(slots=True)
 class _Failing:
-    """The state of each rack: its nodes, its random stream, the time of its next change, and
-    whether it is up until then.
+    """A failure process for racks. For each rack, its state contains the nodes, a random stream,
+    the time of the next change, and whether the rack is up until then.
     """
 
     rates: NodeFailures | SpotCapacity
@@ -309,8 +307,9 @@ class FailureLog:
 
 @dataclass(slots=True)
 class _Calendar:
-    """Windows ``(node, start_s, end_s)`` in which nodes are unavailable, and the number of changes
-    that have already happened."""
+    """A failure process for given windows ``(node, start_s, end_s)``, in which nodes are
+    unavailable. Its state also contains the number of changes that have already happened.
+    """
 
     windows: tuple[tuple[int, float, float], ...]
     done: int = 0
@@ -363,8 +362,9 @@ class _Calendar:
 
 def start_all(models: Iterable[FailureModel], nodes: int, seed: int, begins_s: float = 0.0) -> list[FailureProcess]:
     """Return the state of all failure processes at the beginning of the simulation. The times of
-    failures are counted from this beginning. All windows go into a single calendar, so that the
-    order of simultaneous changes does not depend on the order of the models.
+    failures are counted from this beginning. The windows of all models are combined in a single
+    calendar. The order of simultaneous changes therefore does not depend on the order of the
+    models.
 
     Raises:
         ModelError: The cluster does not have one of the nodes.
@@ -485,8 +485,8 @@ class Preemption:
         return self.restart_s + (self.checkpoint_s_per_gb * memory_gb if kept else 0.0)
 
     def lost_s(self, memory_gb: float, done_s: float) -> float:
-        """Return the seconds that an instance loses if it is stopped: the set-up when it returns
-        and, if its work is not kept, the work done so far (``done_s``).
+        """Return the seconds that an instance loses if it is stopped. It loses the time for set-up
+        when it returns and, if its work is not kept, the work done so far (``done_s``).
         """
         kept = self.on_resume == "resume"
         return self.cost_s(memory_gb, kept) + (0.0 if kept else done_s)
@@ -500,8 +500,9 @@ class Preemption:
         return work_s + self.checkpoint_write_s * max(0, ceil(work_s / self.checkpoint_interval_s - _ROUNDING) - 1)
 
     def next_checkpoint_s(self, saved_s: float, work_s: float) -> float:
-        """Return the amount of work after which a run with ``work_s`` seconds of work writes its
-        next checkpoint, if the last one was at ``saved_s``, or ``inf`` if the run ends before that.
+        """Return the amount of work after which a run writes its next checkpoint, given that it
+        wrote the last one at ``saved_s`` and has ``work_s`` seconds of work in total. Return
+        ``inf`` if the run ends before its next checkpoint.
         """
         if self.checkpoint_interval_s is None:
             return inf
@@ -509,8 +510,8 @@ class Preemption:
         return after_s if work_s > after_s + _ROUNDING * self.checkpoint_interval_s else inf
 
     def worked_s(self, passed_s: float, *, saved: bool = False) -> float:
-        """Return how many of ``passed_s`` seconds, which include checkpoint writes, were spent on
-        computing. With ``saved``, count only the seconds whose work is stored in a checkpoint.
+        """Return how many of ``passed_s`` seconds were spent on computing, not on writing
+        checkpoints. With ``saved``, count only work that is stored in a checkpoint.
         """
         if self.checkpoint_interval_s is None:
             return passed_s

@@ -1,15 +1,16 @@
-"""Runtime models, which determine how long one instance of a task takes on each GPU type, and the
-estimates of this time that policies see: users' time limits, the truth, a noisy guess, or nothing.
+"""Runtime models, which determine how long one instance of a task takes on each GPU type, and
+estimates, which determine what policies know about this time: users' time limits, the true time, a
+noisy guess, or nothing.
 
-``Task.work`` is the work for each GPU of an instance (its GPUs work in parallel), in the unit of
-the runtime model. A task on a share of a GPU runs at its measured speed, because sharing does not
-slow it down.
+``Task.work`` is the work of each GPU of an instance, in the unit of the runtime model. The GPUs of
+an instance work in parallel. A task that uses a share of a GPU runs at its measured speed, because
+sharing does not slow it down.
 
-One speed per GPU type is a simplification. Relative to a T4, a V100 and an A100 were measured to
-train BERT 2.6 and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times as fast (Sia, SOSP 2023,
-largest batch that all three ran). ``Flops`` and ``Recorded`` have one speed per type, whereas
-``Throughput`` has one per model and type. A task's own ``speeds`` override every model on the types
-that they name.
+One speed per GPU type is a simplification. For example, a V100 was measured to train BERT 2.6 times
+as fast as a T4, and an A100 5.2 times as fast. For DeepSpeech2, these factors are only 2.3 and 1.5
+(Sia, SOSP 2023, largest batch that all three ran). ``Flops`` and ``Recorded`` have one speed per
+type, whereas ``Throughput`` has one per model and type. A task's own ``speeds`` override every
+model on the types that they name.
 
 Measured training throughputs are in samples per second, by model, GPU type and batch size.
 
@@ -59,9 +60,9 @@ class Runtime(Protocol):
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """Return the seconds that one instance of ``task`` takes on each of ``gpus``.
 
-        The value is ``inf`` where the task cannot run: for a GPU task on a CPU machine, and for any
-        task on a type that is not in its ``gpu_types``. Pass the same tuple object each time,
-        because rates are cached by its identity.
+        The value is ``inf`` where the task cannot run. This is the case for a GPU task on a CPU
+        machine, and for any task on a type that is not in its ``gpu_types``. Pass the same tuple
+        object each time, because rates are cached by its identity.
         """
 
 
@@ -81,8 +82,8 @@ class HasRates(Runtime, Protocol):
 
 
 class _ByType(ABC):
-    """The base of models that divide work by a rate, with a cache of the rates for each kind of
-    task. All these models share this hot path.
+    """The base class of models that divide work by a rate. It caches the rates for each kind of
+    task. Their method ``seconds`` is called for every task, so it must be fast.
 
     ``_known`` finds the GPU types by identity, because hashing a GPU type would cost more than
     everything else. It is not a field of the models, so that the models remain plain values, and it
@@ -100,7 +101,7 @@ class _ByType(ABC):
         work = task.work
         if task.speeds and task.gpus:
             rates = self._rates(task, gpus, task.speeds)
-        # the code of ``rates`` is repeated here to save the call, because this runs once per task
+        # ``rates`` is inlined here, because this code runs once per task
         else:
             held = self._known.get(id(gpus)) or self._adopt(gpus)
             key = task.demand if task.model is None else (task.demand, task.model, task.batch)
@@ -121,7 +122,7 @@ class _ByType(ABC):
         return rates if rates is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
 
     def _adopt(self, gpus: Gpus) -> tuple[Gpus, dict[Hashable, _Rates]]:
-        if len(self._known) >= 64:  # so many mean that the caller creates a new tuple for every call
+        if len(self._known) >= 64:  # so many entries mean that the caller creates a new tuple for every call
             self._known.clear()
         rates = next((rates for types, rates in self._known.values() if types == gpus), {})
         held = self._known[id(gpus)] = (gpus, rates)  # keeping the tuple alive prevents its id from being reused
@@ -299,9 +300,9 @@ _MOST_CORES = 2.0
 
 
 class Feed(NamedTuple):
-    """The resources that supply a GPU of the reference type with the samples of a model: ``cpus``
-    cores per GPU, and ``memory_gb`` of host memory per GPU to cache all data. If no data is cached,
-    the storage can supply the fraction ``uncached`` of the full speed.
+    """The resources that a model needs so that a GPU of the reference type never waits for samples:
+    ``cpus`` cores per GPU, and ``memory_gb`` of host memory per GPU, in which all data is cached.
+    If no data is cached, the storage can supply the fraction ``uncached`` of the full speed.
     """
 
     cpus: float = 0.0
@@ -360,15 +361,15 @@ class Fed(_ByType):
         return f"{self.base}; limited by cores and host memory for {', '.join(self.models)}"
 
     def job(self, job: Job, cluster: Cluster) -> Job:
-        """Return the job with the number of cores that ``cores`` determines."""
+        """Return the job with the numbers of cores that its tasks get according to ``cores``."""
         if self.cores == "asked":
             return job
         tasks = [self._allotted(task, cluster) for task in job.graph.tasks]
         return replace(job, graph=TaskGraph(tuple(tasks), job.graph.edges))
 
     def _allotted(self, task: Task, cluster: Cluster) -> Task:
-        """Return the task with its number of cores, in proportion to its GPUs or according to the
-        sensitivity of its model.
+        """Return the task with its number of cores, which is proportional to its GPUs or depends on
+        how many cores its model needs.
         """
         allowed = None if task.gpu_types is None else named_types(task.gpu_types)
         nodes = [node for node in cluster.nodes if node.gpu and (allowed is None or node.gpu.name in allowed)]
@@ -394,8 +395,8 @@ class Fed(_ByType):
 
 
 def _own(speeds: Mapping[str, float], gpu: GpuType) -> float | None:
-    """Return the task's own rate on ``gpu``, under any name of this GPU type, or None if the task has
-    none.
+    """Return the rate that the task itself states for ``gpu``, under any name of this GPU type, or
+    None if it states none.
     """
     if gpu.name in speeds:
         return speeds[gpu.name]
@@ -430,8 +431,8 @@ class Measurement(NamedTuple):
 class ThroughputTable:
     """A table of measured throughputs, from which speed ratios between GPU types are computed.
 
-    A type that was not measured is represented by a measured type with the same peak rates, which
-    is the same chip with a different memory size (V100-16 and V100-32, A100-40 and A100-80).
+    If a type was not measured, a measured type with the same peak rates is used. This is the same
+    chip with a different memory size (V100-16 and V100-32, A100-40 and A100-80).
     """
 
     rows: tuple[Measurement, ...]
@@ -445,8 +446,8 @@ class ThroughputTable:
 
     @classmethod
     def read(cls, path: Path) -> ThroughputTable:
-        """Read a table from a CSV file. Its columns are model, gpu, batch, samples_per_s and
-        optionally source.
+        """Read a table from a CSV file. The columns are model, gpu, batch, samples_per_s and,
+        optionally, source.
 
         Raises:
             ConfigError: The file cannot be read, lacks a column, or has an invalid number. The
@@ -479,8 +480,9 @@ class ThroughputTable:
         """Return the speed of training ``model`` on ``gpu`` relative to ``reference`` at the batch
         size ``batch``.
 
-        Without ``batch``, the largest batch size measured on both types is used. Return ``None`` if
-        there is no batch size, or not this one, that was measured on both types.
+        Without ``batch``, use the largest batch size that was measured on both types. Return
+        ``None`` if ``batch`` (or, without ``batch``, any batch size) was not measured on both
+        types.
         """
         ours, theirs = self.batches(model, gpu), self.batches(model, reference)
         common = ours.keys() & theirs.keys()
@@ -489,8 +491,8 @@ class ThroughputTable:
         return ours[batch] / theirs[batch] if batch is not None and batch in common else None
 
     def best_ratio(self, model: str, gpu: GpuType, reference: GpuType) -> float | None:
-        """Return the speed ratio if each type trains at its own fastest batch size, as if the batch
-        size had been tuned for each GPU.
+        """Return the speed ratio if each type trains at its own fastest batch size, as after tuning
+        the batch size for each GPU.
         """
         ours, theirs = self.batches(model, gpu), self.batches(model, reference)
         return max(ours.values()) / max(theirs.values()) if ours and theirs else None
@@ -594,8 +596,8 @@ def limit_seconds(
     task: Task, job: str, seconds: Seconds, truth: tuple[float, ...], limits: TimeLimits
 ) -> tuple[float, ...]:
     """Return the time limit of a task on each type, as known to the site's scheduler. This is the
-    limit stated by the user, or else the limit of the site, or ``inf`` where the task cannot run,
-    as in ``truth``.
+    limit stated by the user or, without one, the limit of the site. As in ``truth``, it is ``inf``
+    where the task cannot run.
 
     Raises:
         ModelError: The user stated an invalid amount of work.
@@ -609,7 +611,7 @@ def limit_seconds(
 
 
 def as_claimed(task: Task, job: str) -> Task:
-    """Return the task with the amount of work that its user claims.
+    """Return the task with the amount of work that its user stated as an estimate.
 
     Raises:
         ModelError: The claimed amount of work is missing, negative, infinite or not a number.

@@ -1,5 +1,5 @@
-"""The interface for networks, and a network without contention, with the same bandwidth and latency
-between every pair of nodes.
+"""The interface for networks, and the uniform network. The uniform network has no contention, and
+every pair of nodes has the same bandwidth and latency.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ NO_CARRIER = "gangs that communicate need a network that carries them: network {
 
 
 class Flow:
-    """Bytes on their way from one node to another. The carrier stores its state of the flow in this
-    object, as plain data, so that a forked simulation can continue the flow.
+    """A transfer of bytes from one node to another. The carrier stores the progress of the flow in
+    this object as plain data, so that a forked simulation can continue the flow.
     """
 
     __slots__ = ("destination", "ends_s", "parts", "size", "source")
@@ -49,7 +49,7 @@ class Flow:
 
 
 class Carrier(Protocol):
-    """The network of a running simulation, which carries flows and holds the state of the links."""
+    """The network of a running simulation. It transports flows and contains the state of the links."""
 
     def fetch(self, flows: Sequence[Flow]) -> Generator[Event, object, None]:
         """Yield the events of a run's SimPy process until every flow has arrived. A forked
@@ -58,8 +58,8 @@ class Carrier(Protocol):
         """
 
     def fork(self, clock: Clock) -> Carrier:
-        """Return the carrier of a forked simulation. This carrier has no flows yet, because
-        ``fetch`` adds them.
+        """Return the carrier for a forked simulation. It has no flows yet, because ``fetch`` adds
+        them later.
         """
 
 
@@ -79,7 +79,7 @@ class HasLevels(Protocol):
     """A network whose nodes are grouped into racks, pods or similar domains."""
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
-        """Return the levels between a node and the whole network, narrowest first."""
+        """Return the levels of the network above a node, such as racks and pods, narrowest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,9 @@ def levels_in(network: Network | None, names: Sequence[str]) -> Sequence[FabricL
 
 
 class StepOfGang(Protocol):
-    """A step of a gang, which computes and communicates. Only its carrier interprets the traffic."""
+    """What a gang computes and sends in each training step. Only the carrier interprets the
+    traffic.
+    """
 
     @property
     def step_s(self) -> float:
@@ -158,8 +160,8 @@ class StepOfGang(Protocol):
 
 
 class Member(NamedTuple):
-    """The number of ranks of a gang on one node, and the indices of their GPUs there (empty if
-    unknown).
+    """The part of a gang on one node: the number of its ranks there, and the indices of their GPUs
+    (empty if unknown).
     """
 
     node: int
@@ -179,8 +181,8 @@ class Communication(Protocol):
 
 @runtime_checkable
 class GangCarrier(Protocol):
-    """A carrier that also supports gangs. The rate of a gang stays constant until a flow starts or
-    ends.
+    """A carrier that also transports what gangs send. A gang's rate stays constant until a flow
+    starts or ends.
     """
 
     def gang(self, traffic: Any, step_s: float, members: Sequence[Member], gpu: GpuType | None) -> Any:
@@ -189,8 +191,8 @@ class GangCarrier(Protocol):
         """
 
     def begin(self, gang: Any, tell: Callable[[float], None]) -> None:
-        """Let a gang send from now on. ``tell`` is called with each new rate, including the first
-        one, in seconds of computing per second.
+        """Let a gang start sending. ``tell`` is called with each new rate, including the first one,
+        in seconds of computing per second.
         """
 
     def end(self, gang: Any) -> None:
@@ -208,8 +210,9 @@ class ForeseeingCarrier(Protocol):
     """A carrier that can also predict how long flows would take."""
 
     def expected_s(self, groups: Sequence[Sequence[Flow]]) -> list[float]:
-        """Return, for each group, the seconds until all its flows would have arrived if all groups
-        were sent now, in competition with the current flows and without any later flows.
+        """Return, for each group, the seconds until all its flows would have arrived. Assume that
+        all groups are sent now, that they compete with the current flows, and that no further flows
+        begin.
         """
 
 

@@ -1,5 +1,5 @@
-"""The links of a network, the levels of its fabric, and its traffic, in the form that reports and
-policies use.
+"""Data about a network for reports and policies: its links, the levels of its fabric, and its
+traffic.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dagsim.model.arithmetic import ordered_sum
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction of a cable, or several parallel cables combined. ``bandwidth`` is in bytes per
-    second.
+    """One direction of a cable, or of several parallel cables that count as one. ``bandwidth`` is
+    in bytes per second.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Link:
 
 
 class LinkUse(NamedTuple):
-    """A link and its traffic, as periods with the bytes per second in each."""
+    """A link and its traffic, given as a list of periods with the bytes per second in each period."""
 
     link: Link
     traffic: list[tuple[float, float, float]]

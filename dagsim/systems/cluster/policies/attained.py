@@ -22,7 +22,7 @@ _NOTHING = Served()
 def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
     """Least attained service first (Nuyens and Wierman 2008, as foreground-background): the job
     that has run for the fewest seconds comes first. Jobs are ranked again every ``quantum_s``
-    seconds. The policy uses no estimates, and it preempts. The cost is that of ``Rounds``.
+    seconds. The policy needs no estimates, and it preempts runs. It costs as much as ``Rounds``.
 
     With ``lead``, a run gives way only to a job that has received less than 1 - ``lead`` times as
     much service.
@@ -32,8 +32,8 @@ def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", le
 
 def las_2d(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
     """Two-dimensional LAS (Tiresias, Gu et al., NSDI 2019): the job that has received the fewest
-    GPU-seconds comes first. Jobs are ranked again every ``quantum_s`` seconds. The policy uses no
-    estimates, and it preempts. The cost is that of ``Rounds``.
+    GPU-seconds comes first. Jobs are ranked again every ``quantum_s`` seconds. The policy needs no
+    estimates, and it preempts runs. It costs as much as ``Rounds``.
 
     With ``lead``, a run gives way only to a job that has received less than 1 - ``lead`` times as
     much service.
@@ -48,9 +48,9 @@ def tiresias(
     placement: str | PlacementRule = "best-fit",
 ) -> Rounds:
     """Discretised 2D-LAS (based on Tiresias, Gu et al., NSDI 2019): a job moves down one level each
-    time its GPU-seconds pass one of ``thresholds``. Within a level, jobs run first come, first
-    served. A job that has waited ``promote`` times as long as it has run returns to the top level.
-    The policy uses no estimates, and it preempts. The cost is that of ``Rounds``.
+    time its GPU-seconds pass one of ``thresholds``. Within a level, jobs are served in order of
+    arrival. A job that has waited ``promote`` times as long as it has run returns to the top level.
+    The policy needs no estimates, and it preempts runs. It costs as much as ``Rounds``.
 
     Levels are recomputed every ``quantum_s`` seconds.
     """
@@ -102,9 +102,9 @@ class ByGpuSeconds(BySeconds):
 def _overtakes_s(
     key: float, served: np.ndarray, rates: np.ndarray, service: ServiceColumns, row: int | None
 ) -> np.ndarray:
-    """Return, for each job, the seconds until its service (``served``) exceeds ``key``. The service
-    grows by ``rates`` per second, and ``key`` itself grows at the rate of the job in ``row``. The
-    service of jobs without GPUs does not change.
+    """Return, for each job, how many seconds pass until its service (``served``) exceeds ``key``.
+    The service grows by ``rates`` per second, and ``key`` itself grows at the rate of the job in
+    ``row``. The service of jobs without GPUs does not change.
     """
     rises = 0.0 if row is None else float(rates[row])
     ahead, closing = key - served, rates - rises
@@ -117,8 +117,8 @@ def _overtakes_s(
 
 
 class QueueLevels:
-    """Rank jobs by level: the number of ``thresholds`` of GPU-seconds that the job has passed since
-    its last promotion.
+    """Rank jobs by level. A job's level is how many of the ``thresholds`` (in GPU-seconds) its
+    service has exceeded since its last promotion.
     """
 
     def __init__(self, thresholds: tuple[float, ...], promote: float = inf) -> None:
@@ -199,19 +199,19 @@ def gittins_2d(
     ``d`` of ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``.
 
     ``history`` lists sizes in GPU-seconds that are known in advance, and every completed job adds
-    its own size. Until sizes are known, and in ties, jobs run first come, first served. A job that
-    has received more service than all past jobs comes last. The policy preempts. It uses the
-    distribution of sizes but not the size of a job, so it uses no estimates. Once there are 2,048
-    sizes, 1,024 quantiles replace them. The cost is that of ``Rounds``, plus O(sizes) per ranked
-    job.
+    its own size. Until sizes are known, and in ties, jobs are served in order of arrival. A job
+    that has received more service than all past jobs comes last. The policy preempts. The policy
+    uses only the distribution of past sizes, so it needs no estimate of a job's own size. Once
+    2,048 sizes are known, they are replaced by 1,024 quantiles. It costs as much as ``Rounds``,
+    plus O(sizes) per ranked job.
     """
     return Rounds(Gittins(history), quantum_s, placement)
 
 
 class Gittins:
-    """Rank jobs by the difference between the index of a job without service and the job's own
-    index. A job that has only waited has the key 0 and need not be ranked again. The sizes are
-    updated whenever their number has doubled.
+    """Rank jobs by the index of a job without service minus the job's own index. As long as a job
+    has only waited, its key is 0, so it need not be ranked again. The sizes are updated whenever
+    their number has doubled.
     """
 
     remembers = "the sizes of earlier jobs"
@@ -240,9 +240,9 @@ class Gittins:
         return keys
 
     def exceeds_s(self, key: float, service: ServiceColumns, row: int | None = None) -> np.ndarray:
-        """Return the seconds until each job may exceed ``key``. Between two sizes, the index rises
-        and the key falls, so the key of a job can exceed ``key`` only when the job's service passes
-        a size.
+        """Return, for each job, the seconds until its key may exceed ``key``. Between two sizes,
+        the index rises and the key falls. The key of a job can therefore exceed ``key`` only when
+        the job's service passes a size.
         """
         if self._peaks is None:
             self._peaks = self._unserved - gittins_indices(self._sizes, self._sizes)
@@ -292,9 +292,10 @@ class Gittins:
 
 def gittins_index(sizes: np.ndarray, had: float) -> float:
     """Return the Gittins index of a job that has received an amount ``had`` of service, given the
-    ``sizes`` of past jobs in increasing order (float64). The index is the largest ratio, over all
-    further amounts of service, of the probability that the job ends within that amount to the
-    expected amount used, or 0 if no past job was larger.
+    ``sizes`` of past jobs in increasing order (float64). For a further amount of service, take the
+    probability that the job ends within this amount, divided by the expected part of it that the
+    job uses. The index is the maximum of this ratio over all amounts, or 0 if no past job was
+    larger.
     """
     if not len(sizes) or had >= sizes[-1]:
         return 0.0
@@ -326,7 +327,7 @@ def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
     places = sizes.searchsorted(had, "right")
     first = places.min()
     ends, others = _counts(len(sizes))
-    # the value is 0 if the job has already received that much service
+    # 0 for sizes that do not exceed the service which the job has received
     left = np.maximum(sizes[first:] - had[:, None], 0.0)
     service = left.cumsum(axis=1)
     left *= others[first:]
@@ -337,8 +338,8 @@ def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=2)
 def _counts(sizes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return two arrays with, for each size, the number of past jobs that end by that size and the
-    number of those that do not. Both have shape (sizes,), float64.
+    """Return, for each size, how many past jobs end by that size and how many do not, as two
+    float64 arrays of shape (sizes,).
     """
     ends = np.arange(1.0, sizes + 1.0)
     return ends, sizes - ends

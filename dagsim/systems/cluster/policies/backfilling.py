@@ -1,6 +1,6 @@
 """EASY backfilling: the oldest task has a reservation, and other tasks may overtake it if they do
-not delay it. The ready tasks are stored as columns in groups, so that the first task that meets a
-condition is found without a loop over all tasks.
+not delay it. Ready tasks are stored in groups, and each group in columns. The first task that meets
+a condition is thus found without a loop over all tasks.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
 
 class AlikeTasks:
     """A group of waiting tasks with equal demands, equal speed ratios between types, and the same
-    number of waiting instances. At any given time, all these tasks would go to the same type and
-    need the same resources there.
+    number of waiting instances. At any given time, all these tasks would start on the same GPU
+    type, where they need the same resources.
     """
 
     def __init__(self, task: TaskState) -> None:
@@ -73,8 +73,8 @@ class AlikeTasks:
         return self._columns[3, : len(self.tasks)]
 
     def ends_s(self, now: float, type_: int) -> np.ndarray:
-        """Return the time at which each task would end if it started now on a GPU type. Shape
-        (tasks,), float64.
+        """Return, for each task, the time at which it would end if it started now on a GPU type.
+        Shape (tasks,), float64.
         """
         ends_s: np.ndarray = now + self._columns[4 + type_, : len(self.tasks)]
         return ends_s
@@ -114,7 +114,9 @@ class AlikeTasks:
         self.tasks.append(task)
 
     def remove(self, place: int) -> TaskState | None:
-        """Remove the task at index ``place``. Return the task that moves to this index, if any."""
+        """Remove the task at index ``place``. Return the task that takes its place, if there is
+        one.
+        """
         last = self.tasks.pop()
         if place == len(self.tasks):
             return None
@@ -155,7 +157,7 @@ class Backlog:
         move it to another group.
         """
         task = run.task
-        if task not in self._place:  # the task was started before this index existed
+        if task not in self._place:  # the task started before this index was created
             return
         group, place = self._place.pop(task)
         moved = group.remove(place)
@@ -175,7 +177,7 @@ class Backlog:
 
 
 class Holding(NamedTuple):
-    """The resources that a run holds, or held until its end."""
+    """The resources of a run that is running or has just ended."""
 
     end_s: float
     """Its expected end."""
@@ -188,7 +190,7 @@ class Holding(NamedTuple):
 
     @classmethod
     def of(cls, run: Run, end_s: float) -> Holding:
-        """Return what a run holds."""
+        """Return the resources of a run."""
         by_node = tuple([(machine.index, held(run, machine.bit)) for machine, *_ in run.held])
         terms = run.task.demand.terms
         return cls(end_s, held(run), run.id, by_node, () if terms is None else terms.licences)
@@ -201,8 +203,8 @@ class Holding(NamedTuple):
 
 
 def unheld(view: ClusterView, task: TaskState, ended: Sequence[Holding]) -> float:
-    """Return the number of free GPUs (or cores) on the nodes that a task may use, minus the
-    resources of the runs in ``ended``, which still count as held.
+    """Return the number of free GPUs (or cores) on the nodes that a task may use. The resources of
+    the runs in ``ended`` still count as held, so they are subtracted.
     """
     nodes = allowed_nodes(view, task.demand)
     return free(view, task, nodes) - ordered_sum([run.on(nodes) for run in ended])
@@ -245,14 +247,14 @@ class Shadow(NamedTuple):
 
 class Easy:
     """Start the oldest task. If it does not fit, start other tasks, ordered by ``rank``, that do
-    not delay it. These tasks either end before the *shadow time*, when enough resources are
-    expected to be free for the oldest task, or need no more than the *extra* resources, which are
-    left over at that time (Lifka 1995; Mu'alem and Feitelson 2001).
+    not delay it. The *shadow time* is the time at which enough resources are expected to be free
+    for the oldest task. The other tasks must either end before it, or need no more than the *extra*
+    resources, which are left over at that time (Lifka 1995; Mu'alem and Feitelson 2001).
 
-    The shadow time and the extra resources take into account the GPUs, cores and memory of one type
-    that the oldest task requests, on the nodes that its partition and its constraint allow, and its
-    licences. They ignore how the resources are distributed over the nodes. If tasks share a node, a
-    candidate with a correct estimate never delays the oldest task. The policy uses estimates and
+    To find the shadow time and the extra resources, the policy counts the GPUs, cores and memory on
+    nodes of one type that the oldest task's partition and constraint allow, and its licences. It
+    ignores how these resources are distributed over the nodes. A task that shares a node with other
+    tasks and has a correct estimate never delays the oldest task. The policy uses estimates and
     never preempts. The cost per decision is O(running log running), plus a NumPy pass over the
     waiting tasks of each demand that fits but exceeds the extra resources. The counterpart in the
     compiled engine is ``compiled.easy``.
@@ -299,7 +301,8 @@ class Easy:
                     continue
                 type_ = types[0] if len(types) == 1 else min(types, key=group.ratios.__getitem__)
                 until_s = inf
-                takes_time = group.ratios[type_] > 0  # tasks without work end as soon as they start
+                # tasks without work end as soon as they start, so they delay nothing
+                takes_time = group.ratios[type_] > 0
                 if takes_time and self._exceeds(view, group, type_, shadow):
                     until_s = shadow.time_s
                 first = group.first(self.rank, now, type_, until_s)
@@ -316,7 +319,7 @@ class Easy:
             stuck.add(chosen)
 
     def _elsewhere(self, view: ClusterView, task: TaskState, type_: int | None, shadow: Shadow) -> Placement | None:
-        """Return a placement outside the nodes of the reservation."""
+        """Return a placement that avoids the nodes of the reservation."""
         if shadow.nodes == ALL:
             return None
         with view.machines.within(task.demand, ~shadow.nodes):
@@ -324,7 +327,7 @@ class Easy:
         return placement if placement is not None and not instances_on(placement, shadow.nodes) else None
 
     def _exceeds(self, view: ClusterView, group: AlikeTasks, type_: int, shadow: Shadow) -> bool:
-        """Return True if a task in the group would take more resources than are left over."""
+        """Return True if a task in the group needs more than the resources that are left over."""
         if shadow.licences and _takes_licences(group.demand, shadow):
             return True
         if type_ != shadow.type:
@@ -358,22 +361,22 @@ class Easy:
 
 
 def easy(placement: str | PlacementRule = "best-fit") -> Easy:
-    """EASY with candidates in order of arrival (Lifka 1995). The policy uses estimates. The cost is
-    that of ``Easy``.
+    """EASY with candidates in order of arrival (Lifka 1995). The policy uses estimates. It costs as
+    much as ``Easy``.
     """
     return Easy(by_order, placement)
 
 
 def easy_sjf(placement: str | PlacementRule = "best-fit") -> Easy:
     """EASY with the shortest candidate first (Tsafrir, Etsion and Feitelson 2007). The policy uses
-    estimates. The cost is that of ``Easy``.
+    estimates. It costs as much as ``Easy``.
     """
     return Easy(shortest_first, placement)
 
 
 def easy_lxf(placement: str | PlacementRule = "best-fit") -> Easy:
-    """EASY with the candidates ordered by their slowdown so far, largest first. The policy uses
-    estimates. The cost is that of ``Easy``.
+    """EASY with the candidate first whose slowdown so far is largest. The policy uses estimates. It
+    costs as much as ``Easy``.
     """
     return Easy(most_slowed_first, placement)
 
@@ -388,7 +391,7 @@ def most_slowed_first(group: AlikeTasks, now: float) -> np.ndarray:
 
 
 def _amounts(demand: DemandClass, count: int) -> FreeAmounts:
-    """Return the amounts that this many instances of ``demand`` take."""
+    """Return the resources that this many instances of ``demand`` need."""
     return FreeAmounts(round(demand.demand.gpus * MICRO) * count, demand.cpus * count, demand.memory * count)
 
 
@@ -447,17 +450,17 @@ class EasyEvents:
     """EASY with one pass per event, as in PYSS and similar simulators (Lifka 1995; Tsafrir, Etsion
     and Feitelson 2007, section 2). At each point in time, there is first one pass for every
     arriving task. During these passes, runs that end at that time, ahead of their estimates, still
-    hold their resources. Then there is one pass for each such end. In contrast, ``easy`` decides
-    once per point in time, based on the resources that are free after all simultaneous events.
+    hold their resources. Then there is one pass for each such end. By contrast, ``easy`` decides
+    once per point in time, when all simultaneous events have happened.
 
     The return of a node is also an event.
 
     A pass starts the oldest tasks until one does not fit. Other tasks overtake this task if they
     end by its *shadow time*, when enough resources are expected to be free for it, or if they need
-    no more than the *extra* resources at that time. The pass counts GPUs (cores, for tasks without
-    GPUs) on the nodes that the oldest task may use, over all types together, so it is meant for
-    clusters with one type. It also counts the licences that the oldest task needs. The policy uses
-    estimates and never preempts. The cost is O(running log running + queue) per event.
+    no more than the *extra* resources at that time. On the nodes that the oldest task may use, the
+    pass counts GPUs (or cores, for tasks without GPUs) of all types together, so it is meant for
+    clusters with a single type. It also counts the licences that the oldest task needs. The policy
+    uses estimates and never preempts. The cost is O(running log running + queue) per event.
     """
 
     forgets = "at which events it had looked at its queue"
@@ -476,7 +479,7 @@ class EasyEvents:
         self._holding.setdefault(run.id, Holding.of(run, run.estimated_end_s(now)))
 
     def ended(self, run: Run, now: float) -> None:
-        """Keep the resources of an ended run as held until the next decision."""
+        """Record a run that has ended. Its resources count as held until the next decision."""
         self._ended[run.id] = self._holding.pop(run.id)
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -494,13 +497,14 @@ class EasyEvents:
             yield from self._pass(view, ready, _late(ended[place:], view.now))
         up = sum(machine.bit for machine in view.machines.list if machine.up)
         site = view.machines.site
-        # A node has come back, or the rules of the site allow other tasks to start.
+        # Try all tasks again if a node has come back, or if the site's rules may now allow other
+        # tasks to start.
         if up & ~self._up or gone or (site is not None and view.now in site.boundaries):
             yield from self._pass(view, ready, [])
         self._up = up
 
     def _pass(self, view: ClusterView, ready: dict[Key, TaskState], late: list[Holding]) -> Iterator[Decision]:
-        """Start the tasks that may start while the runs in ``late`` still hold their resources."""
+        """Start the tasks that may start if the runs in ``late`` still hold their resources."""
         keys = iter(list(self._queue))
         head = None
         for key in keys:
@@ -533,8 +537,8 @@ class EasyEvents:
                     extra -= takes
 
     def _shadow(self, view: ClusterView, head: TaskState, late: list[Holding]) -> tuple[Shadow, float]:
-        """Return the reservation for ``head``, without its amounts by type, and the number of GPUs
-        (or cores) that are left over on its nodes at that time.
+        """Return the reservation for ``head``, without amounts by type. Also return the number of
+        GPUs (or cores) that are left over on its nodes when the reservation begins.
         """
         nodes, site = allowed_nodes(view, head.demand), view.machines.site
         wanted = () if head.demand.terms is None or site is None else head.demand.terms.licences
@@ -563,7 +567,7 @@ class EasyEvents:
 
 
 def _size_on(task: TaskState, placement: Placement, nodes: int) -> float:
-    """Return the number of GPUs (or cores) that a placement takes on some nodes."""
+    """Return how many GPUs (or cores) a placement uses on some nodes."""
     demand = task.demand
     if nodes == ALL:
         return size(task)

@@ -1,4 +1,6 @@
-"""Batch-mode mapping, which assigns ready tasks to GPU types in turn before any of them starts."""
+"""Batch-mode mapping policies. They assign ready tasks to GPU types one by one before any of them
+starts.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +36,15 @@ class Ready:
 
 
 def size(task: TaskState) -> float:
-    """Return the number of GPUs that the task needs simultaneously, or of cores if it needs no
-    GPUs.
+    """Return the number of GPUs that the task needs simultaneously. If it needs no GPUs, return the
+    number of cores.
     """
     return width(task) if task.demand.demand.gpus else task.demand.cpus / MICRO * (task.demand.gang or 1)
 
 
 def allowed_nodes(view: ClusterView, demand: DemandClass) -> int:
-    """Return the nodes that tasks with a demand may use according to their partition and
-    constraint, as a bit set; ``ALL`` if these are all nodes.
+    """Return a bit set of the nodes that the partition and the constraint allow to tasks with a
+    demand, or ``ALL`` if they allow all nodes.
     """
     site = view.machines.site
     nodes = ALL if demand.terms is None else demand.terms.nodes
@@ -50,7 +52,9 @@ def allowed_nodes(view: ClusterView, demand: DemandClass) -> int:
 
 
 def held(run: Run, nodes: int = ALL) -> float:
-    """Return the number of GPUs that the run holds on some nodes, or of cores if it holds no GPUs."""
+    """Return the number of GPUs that the run holds on some nodes. If it holds no GPUs, return the
+    number of cores.
+    """
     demand = run.task.demand
     if nodes == ALL:
         return run.gpus or demand.cpus / MICRO * run.instances
@@ -75,13 +79,14 @@ Rule: TypeAlias = Literal["min-min", "max-min", "sufferage"]
 
 
 class BatchMode:
-    """Map ready tasks one by one, by their earliest completion times over the GPU types. The next
-    task is the one with the smallest such time (``min-min``), with the largest (``max-min``), or
-    with the largest difference between the completion times on its second best and its best type
-    (``sufferage``). A mapped task starts if it fits now on the type where it completes first.
-    Otherwise, it waits for that type, and the time that it needs there counts as occupied.
+    """Map ready tasks one by one to GPU types. For each task, this uses the earliest time at which
+    the task could complete on any type. The next task is the one for which this time is smallest
+    (``min-min``), the one for which it is largest (``max-min``), or the one that would complete the
+    most later on its second best type than on its best type (``sufferage``). A mapped task starts
+    if it fits now on the type where it completes first. Otherwise, it waits for that type, and the
+    GPUs that it needs there count as busy for its duration.
 
-    Tasks with the same demand and the same speed ratios form a group, and only the shortest and the
+    Tasks with the same demand and the same speed ratios form a group. Only the shortest and the
     longest task in a group can be next. The queue of a GPU type consists of the times at which its
     GPUs are expected to become free. After 24 mapped tasks, the rest of the queue is left for the
     next decision. The policy uses estimates and never preempts. The cost is O(24 x groups x types)
@@ -114,7 +119,7 @@ class BatchMode:
                 return
             passed.add(task)
             _take(lanes[best.type], _lanes_of(task), best.completion_s)
-        # An empty mapping means that the tasks have to wait while anything is running.
+        # Nothing was mapped, so the tasks wait for as long as anything is running.
         for task in sorted(groups.heads()):
             if not view.running and (placement := self._place(view, task)) is not None:
                 yield Start(task, placement)
@@ -165,8 +170,8 @@ class _Groups:
         heappush(long, (-best_s, task.order, task.piece, task))
 
     def heads(self, passed: set[TaskState] | None = None) -> Iterator[TaskState]:
-        """Yield the shortest and the longest task of each group, except for the (few) tasks in
-        ``passed``.
+        """Yield the shortest and the longest task in each group, leaving out the tasks in
+        ``passed``, of which there are few.
         """
         for heaps in self._groups.values():
             first: TaskState | None = None
@@ -235,7 +240,7 @@ def _free_at(view: ClusterView, demand: DemandClass, lanes: list[float], type_: 
 
 
 def _take(lanes: list[float], width: int, until: float) -> None:
-    """Mark the ``width`` GPUs that become free first as taken until the time ``until``."""
+    """Mark the ``width`` GPUs that become free first as busy until the time ``until``."""
     del lanes[:width]
     for _ in range(width):
         insort(lanes, until)
@@ -243,21 +248,21 @@ def _take(lanes: list[float], width: int, until: float) -> None:
 
 def min_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
     """Min-Min (Ibarra and Kim 1977; Maheswaran et al. 1999): map the ready task that can complete
-    first. The policy uses estimates. The cost is that of ``BatchMode``.
+    first. The policy uses estimates. It costs as much as ``BatchMode``.
     """
     return BatchMode("min-min", placement)
 
 
 def max_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
-    """Max-Min (Ibarra and Kim 1977; Maheswaran et al. 1999): first map the ready task whose
-    earliest completion time is latest, so that long tasks do not come last. The policy uses
-    estimates. The cost is that of ``BatchMode``.
+    """Max-Min (Ibarra and Kim 1977; Maheswaran et al. 1999): first map the ready task with the
+    latest of the earliest completion times, so that long tasks do not come last. The policy uses
+    estimates. It costs as much as ``BatchMode``.
     """
     return BatchMode("max-min", placement)
 
 
 def sufferage(placement: str | PlacementRule = "best-fit") -> BatchMode:
     """Sufferage (Maheswaran et al. 1999): first map the ready task that would lose most if it had
-    to use its second best type. The policy uses estimates. The cost is that of ``BatchMode``.
+    to use its second best type. The policy uses estimates. It costs as much as ``BatchMode``.
     """
     return BatchMode("sufferage", placement)

@@ -60,8 +60,8 @@ _SHORT_S = 10.0
 
 
 class _Request(NamedTuple):
-    """A task in the queue, with the values from which its score is computed. The task with the
-    smallest tuple is picked first.
+    """A task in the queue, with the values from which its score is computed. The task whose tuple
+    is smallest is picked first.
     """
 
     score: float
@@ -73,8 +73,8 @@ class _Request(NamedTuple):
 
 
 class _Recent(Ready):
-    """The ready tasks and the latest arrivals, each arrival with its time in s, its duration in
-    seconds, and its GPUs or cores.
+    """The ready tasks and the latest arrivals. An arrival consists of its time and its duration,
+    both in seconds, and its number of GPUs or cores.
     """
 
     def __init__(self) -> None:
@@ -100,8 +100,9 @@ def _fits_at_s(now: float, idle: float, ends: list[tuple[float, float]], amount:
 
 
 class _Trial:
-    """A look-ahead of a queue under the rules of ``Committed``, with estimates as durations. It
-    lasts until all tasks in the queue and all tasks in a possible future have started.
+    """A simulation of the queue under the rules of ``Committed``, in which tasks take their
+    estimated durations. It ends when all tasks in the queue and all tasks in a possible future have
+    started.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class _Trial:
                     fits = request.amount <= self.idle + NEARLY and self.now + request.seconds < shadow_s
                     if fits and request is not picked:
                         self._start(request)
-            if not self._advance():  # the task needs more than the nodes that are up have
+            if not self._advance():  # the nodes that are up are not enough for the task
                 self.queue.remove(picked)
                 return
         self._start(picked)
@@ -173,16 +174,17 @@ class Committed:
     ``score`` determines the order of the queue: first come, first served, or by a formula.
 
     With ``backfill``, other tasks in the queue that fit may start in the meantime, oldest first.
-    Their estimated end must be before (not at) the *shadow time*, which is determined when the task
-    is picked: the time at which enough resources for it are expected to be free.
+    Their estimated end must be before (not at) the *shadow time*. This is the time at which enough
+    resources for the picked task are expected to be free, and it is determined when the task is
+    picked.
 
     Three scores are not from the paper. ``soonest`` is the time at which the task is expected to
-    fit, plus the time that its work would take if the whole cluster worked on it. ``area`` is
-    seconds times GPUs (or cores), and ``log-area`` is F1 without the age.
+    fit, plus the time that its work would take on the whole cluster. ``area`` is seconds times GPUs
+    (or cores), and ``log-area`` is F1 without the age.
 
     With ``width`` above 1, the ``width`` tasks with the best scores are tried out in eight possible
-    futures. In each future, the simulation of the queue continues with estimates while ten more
-    tasks arrive, as in one of the last eight sequences of ten arrivals. The task with the smallest
+    futures. In each future, the queue is simulated with estimates while ten more tasks arrive.
+    These are a copy of one of the last eight sequences of ten arrivals. The task with the smallest
     sum of bounded slowdowns (threshold 10 s) is picked. These trials count resources over all types
     together, so they are meant for clusters with one type, and for jobs with a single task.
 
@@ -222,9 +224,9 @@ class Committed:
         view.follow(self)
         recent = view.index(Committed, _Recent)
         ready = recent.tasks
-        # The rules of a site may have withdrawn tasks.
+        # The site's rules may have removed tasks from the ready ones.
         self._queued = {key: None for key in self._queued if key in ready}
-        # Among simultaneous events, arrivals come first, followed by the ends in turn.
+        # Handle simultaneous events in this order: arrivals, then ends in the order of run ids.
         ended = sorted(self._ended, key=lambda run: run.id)
         self._ended.clear()
         arrived = sorted(key for key in ready if key not in self._queued)
@@ -279,8 +281,9 @@ class Committed:
             def cost(task: TaskState) -> float:
                 request = requests[queue.index(task)]
                 trials = [_Trial(view.now, idle, ends, requests, future, self.backfill) for future in futures]
-                # Equal slowdowns summed in a different order differ in the last bits. Rounding
-                # makes the sums equal, so that the score decides.
+                # The same slowdowns, added in a different order, give sums that differ in the last
+                # bits. After rounding, such sums are equal, and the task with the better score is
+                # picked.
                 return round(ordered_sum([trial.play(request) for trial in trials]), 6)
 
             picked = min(candidates, key=cost)
@@ -293,8 +296,9 @@ class Committed:
         return _Request(score, (task.order, task.piece), arrival_s, seconds, amount)
 
     def _futures(self, view: ClusterView, recent: _Recent) -> list[list[_Request]]:
-        """Return possible future arrivals: the tasks that have not entered the queue yet, followed
-        by one of the last sequences of arrivals, at the same intervals.
+        """Return lists of possible future arrivals. Each begins with the tasks that have not
+        entered the queue yet, followed by one of the last sequences of arrivals with the same
+        intervals.
         """
         entering = [self._request(task) for key, task in sorted(recent.tasks.items()) if key not in self._queued]
         arrivals = list(recent.arrivals)
@@ -322,7 +326,9 @@ class Committed:
                     self._leave(task, ready)
 
     def _room(self, view: ClusterView, task: TaskState, ended: list[Holding]) -> Placement | None:
-        """Return a placement for the task while the resources in ``ended`` still count as held."""
+        """Return a placement for the task. The resources of the runs in ``ended`` still count as
+        held.
+        """
         if ended and unheld(view, task, ended) + NEARLY < size(task):
             return None
         return self._place(view, task)

@@ -20,18 +20,18 @@ _EARLY_S = 1e-6
 
 class Conservative:
     """Conservative backfilling (Mu'alem and Feitelson 2001): every ready task reserves the earliest
-    start that the existing reservations allow, on the type where it would finish first, and starts
-    at that time. When a run ends earlier than expected, or a node fails, returns or is drained for
-    good, all reservations are made again in order of arrival, so that every task can move up
-    (compression).
+    start that the existing reservations allow, on the type where it would finish first. It starts
+    at the reserved time. All reservations are made again in order of arrival when a run ends
+    earlier than expected, or when a node fails, returns or is drained for good. Every task can then
+    move up (compression).
 
-    Reservations count licences and the GPUs, cores and memory of a type, regardless of how these
-    are distributed over the nodes. If partitions and constraints restrict some tasks to some nodes,
-    the nodes are divided into *parts*, so that a task may use either all nodes of a part or none. A
-    reservation is divided over the parts that its task may use, starting with those that the fewest
-    tasks may use. The policy uses estimates and never preempts. It is costly by definition:
-    O(reservations) per task that becomes ready, and the square of that when all reservations are
-    made again.
+    Reservations are for licences and for the GPUs, cores and memory of a type. They ignore how
+    these resources are distributed over the nodes. If partitions and constraints restrict some
+    tasks to some nodes, the nodes are divided into *parts*. A task may use either all nodes in a
+    part or none of them. A reservation is divided over the parts that its task may use, starting
+    with those that the fewest tasks may use. The policy uses estimates and never preempts. It is
+    costly by definition: O(reservations) per task that becomes ready, and the square of that when
+    all reservations are made again.
     """
 
     forgets = "the reservations that it had made"
@@ -71,7 +71,7 @@ class Conservative:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self)
         waiting = view.index(Conservative, Ready)
-        # the rules of the site have removed tasks from the queue
+        # a planned task is missing from the queue if the site's rules have removed it
         self._early = self._early or any(key not in waiting.tasks for key in self._starts)
         new = sorted(waiting.tasks.keys() - self._starts.keys())
         for key in new:
@@ -111,7 +111,7 @@ class Conservative:
                     del self._starts[key], waiting.tasks[key]
 
     def _look(self, view: ClusterView, waiting: Ready) -> None:
-        """Make all reservations again if anything differs from what was expected."""
+        """Make all reservations again if anything has happened that was not expected."""
         usable = view.machines.usable(view.now)
         late = any(end_s < view.now - _EARLY_S for end_s in self._expected.values())
         if self._early or late or usable != self._usable or not self._parts:
@@ -206,8 +206,8 @@ class Conservative:
 
 
 def _least_wanted(item: tuple[tuple[int, tuple[int, ...]], Sequence[NodeState]]) -> tuple[int, int, int]:
-    """Return a key that sorts the parts of a type: those that the fewest tasks may use come first
-    and, among these, larger parts come first.
+    """Return a sort key for the parts of a type. The parts that the fewest tasks may use come
+    first, and larger parts come before smaller ones.
     """
     (type_, may_use), nodes = item
     return type_, may_use.count(1), -len(nodes)
@@ -237,7 +237,7 @@ class _Part(NamedTuple):
                 profile.take(start_s, end_s, amount)
 
     def room(self, one: Sequence[float], start_s: float, end_s: float) -> int:
-        """Return how many instances, each of which takes ``one``, fit from ``start_s`` to
+        """Return how many instances, each of which needs ``one``, fit from ``start_s`` to
         ``end_s``.
         """
         pairs = zip(self.profiles, one, strict=True)
@@ -249,7 +249,9 @@ _Shares: TypeAlias = tuple[tuple[_Part, tuple[float, ...]], ...]
 
 
 class _Reservation(NamedTuple):
-    """A reservation with its end, start and type, and the amounts that it takes from each part."""
+    """A reservation with its end, its start and its type, and the amounts that it reserves on each
+    part.
+    """
 
     end_s: float
     start_s: float
@@ -264,9 +266,9 @@ def _earliest_on(
     seconds: float,
     licences: Sequence[tuple[StepProfile, int]],
 ) -> tuple[float, list[tuple[float, ...]]]:
-    """Return the first time from which all instances, each of which takes ``one``, fit on several
-    parts together, and the amounts that they take from each part. The time is ``inf`` if there is
-    none.
+    """Return the first time from which all instances fit on several parts together, and the amounts
+    that they need on each part. Each instance needs ``one``. If there is no such time, it is
+    ``inf``.
     """
     profiles = [profile for part in parts for profile in part.profiles] + [profile for profile, _ in licences]
     needed = [amount * instances - NEARLY for amount in one]
@@ -290,7 +292,7 @@ def _earliest_on(
 
 def _earliest(profiles: Sequence[StepProfile], amounts: Sequence[float], seconds: float) -> float:
     """Return the first time from which all amounts are free for ``seconds``, or ``inf`` if there is
-    none.
+    no such time.
     """
     start_s = -inf
     while True:

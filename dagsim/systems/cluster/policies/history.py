@@ -19,7 +19,7 @@ class AsObserved:
     ``Job.observed_start_s``. The nodes are the recorded ones if the cluster has free nodes with
     these names; otherwise, ``placement`` chooses them. Tasks without a recorded start begin
     immediately. Tasks that do not fit at their recorded time start later, oldest first. The policy
-    uses no estimates. The cost is O(log tasks).
+    needs no estimates. The cost is O(log tasks) per decision.
     """
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
@@ -29,8 +29,8 @@ class AsObserved:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         due = view.index(self, lambda: DueTasks(_due_s, Queue(_due_s, view.machines)))
         while (task := due.next(view.now)) is not None:
-            # some instances may have to wait; the queue drops a task once all its instances have
-            # started
+            # Some of the task's instances may have to wait, so it is put in the queue, which drops
+            # a task when all its instances have started.
             due.late.push(task)
             placement = self._observed(view, task) or self._place(view, task)
             if placement is not None:
@@ -82,11 +82,12 @@ def _due_s(task: TaskState) -> float:
 
 class Qssf:
     """The task with the least predicted GPU time comes first (Helios, Hu et al., SC 2021, section
-    4.2; Helios predicts with gradient boosting on more columns than all traces have). The
-    prediction is a mean over past tasks with the same tenant, model and GPUs, or else over all past
-    tasks. Recent tasks have a higher weight: each new duration multiplies the weights of the older
-    durations by ``memory``. Until the first task has ended, tasks run first come, first served. The
-    policy uses no estimates and never preempts. The cost is O(log n).
+    4.2). Helios itself predicts with gradient boosting, on columns that some traces lack. The
+    prediction is the mean over past tasks with the same tenant, model and number of GPUs. If there
+    are none, it is the mean over all past tasks. Recent tasks have a higher weight: each new
+    duration multiplies the weights of the older durations by ``memory``. Until the first task has
+    ended, tasks start in order of arrival. The policy needs no estimates and never preempts. The
+    cost is O(log tasks) per decision.
     """
 
     remembers = "how long earlier tasks took"

@@ -33,12 +33,12 @@ Head: TypeAlias = tuple[_Entry, TaskState]
 
 class JobQueue:
     """Ready tasks sorted by ``(job_key, task_key, order)`` within each demand class. The key of a
-    job is recomputed when one of its tasks becomes ready, by ``rank_again`` after one of its runs
-    has ended, and by ``refresh``. If keys are ``fixed``, they are never recomputed.
+    job is recomputed when one of its tasks becomes ready, when ``rank_again`` is called after one
+    of its runs has ended, and by ``refresh``. If keys are ``fixed``, they are never recomputed.
 
     Each demand class has a heap of jobs, sorted by key and first task, and a heap of tasks for each
-    of these jobs. The cost is O(log n) per task added or removed, O(demand classes + log n) per
-    refreshed job, however many tasks it has, and O(demand classes) per query.
+    of these jobs. Adding or removing a task costs O(log n). Refreshing a job costs O(demand classes
+    + log n), however many tasks it has, and a query costs O(demand classes).
     """
 
     def __init__(self, job_key: JobKey, task_key: Key, *, fixed: bool = False) -> None:
@@ -74,7 +74,7 @@ class JobQueue:
 
     def ended(self, run: Run, now: float) -> None:
         """Record that the key of the run's job may have changed. The key is updated later, because
-        the task and the job do not reflect the end yet.
+        the end of the run has not been entered in the task and the job yet.
         """
         self._moved[run.job] = None
         if self._tell_key is not None:
@@ -130,13 +130,13 @@ class JobQueue:
             if task is not None and current and (task[1], task[2]) == (order, piece):
                 return entry, task[3]
             heappop(heap)
-            if current:  # the task that was first when the entry was made has started
+            if current:  # the entry's task has started, so enter the job again with its next task
                 self._enter(demand, number)
         return None
 
     def rivals(self, demand: DemandClass, job: int) -> list[tuple[float, int, int]]:
-        """Return, for each other job that waits in a demand class, its key, the order of its first
-        task and its number. The cost is O(jobs).
+        """Return the key, the order of the first task, and the number of each other job that waits
+        in a demand class. The cost is O(jobs).
         """
         heads = [(number, self._first(demand, number)) for number in tuple(self._tasks[demand]) if number != job]
         return [(self._keys[number], head[1], number) for number, head in heads if head is not None]
@@ -197,10 +197,10 @@ class PathLeft:
         return tasks[-1].rank_s
 
     def ended(self, run: Run) -> None:
-        """Do nothing, because finished tasks are skipped when they are last in the list."""
+        """Do nothing. Finished tasks are skipped later, when they are last in the list."""
 
     def forget(self, job: JobState) -> None:
-        """Forget a job that has left."""
+        """Remove the entries of a job that has left the system."""
         self._longest_last.pop(job.number, None)
 
 
@@ -208,8 +208,8 @@ class WorkLeft:
     """A job key: the estimated GPU-seconds of a job's unfinished instances. A task without GPUs
     counts as if it used one GPU.
 
-    The GPU-seconds are added up in the order of the graph. For wide jobs, running totals are kept,
-    so that the end of a run costs one NumPy pass over the later tasks.
+    The GPU-seconds are added up in the order of the graph. For jobs with many tasks, running totals
+    are stored. The end of a run then costs one NumPy pass over the later tasks.
     """
 
     def __init__(self) -> None:
@@ -236,7 +236,7 @@ class WorkLeft:
             behind = terms[first:].copy()
             if first:
                 behind[0] += totals[first - 1]
-            # sum from left to right, like ordered_sum, so that results are bit-identical
+            # add from left to right, as ordered_sum does, so that the results are bit-identical
             np.add.accumulate(behind, out=totals[first:])
         return float(totals[-1])
 
@@ -247,7 +247,7 @@ class WorkLeft:
             moved.add(run.task.index)
 
     def forget(self, job: JobState) -> None:
-        """Forget a job that has left."""
+        """Remove the entries of a job that has left the system."""
         for cache in (self._terms, self._totals, self._moved):
             cache.pop(job.number, None)
 
@@ -287,22 +287,22 @@ class JobOrdered:
 
 def scpt(placement: str | PlacementRule = "best-fit") -> JobOrdered:
     """Shortest critical path first: the job with the shortest remaining path to its end comes
-    first. The policy uses estimates. The cost is that of ``JobOrdered``.
+    first. The policy uses estimates. It costs as much as ``JobOrdered``.
     """
     return JobOrdered(PathLeft, placement)
 
 
 def srpt_work(placement: str | PlacementRule = "best-fit") -> JobOrdered:
     """Shortest remaining work first: the job with the fewest remaining GPU-seconds comes first. The
-    policy uses estimates. The cost is that of ``JobOrdered``.
+    policy uses estimates. It costs as much as ``JobOrdered``.
     """
     return JobOrdered(WorkLeft, placement)
 
 
 def sjf_cp(placement: str | PlacementRule = "best-fit") -> JobOrdered:
-    """Shortest job first by total work, with the critical path first within a job. All work counts,
-    whether or not it has started (a baseline of Decima, Mao et al., SIGCOMM 2019). The policy uses
-    estimates. The cost is that of ``JobOrdered``.
+    """Shortest job first by total work, with the critical path first within a job. A job's total
+    work includes work that is already done (a baseline of Decima, Mao et al., SIGCOMM 2019). The
+    policy uses estimates. It costs as much as ``JobOrdered``.
     """
     return JobOrdered(total_work, placement, fixed=True)
 
@@ -328,8 +328,8 @@ class Tetris:
     - ``e = srpt x mean a / mean p`` over all pairs that could start now.
 
     The job with the least remaining work represents its demand class. Gangs are placed by best fit.
-    The policy uses estimates (none if ``srpt=0``) and never preempts. The cost is O(demand classes
-    x types) per decision.
+    The policy uses estimates (unless ``srpt`` is 0) and never preempts. The cost is O(demand
+    classes x types) per decision.
     """
 
     def __init__(self, srpt: float = 1.0) -> None:

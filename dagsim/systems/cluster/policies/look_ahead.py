@@ -52,13 +52,14 @@ class EftWait:
     On a cluster with a single GPU type, the order ``task`` is SJF. The policy uses estimates and
     never preempts. The cost is O(speed profiles x types) per decision, plus O(GPUs needed) per
     ``eta``. A speed profile is a set of tasks with the same speed ratios between types. The rule is
-    TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) reduced to one alternative.
+    a special case of TetriSched's plan-ahead (Tumanov et al., EuroSys 2016), in which a task has
+    only one alternative to starting now.
 
     Raises:
         ConfigError: The order is unknown.
     """
 
-    rehearses = False  # an index stores the work that jobs had left
+    rehearses = False  # because an index stores how much work each job had left
 
     def __init__(self, theta: float = 0.75, order: str = "work", placement: str | PlacementRule = "best-fit") -> None:
         require(theta >= 0, "eft-wait: theta must be 0 or more", theta)
@@ -84,7 +85,7 @@ class EftWait:
         self, view: ClusterView, task: TaskState, type_: int, etas: dict[_Place, float] | None = None
     ) -> bool:
         """Return True if the task would finish sooner by waiting for its fastest type than by
-        starting on ``type_`` now. ``etas`` caches the expected waits at the current time.
+        starting on ``type_`` immediately. ``etas`` caches the expected waits at the current time.
         """
         best_s, threshold = task.best_s, self.theta * task.seconds[type_]
         if best_s >= threshold or best_s >= task.seconds[type_]:
@@ -130,9 +131,10 @@ _Heap: TypeAlias = list[tuple[float, int, TaskState]]
 
 
 class _Profiles:
-    """Ready tasks in groups with the same demand class, type and speed profile. Each group is kept
-    in two orders, by rank and by duration. If a task in a group is skipped, longer tasks would be
-    skipped as well, so only the first and the shortest task of a group have to be checked.
+    """Ready tasks in groups with the same demand class, type and speed profile. Each group is
+    sorted in two ways, by rank and by duration. If a task in a group is skipped, all longer tasks
+    would be skipped as well. Only the first and the shortest task in a group therefore have to be
+    checked.
     """
 
     def __init__(self, machines: ClusterState, key: TypedKey) -> None:
@@ -168,7 +170,7 @@ class _Profiles:
                 for heap in heaps:
                     while heap and not heap[0][2].waiting:
                         heappop(heap)
-                # tasks define only <
+                # written with ``not <``, because tasks define no other comparison
                 if not heaps[0] or (best is not None and not heaps[0][0] < best):
                     continue
                 for heap in heaps:
@@ -185,14 +187,14 @@ class PlanAhead:
     """Plan the starts of the ``window`` shortest ready tasks. A task may start at ``slots``
     different times: now, or at one of the next expected ends of runs. In a plan, each task starts
     at most once, on one type, and at no time do the tasks hold more GPUs than will be free. The
-    plan minimises the sum of completion times, where tasks that are left out count as if they ended
-    after everything else. Tasks that the plan starts now are started. All others are planned again
-    when something changes.
+    plan minimises the sum of completion times. A task that is not in the plan counts as if it ended
+    after all others. The policy starts those tasks that the plan starts now. All others are planned
+    again when something changes.
 
-    This is TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) with exact start times, and with
-    the value function "the sooner the better" instead of the language STRL. The policy uses
-    estimates and never preempts. It is costly by definition: an integer program with window x types
-    x slots choices takes about 10 ms.
+    This is TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) with exact start times. Instead
+    of TetriSched's language for values (STRL), the rule is "the sooner the better". The policy uses
+    estimates and never preempts. It is costly by definition, because an integer program with window
+    x types x slots choices takes about 10 ms.
 
     Raises:
         ConfigError: ``window`` or ``slots`` is less than 1.
@@ -284,7 +286,7 @@ _STUCK_S = 1e9
 class Rollout:
     """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997). The candidates are the
     decision to wait, and up to ``width`` pairs of a ready task and a GPU type that fit, shortest
-    first. Each candidate is tried out in a ``ClusterView.fork()``, which uses estimates, and
+    first. Each candidate is tried out in a ``ClusterView.fork()``. A fork uses estimates, and
     contains neither true durations nor future arrivals. ``base`` is the policy that finishes the
     current jobs in the fork. The candidate with the smallest sum of completion times is carried
     out. In a tie, the policy waits.
@@ -331,13 +333,13 @@ class Rollout:
 
     def _cost(self, view: ClusterView, start: tuple[TaskState, Placement] | None) -> float:
         """Return the sum of the completion times of the current jobs if this candidate is carried
-        out now. The decision to wait lasts until the next end of a run.
+        out now. If the candidate is to wait, it waits until the next run ends.
         """
         if start is None and not view.running:
             return inf
         fork = view.fork()
         written = len(fork.schedule.log)
-        # these jobs need nodes that are down for an unknown time
+        # the number of jobs that need nodes which are down for an unknown time
         stuck = _play(fork, _policies().create(self.base), start)
         rows, jobs = fork.schedule.log.since(written), fork.schedule.jobs
         done = [row[1] - jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
@@ -345,8 +347,8 @@ class Rollout:
 
 
 def _play(fork: Simulation, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> int:
-    """Carry out the candidate, and let the base policy finish. Return the number of jobs that it
-    could not finish.
+    """Carry out the candidate, and let the base policy make all further decisions. Return the
+    number of jobs that it could not finish.
     """
     conversation = fork.decisions()
     view = next(conversation)
@@ -365,7 +367,7 @@ def _play(fork: Simulation, base: ClusterPolicy, start: tuple[TaskState, Placeme
 
 
 def _same(view: ClusterView, task: TaskState) -> TaskState:
-    """Return the counterpart of ``task`` among the ready tasks of a fork."""
+    """Find ``task`` among the ready tasks of a fork."""
     place = task.order, task.piece
     return next(other for other in view.ready if (other.order, other.piece) == place)
 
@@ -378,16 +380,17 @@ def _policies() -> Registry[ClusterPolicy]:
 
 class AlloX:
     """Minimise the sum of completion times of ``window`` ready tasks (based on AlloX, Le et al.,
-    EuroSys 2020; Bruno, Coffman and Sethi 1974). Each task is assigned to a lane (a GPU of some
-    type, or as many parallel GPUs as the task needs) and to a position in that lane's queue,
-    counted from its end. A task at position k from the end delays k completions by its duration on
-    this lane, and the whole queue waits until the lane is free. The first tasks on all lanes that
-    are free now are started. The problem is solved again whenever something has changed.
+    EuroSys 2020; Bruno, Coffman and Sethi 1974). Each task is assigned to a lane and to a position
+    in that lane's queue, counted from the end of the queue. A lane is a GPU of some type, or as
+    many parallel GPUs as the task needs. A task at position k from the end delays k completions,
+    including its own, by its duration on this lane. The whole queue also waits until the lane is
+    free. The first tasks on all lanes that are free now are started. The problem is solved again
+    whenever something has changed.
 
-    ``window`` limits the number of tasks that are considered. Of these, 25% are the tasks that have
-    waited longest, so that no task starves, and the others are the tasks with the least GPU time.
-    The policy uses estimates and never preempts. It is costly by definition: an assignment problem
-    of size window x (lanes x places) takes about 1 ms.
+    ``window`` limits the number of tasks that are considered. A quarter of these are the tasks that
+    have waited longest, so that no task starves. The others are the tasks with the least GPU time.
+    The policy uses estimates and never preempts. It is costly by definition, because an assignment
+    problem of size window x (lanes x places) takes about 1 ms.
     """
 
     def __init__(self, window: int = 24, placement: str | PlacementRule = "best-fit") -> None:
@@ -404,16 +407,18 @@ class AlloX:
         yield from start_those(view, self._first(view, tasks), self._place)
 
     def _first(self, view: ClusterView, tasks: list[TaskState]) -> Iterator[tuple[TaskState, int]]:
-        """Yield the tasks that are assigned to lanes that are free now. The tasks at the front of
-        these lanes come first. Later tasks follow, because they can use resources that stay free if
-        a wide task at the front does not fit.
+        """Yield the tasks on lanes that are free now, beginning with the first task on each lane.
+        Later tasks follow, because they can use resources that stay free if a wide task in front of
+        them does not fit.
         """
         lanes = [
             (type_, max(time - view.now, 0.0))
             for type_, times in enumerate(free_times(view))
             for time in (times or [view.now])
         ]
-        seconds = np.array([[task.seconds[type_] * _share(view, task, type_) for type_, _ in lanes] for task in tasks])
+        types = range(len(view.gpu_types))
+        on_types = np.array([[task.seconds[type_] * _share(task, type_) for type_ in types] for task in tasks])
+        seconds = on_types[:, [type_ for type_, _ in lanes]]
         places = max(-(-2 * len(tasks) // len(lanes)), 2)
         queues = assign(seconds, np.array([wait_s for _, wait_s in lanes]), places)
         free = [
@@ -452,8 +457,8 @@ def _area(task: TaskState) -> float:
     return width(task) * task.best_s
 
 
-def _share(view: ClusterView, task: TaskState, type_: int) -> float:
-    """Return the number of lanes that the task takes. Each lane is one GPU, so this is the task's
+def _share(task: TaskState, type_: int) -> float:
+    """Return the number of lanes that the task needs. Each lane is one GPU, so this is the task's
     number of GPUs.
     """
     return max(width(task), 1.0) if type_ in task.demand.types else inf
@@ -481,7 +486,7 @@ class StepProfile:
 
     def earliest(self, gpus: float, seconds: float, after: float = -inf) -> float:
         """Return the first time, not before ``after``, from which ``gpus`` GPUs are free for
-        ``seconds``, or ``inf`` if there is none. The cost is O(steps).
+        ``seconds``, or ``inf`` if there is no such time. The cost is O(steps).
         """
         start, times = max(self.times[0], after), self.times
         for place, free in enumerate(self.free):

@@ -21,7 +21,7 @@ class Ordered:
     blocks all later tasks until it fits. The cost per decision is O(log tasks + demand classes).
 
     With ``ageing``, this many units are added to the key for each second of simulated time before
-    the task became ready, so that tasks that have waited longer move ahead of younger ones.
+    the task became ready. Tasks that have waited longer therefore move ahead of younger tasks.
 
     The compiled engine can run any order whose key also works on columns. It computes the keys of
     all tasks in one call (``compiled.list_scheduling.AllTasks``), and compares a sample of the
@@ -51,9 +51,10 @@ class Ordered:
 
 
 class TypedOrdered:
-    """Start the first pair of a task and a GPU type by ``key`` that fits, until none fits. This is
-    meant for orders that depend on where a task would run. The compiled engine runs such orders in
-    the same way as ``Ordered``. The cost per decision is O(types x (log tasks + demand classes)).
+    """Start the first pair of a task and a GPU type, sorted by ``key``, that fits. Repeat this
+    until none fits. This class is for orders that depend on where a task would run. The compiled
+    engine runs such orders in the same way as ``Ordered``. The cost per decision is O(types x (log
+    tasks + demand classes)).
     """
 
     def __init__(self, key: TypedKey, placement: str | PlacementRule = "best-fit") -> None:
@@ -76,43 +77,45 @@ by_arrival = attrgetter("order")
 
 def fifo(placement: str | PlacementRule = "best-fit") -> Ordered:
     """First in, first out, strictly: the oldest task blocks all later tasks until it fits. The
-    policy uses no estimates. The cost is O(log n).
+    policy needs no estimates. The cost is O(log tasks) per decision.
     """
     return Ordered(by_arrival, placement, strict=True)
 
 
 def fifo_fit(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """First in, first out among the tasks that fit; other tasks are skipped. The policy uses no
-    estimates. The cost is O(log n).
+    """First in, first out among the tasks that fit; other tasks are skipped. The policy needs no
+    estimates. The cost is O(log tasks) per decision.
     """
     return Ordered(by_arrival, placement)
 
 
 def sjf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
     """Shortest job first: of all pairs of a ready task and a GPU type that fit, the one that takes
-    the least time comes first. The policy uses estimates. The cost is O(types x log n).
+    the least time comes first. The policy uses estimates. The cost is O(types x log tasks) per
+    decision.
     """
     return TypedOrdered(by_seconds, placement)
 
 
 def critical_path(placement: str | PlacementRule = "best-fit") -> Ordered:
     """Highest level first: the ready task with the longest path to the end of its job comes first
-    (Hu 1961; HLFET). The policy uses estimates. The cost is O(log n).
+    (Hu 1961; HLFET). The policy uses estimates. The cost is O(log tasks) per decision.
     """
     return Ordered(by_rank, placement)
 
 
 def ljf(placement: str | PlacementRule = "best-fit") -> Ordered:
     """Longest job first (LPT): the ready task that takes longest on its fastest type comes first.
-    This aims at a short makespan, which is at most 4/3 - 1/(3m) times the optimum on m equal
-    machines (Graham 1969). The policy uses estimates. The cost is O(log n).
+    This order is meant to make the makespan short. On m identical machines, the makespan is at most
+    4/3 - 1/(3m) times the optimum (Graham 1969). The policy uses estimates. The cost is O(log
+    tasks) per decision.
     """
     return Ordered(by_length, placement)
 
 
 def saf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
     """Smallest area first: the pair of a ready task and a GPU type with the fewest GPU-seconds
-    comes first. The policy uses estimates. The cost is O(types x log n).
+    comes first. The policy uses estimates. The cost is O(types x log tasks) per decision.
     """
     return TypedOrdered(by_area, placement)
 
@@ -120,7 +123,7 @@ def saf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
 def wspt(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
     """Weighted shortest processing time first: the pair of a ready task and a GPU type with the
     fewest seconds per unit of ``Job.weight`` comes first (Smith 1956). The policy uses estimates.
-    The cost is O(types x log n).
+    The cost is O(types x log tasks) per decision.
     """
     return TypedOrdered(by_seconds_per_weight, placement)
 
@@ -156,7 +159,7 @@ def f1(placement: str | PlacementRule = "best-fit") -> Ordered:
     """The task with the smallest ``log10(r) n + 870 log10(s)`` comes first (Carastan-Santos and de
     Camargo, SC 2017). ``r`` is the duration on the fastest type, ``n`` the number of GPUs that
     start together, and ``s`` the arrival time of the job. The policy uses estimates. The cost is
-    O(log n).
+    O(log tasks) per decision.
     """
     return Ordered(by_f1, placement)
 
@@ -165,7 +168,7 @@ def f2(placement: str | PlacementRule = "best-fit") -> Ordered:
     """The task with the smallest ``sqrt(r) n + 25600 log10(s)`` comes first (Carastan-Santos and de
     Camargo, SC 2017). ``r`` is the duration on the fastest type, ``n`` the number of GPUs that
     start together, and ``s`` the arrival time of the job. The policy uses estimates. The cost is
-    O(log n).
+    O(log tasks) per decision.
     """
     return Ordered(by_f2, placement)
 
@@ -174,7 +177,7 @@ def f3(placement: str | PlacementRule = "best-fit") -> Ordered:
     """The task with the smallest ``r n + 6860000 log10(s)`` comes first (Carastan-Santos and de
     Camargo, SC 2017). ``r`` is the duration on the fastest type, ``n`` the number of GPUs that
     start together, and ``s`` the arrival time of the job. The policy uses estimates. The cost is
-    O(log n).
+    O(log tasks) per decision.
     """
     return Ordered(by_f3, placement)
 
@@ -183,7 +186,7 @@ def f4(placement: str | PlacementRule = "best-fit") -> Ordered:
     """The task with the smallest ``r sqrt(n) + 530000 log10(s)`` comes first (Carastan-Santos and
     de Camargo, SC 2017). ``r`` is the duration on the fastest type, ``n`` the number of GPUs that
     start together, and ``s`` the arrival time of the job. The policy uses estimates. The cost is
-    O(log n).
+    O(log tasks) per decision.
     """
     return Ordered(by_f4, placement)
 
@@ -209,8 +212,9 @@ def _log_arrival(task: TaskState) -> float:
 
 
 def _log10(seconds: float) -> float:
-    """Return the decimal logarithm of the seconds. Fewer than 0.1 s count as 0.1 s. The logarithms
-    in a column are computed one by one, because NumPy's logarithms differ in the last bit.
+    """Return the decimal logarithm of the seconds. A value below 0.1 s is treated as 0.1 s. The
+    logarithms in a column are computed one by one, because NumPy's logarithms differ in the last
+    bit.
     """
     if isinstance(seconds, np.ndarray):
         return np.array([log10(value) for value in np.maximum(seconds, 0.1).tolist()])
@@ -230,10 +234,10 @@ _SHORTEST_S = 1e-9
 
 
 class LongestWait:
-    """Start the task with the largest ``rate x seconds waited`` among those that fit, until none
-    fits. The wait starts when the task became ready, or at the time returned by ``since``. Ties are
-    broken first come, first served. For each demand class that fits, a decision costs a NumPy pass
-    over at most 512 waiting tasks, plus one row for each further 512 tasks.
+    """Of the tasks that fit, start the one with the largest ``rate x seconds waited``. Repeat this
+    until none fits. The wait starts when the task became ready, or at the time returned by
+    ``since``. Ties are broken first come, first served. For each demand class that fits, a decision
+    costs a NumPy pass over at most 512 waiting tasks, plus one row for each further 512 tasks.
 
     The compiled engine runs this policy if ``rate`` and ``since`` also work on columns, as in
     ``Ordered``.
@@ -255,8 +259,8 @@ class LongestWait:
 
 def hrrn(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """Highest response ratio next: the task with the largest ``(wait + p) / p`` comes first, where
-    ``p`` is the duration on the fastest type (Brinch Hansen 1971). The policy uses estimates. The
-    cost is that of ``LongestWait``.
+    ``p`` is the duration on the fastest type (Brinch Hansen 1971). The policy uses estimates. It
+    costs as much as ``LongestWait``.
     """
     return LongestWait(_per_second, placement)
 
@@ -264,7 +268,7 @@ def hrrn(placement: str | PlacementRule = "best-fit") -> LongestWait:
 def wfp3(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """The task with the largest ``(wait / r)^3 n`` comes first (Tang et al., CLUSTER 2009). ``r``
     is the duration on the fastest type, and ``n`` is the number of GPUs that start together. The
-    policy uses estimates. The cost is that of ``LongestWait``.
+    policy uses estimates. It costs as much as ``LongestWait``.
     """
     return LongestWait(_wfp3, placement)
 
@@ -272,7 +276,7 @@ def wfp3(placement: str | PlacementRule = "best-fit") -> LongestWait:
 def unicef(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """The task with the largest ``wait / (log2(n) r)`` comes first (Tang et al., CLUSTER 2009).
     ``r`` is the duration on the fastest type, and ``n`` is the number of GPUs that start together.
-    Tasks with a single GPU come before all others. The policy uses estimates. The cost is that of
+    Tasks with a single GPU come before all others. The policy uses estimates. It costs as much as
     ``LongestWait``.
     """
     return LongestWait(_unicef, placement)
@@ -281,7 +285,7 @@ def unicef(placement: str | PlacementRule = "best-fit") -> LongestWait:
 def priority(ageing: float = 0.0, placement: str | PlacementRule = "best-fit") -> Ordered:
     """The task with the highest ``Job.priority + ageing x seconds waited`` comes first. With
     ``ageing`` above 0, no task starves. All tasks age at the same rate, so the order of two tasks
-    never changes. The policy uses no estimates. The cost is O(log n).
+    never changes. The policy needs no estimates. The cost is O(log tasks) per decision.
 
     Raises:
         ConfigError: ``ageing`` is negative.
@@ -297,11 +301,11 @@ def _by_priority(task: TaskState) -> float:
 
 def themis(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """Finish-time fairness (based on Themis, Mahajan et al., NSDI 2020): the job that would end
-    latest relative to its ideal time comes first, that is, the job with the largest rho = (time in
-    the system + remaining path) / critical path. All jobs in the system have equal shares. Their
-    number scales the rho of every job by the same factor, so it does not affect the order. The
-    auctions and leases of Themis are left out. The policy uses estimates and never preempts. The
-    cost is that of ``LongestWait``.
+    latest relative to its ideal time comes first. This is the job with the largest rho = (time in
+    the system + remaining path) / critical path. Each job is assumed to have an equal share of the
+    cluster. The number of jobs therefore multiplies every rho by the same factor, and does not
+    affect the order. The auctions and leases of Themis are left out. The policy uses estimates and
+    never preempts. It costs as much as ``LongestWait``.
     """
     return LongestWait(_per_ideal_second, placement, _virtual_arrival)
 
@@ -329,11 +333,11 @@ def _per_second(task: TaskState) -> Any:
 
 
 def _wfp3(task: TaskState) -> Any:
-    return np.cbrt(width(task)) * _per_second(task)  # the cube root preserves the order
+    return np.cbrt(width(task)) * _per_second(task)  # the cube root of the formula, which gives the same order
 
 
 def _unicef(task: TaskState) -> float:
-    """Return the weight of a second. The weights in a column are computed one by one, as in
+    """Return the task's weight per second. The weights in a column are computed one by one, as in
     ``_log10``.
     """
     wide, per_second = width(task), _per_second(task)
@@ -373,13 +377,13 @@ class _Waits:
 
 
 class _Columns:
-    """The tasks in one demand class, in blocks, each task with the time at which its wait began and
-    its rate.
+    """The tasks in one demand class, divided into blocks. For each task, the time at which its wait
+    began and its rate are stored.
 
     The first row in a block stays first until a row with a higher rate overtakes it. Only blocks in
-    which this may have happened are searched again. Rows for tasks that are no longer waiting are
-    kept until they make up half of all rows. The products of these rows are negative, so they come
-    last.
+    which this may have happened are searched again. Rows for tasks that are no longer waiting stay
+    in a block until they make up half of all rows. The products of these rows are negative, so they
+    come last.
     """
 
     def __init__(self) -> None:
@@ -409,8 +413,8 @@ class _Columns:
         self._change(rows // BLOCK)
 
     def first(self, now: float) -> tuple[float, int, TaskState] | None:
-        """Return the negated largest product, the order of the task that has it, and this task, or
-        ``None`` if no task is waiting.
+        """Return the largest product (negated), the order of the task with this product, and the
+        task. Return ``None`` if no task is waiting.
         """
         while self._gone < len(self._tasks):
             blocks = -(-len(self._tasks) // BLOCK)
@@ -425,7 +429,7 @@ class _Columns:
         return None
 
     def _look_again(self, block: int, now: float) -> None:
-        """Find the row in the block that is first now, and the time until which it is certain to
+        """Find the row that is first in the block now, and the time until which it is certain to
         stay first.
         """
         begin, end = block * BLOCK, min((block + 1) * BLOCK, len(self._tasks))
@@ -441,7 +445,7 @@ class _Columns:
         if len(best) > 1:
             orders = self._order[best]
             best = best[orders == orders.min()]
-        if len(best) > 1:  # the rows belong to several pieces of one task
+        if len(best) > 1:  # a tie between several pieces of one task
             return int(min(best.tolist(), key=self._tasks.__getitem__))
         return int(best[0])
 
@@ -470,29 +474,30 @@ def _leads_until(leader: int, since: np.ndarray, rates: np.ndarray, products: np
     faster, others = rates > rate, (rates != rate) | (since != since_s)
     farthest_s = float(np.abs(since).max())
     until = inf
-    if faster.any():  # rows with a higher rate overtake others where the lines cross
+    if faster.any():  # a row with a higher rate overtakes the leader when their products become equal
         gains = rates[faster] - rate
         cross_s = (rates[faster] * since[faster] - rate * since_s) / gains
         unsure_s = ROUNDING * rates[faster] * (np.abs(cross_s) + farthest_s) / gains
         until = float((cross_s - unsure_s).min())
     slower = others & ~faster
-    if slower.any():  # rows with a lower rate only fall behind, but rounding errors grow with time
+    if slower.any():  # a row with a lower rate falls further behind, but rounding errors grow with time
         gap = products[leader] - float(products[slower].max())
         until = min(until, gap / (ROUNDING * abs(rate)) - farthest_s)
     return until
 
 
 def edf(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Earliest deadline first (Jackson 1955; Liu and Layland 1973). The policy uses no estimates.
-    The cost is O(log n).
+    """Earliest deadline first (Jackson 1955; Liu and Layland 1973). The policy needs no estimates.
+    The cost is O(log tasks) per decision.
     """
     return Ordered(by_deadline, placement)
 
 
 def llf(placement: str | PlacementRule = "best-fit") -> Ordered:
     """Least laxity first: the task with the smallest ``deadline - now - path to the end of the
-    job`` comes first, with every task on its fastest type. ``now`` is the same for all tasks, so
-    the order never changes. The policy uses estimates. The cost is O(log n).
+    job`` comes first. The path is computed with every task on its fastest type. ``now`` is the same
+    for all tasks, so the order never changes. The policy uses estimates. The cost is O(log tasks)
+    per decision.
     """
     return Ordered(by_laxity, placement)
 
@@ -511,10 +516,10 @@ def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> O
     starts first. No GPU stays idle while a task fits.
 
     ``order`` lists names of tasks, which apply to all jobs: ``graham[order=[t1,t3,t2]]``. Tasks
-    that are not in the list come after those in the list, first come, first served. The policy uses
-    no estimates and never preempts. The cost is O(log n) per decision. The makespan is at most 2 -
-    1/m times the optimum on m identical machines. Graham's anomalies (1966) may occur: more
-    machines, shorter tasks or fewer edges can make the schedule longer.
+    that are not in the list come after those in the list, first come, first served. The policy
+    needs no estimates and never preempts. The cost is O(log tasks) per decision. The makespan is at
+    most 2 - 1/m times the optimum on m identical machines. Graham's anomalies (1966) may occur:
+    more machines, shorter tasks or fewer edges can make the schedule longer.
     """
     names: tuple[object, ...] = order if isinstance(order, tuple) else (order,)
     place: dict[str, int] = {str(name): index for index, name in reversed([*enumerate(names)])}
@@ -527,12 +532,12 @@ def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> O
 
 class RandomFeasible:
     """Choose uniformly among all pairs of a ready task and a GPU type that could start now, until
-    there are none. The policy draws from the simulation's random stream ``policy`` and uses no
+    there are none. The policy draws from the simulation's random stream ``policy``. It needs no
     estimates. The cost is O(demand classes x types) per decision.
     """
 
     forgets = "how many random numbers had been drawn"
-    rehearses = False  # the order within its bags also depends on the random numbers
+    rehearses = False  # because the order within the bags also depends on the random numbers
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self.placement = placing(placement)
@@ -549,7 +554,7 @@ class RandomFeasible:
             demand, type_, at = _pick(bags, fitting, int(rng.integers(total)))
             bag = bags.by_demand[demand]
             task = bag[at]
-            # this task has already started; dropping it and drawing again keeps the choice uniform
+            # The task has already started. Dropping it and drawing again keeps the choice uniform.
             if not task.waiting:
                 bag[at] = bag[-1]
                 bag.pop()
@@ -561,7 +566,7 @@ class RandomFeasible:
 
 
 class _Bags:
-    """The ready tasks of each demand class, unordered."""
+    """The ready tasks of each demand class, in no particular order."""
 
     def __init__(self) -> None:
         self.by_demand: dict[DemandClass, list[TaskState]] = {}
@@ -571,8 +576,8 @@ class _Bags:
 
 
 def _pick(bags: _Bags, fitting: list[tuple[DemandClass, int]], at: int) -> tuple[DemandClass, int, int]:
-    """Return the pair with number ``at`` among all pairs of a task and a type: its demand class,
-    its type, and its index in the bag of that class.
+    """Number all pairs of a task and a type. Return the demand class of pair number ``at``, its
+    type, and its index in the bag of that class.
     """
     for demand, type_ in fitting:
         size = len(bags.by_demand[demand])

@@ -78,14 +78,14 @@ def start_of(
 class ComparativeAdvantage:
     """Of the types on which the task fits, use the one on which it loses least compared with other
     tasks (based on Ricardo 1817). The loss on a type is the logarithm of the task's slowdown
-    relative to its fastest type, and the mean loss of all tasks that have been ready so far is
-    subtracted from it. On the chosen type, the node is chosen by best fit.
+    relative to its fastest type, minus the mean loss on this type of all tasks that have been ready
+    so far. On the chosen type, the node is chosen by best fit.
 
     If the order has already chosen the type (as sjf does), this is best fit. The cost is O(types).
     """
 
     forgets = "which tasks had been ready"
-    rehearses = False  # an index stores the losses of these tasks
+    rehearses = False  # because an index stores the losses of these tasks
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         if type_ is not None:
@@ -99,7 +99,7 @@ class ComparativeAdvantage:
 
 
 class _Losses:
-    """The mean loss on each type, over the tasks that may run on it."""
+    """An index that computes the mean loss on each type over the tasks that may run on it."""
 
     def __init__(self, types: int) -> None:
         self._sums = [0.0] * types
@@ -117,7 +117,7 @@ class _Losses:
 def loss(task: TaskState, type_: int) -> float:
     """Return the logarithm of the task's slowdown on ``type_`` relative to its fastest type."""
     if task.seconds[type_] == inf:
-        return 1e9  # a finite value, so that means stay finite
+        return 1e9  # a finite value, so that averages over tasks stay finite
     return log(task.seconds[type_] / task.best_s) if task.best_s else 0.0
 
 
@@ -162,8 +162,9 @@ class RandomNode:
 
 class DotProduct:
     """Use the node whose free GPUs, CPUs and memory are best aligned with the demand. This is the
-    node with the largest dot product of the two, where each resource is measured as a fraction of
-    the node (Grandl et al., Tetris, SIGCOMM 2014; Panigrahy et al. 2011). The cost is O(nodes).
+    node for which the dot product of its free resources and the demand is largest, with each
+    resource as a fraction of the node (Tetris, Grandl et al., SIGCOMM 2014; Panigrahy et al. 2011).
+    The cost is O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -207,7 +208,7 @@ class GpuClustering:
 
 
 class _Alike:
-    """The number of current runs for each node and number of GPUs per instance."""
+    """An index that counts the current runs by node and by number of GPUs per instance."""
 
     def __init__(self) -> None:
         self.runs: Counter[tuple[int, float]] = Counter()
@@ -248,7 +249,7 @@ def with_room(view: ClusterView, demand: DemandClass, type_: int) -> Iterator[No
 
 def fill(task: TaskState, machines: Iterable[NodeState]) -> Placement | None:
     """Place the waiting instances on the first of ``machines`` on which any instance fits. A gang
-    goes to the first machines that can hold all of it together.
+    is placed on the first machines that together can hold all of it.
     """
     demand, shares = task.demand, []
     needed = demand.gang or task.waiting
@@ -266,7 +267,7 @@ def _least(
     view: ClusterView, task: TaskState, type_: int | None, rank: Callable[[NodeState], float | tuple[int, int]]
 ) -> Placement | None:
     """Place the task on the nodes with the smallest ``rank``. Ties go to the faster type, then to
-    the first node. A gang goes to the type whose first node ranks best.
+    the first node. A gang is placed on the type to which the node with the smallest rank belongs.
     """
     demand = task.demand
     best, where = None, None
@@ -283,9 +284,9 @@ def _least(
 
 
 class Consolidate:
-    """Use as few nodes as possible, of any type: the type on which the waiting instances fit on the
-    fewest nodes (ties go to the fastest type). On this type, use the fullest node on which all of
-    them fit, or else the nodes on which most of them fit. The cost is O(nodes).
+    """Use as few nodes as possible, of any type. Choose the type on which the waiting instances fit
+    on the fewest nodes (ties go to the fastest type). On this type, use the fullest node on which
+    all of them fit, or else the nodes on which most of them fit. The cost is O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -301,8 +302,9 @@ class Consolidate:
 
 
 class SpreadGang:
-    """Use as many nodes as possible: of the fastest type on which the task fits, the emptiest nodes
-    get one instance each, in turn, until all instances are placed. The cost is O(nodes).
+    """Use as many nodes as possible. On the fastest type on which the task fits, one instance is
+    placed on each node in turn, starting with the emptiest node, until all instances are placed.
+    The cost is O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -317,14 +319,16 @@ class SpreadGang:
 
 
 def _fewer(one: Placement, other: Placement) -> bool:
-    """Return True if ``one`` starts more instances than ``other``, or as many on fewer nodes."""
+    """Return True if ``one`` starts more instances than ``other``, or the same number on fewer
+    nodes.
+    """
     started, before = (sum(share.instances for share in way) for way in (one, other))
     return (-started, len(one)) < (-before, len(other))
 
 
 def _pour(rooms: list[tuple[int, int]], needed: int, *, whole: bool) -> Placement | None:
-    """Fill the nodes in turn. Return ``None`` if nothing fits, or if the instances are a ``whole``
-    gang and not all of them fit.
+    """Fill the nodes in turn. Return ``None`` if nothing fits, or if the instances are a gang
+    (``whole``) that does not fit as a whole.
     """
     shares = []
     for less_room, node in rooms:
@@ -337,8 +341,8 @@ def _pour(rooms: list[tuple[int, int]], needed: int, *, whole: bool) -> Placemen
 
 
 def _deal(room: dict[int, int], needed: int) -> Placement:
-    """Assign one instance to each node in turn, until all instances are assigned or another one
-    fits on no node.
+    """Assign one instance to each node in turn, until all instances are assigned or no node can
+    hold another one.
     """
     dealt = dict.fromkeys(room, 0)
     while needed and room:
@@ -366,14 +370,14 @@ class Fgd:
 
     ``typical`` maps demands to probabilities, such as ``{Demand(gpus=0.5): 0.7, Demand(gpus=2):
     0.3}``. By default, the probabilities are estimated from the demands that the rule has placed so
-    far, and are updated whenever the number of these demands has doubled. Memory is ignored,
-    whereas rare demands, which are often the widest, are taken into account.
+    far. They are updated whenever the number of these demands has doubled. Memory is ignored. Rare
+    demands are taken into account, because they are often the widest.
 
-    The rule uses no estimates. By its definition, it costs O(nodes) per decision, and O(GPUs x
+    The rule needs no estimates. It is costly by definition: O(nodes) per decision, and O(GPUs x
     typical demands) for each node that has changed.
     """
 
-    rehearses = False  # how often the rule is called depends on what an index stores
+    rehearses = False  # because what an index stores determines how often the rule is called
 
     def __init__(self, typical: Mapping[Demand, float] | None = None) -> None:
         self._learns = typical is None
@@ -406,8 +410,8 @@ class Fgd:
         return fill(task, [machine]) if gpu is None else (Share(machine.index, 1, gpu),)
 
     def _growth(self, machine: NodeState, demand: DemandClass, typical: _Typical) -> tuple[float, int | None]:
-        """Return the increase in fragmentation if one more instance starts on the machine, and the
-        GPU on which the increase is smallest.
+        """Return the smallest increase in fragmentation if one more instance starts on the machine,
+        and the GPU with this increase.
         """
         state = (machine.free, machine.cpus, machine.memory, tuple(machine.shares.items()))
         cached = self._growths.get((machine.index, demand.demand))
@@ -426,7 +430,7 @@ class Fgd:
         kind = demand._replace(memory_gb=0.0)
         self._asked[kind] = self._asked.get(kind, 0) + 1
         self._count += 1
-        if self._count & (self._count - 1) == 0:  # the count is a power of two
+        if self._count & (self._count - 1) == 0:  # true if the count is a power of two
             self._weights = dict(self._asked)
             self._growths.clear()
 
@@ -437,10 +441,9 @@ class Fgd:
 
 
 def fragmentation(machine: NodeState, typical: _Typical) -> float:
-    """Return the expected amount of free GPU on the machine that a typical task cannot use,
-    averaged over the ``typical`` demands with their probabilities. If a task cannot run on the
-    machine, everything that is free counts. Otherwise, only those GPUs count that have less free
-    than the task needs on one GPU.
+    """Return how much of the machine's free GPUs a typical task cannot use, on average over the
+    ``typical`` demands with their probabilities. If a task cannot run on the machine, it can use
+    none of them. Otherwise, it cannot use the GPUs that have less free than it needs on one GPU.
     """
     shares = machine.shares.values()
     free = _free(machine)
@@ -460,8 +463,8 @@ def _free(machine: NodeState) -> int:
 
 
 def _ways(machine: NodeState, demand: DemandClass) -> list[tuple[int | None, NodeState]]:
-    """Return the ways to start one instance, each with the GPU that it shares (``None`` if it
-    shares none) and the machine afterwards.
+    """Return all ways to start one instance. Each consists of the GPU that the instance shares (or
+    ``None``) and a copy of the machine after the start.
     """
     if not demand.share:
         return [(None, _after(machine, demand, None))]

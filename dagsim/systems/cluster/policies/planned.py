@@ -1,5 +1,5 @@
-"""Policies that follow a plan: each job is planned on arrival, around the bookings for earlier
-jobs.
+"""Policies that follow a plan. Each job is planned when it arrives, using the times that are not
+booked for earlier jobs.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ class PlannedPlace(NamedTuple):
 
 class Planned:
     """Plan each job on arrival with ``planner``, and then follow the plan. Plans assume that the
-    estimates are exact. On every GPU, the tasks start in the planned order, each as soon as it is
-    ready and fits on its node. Tasks that cannot be planned start wherever they fit. These are
-    tasks without GPUs, and tasks that have returned after a preemption or a failure.
+    estimates are exact. On every GPU, the tasks start in the planned order. Each starts as soon as
+    it is ready and fits on its node. Tasks without GPUs cannot be planned, nor can tasks that have
+    returned after a preemption or a failure. Such tasks start wherever they fit.
 
     In the plan, each GPU is a lane, and a share of a GPU counts as a whole GPU. The policy uses
-    estimates and never preempts. Planning tries each task of a job on each node once, in O(GPUs +
-    gaps between bookings), and following the plan costs O(GPUs of the task).
+    estimates and never preempts. Planning a job tries each of its tasks once on each node, which
+    costs O(GPUs + gaps between bookings) per try. Starting a task by the plan costs O(GPUs of the
+    task).
     """
 
     forgets = "its plans for the jobs that had arrived"
@@ -112,7 +113,7 @@ class Planned:
         return True
 
     def _sort(self, waiting: _Waiting, task: TaskState) -> None:
-        """File a ready task as next on its lanes, as planned for later, or as not planned."""
+        """Classify a ready task as next on its lanes, as planned for later, or as not planned."""
         key = (task.job.number, task.index)
         if task.piece or key not in self._plan:
             waiting.unplanned.push(task)
@@ -173,8 +174,8 @@ class Planned:
 
     def _seconds(self, machines: ClusterState, task: TaskState, site: PlannedPlace, wide: int) -> float:
         """Return the seconds that the whole task takes on the site. The result is ``inf`` if the
-        task cannot run there, or if the site is a whole type although the task would fit on a
-        single node.
+        task cannot run there. It is also ``inf`` if the site is a whole type although the task
+        would fit on a single node.
         """
         demand = task.demand
         if site.type not in demand.types:
@@ -191,8 +192,8 @@ class Planned:
 
 
 def _no_transfer(parent: int, child: int) -> float:
-    """Return 0, because plans ignore transfers: a run fetches its inputs when it starts, wherever
-    these are.
+    """Return 0, because plans ignore transfers. A run fetches its inputs when it starts, from
+    wherever they are.
     """
     return 0.0
 
@@ -222,33 +223,33 @@ def _fits(machines: ClusterState, demand: DemandClass, index: int) -> bool:
 
 def heft(placement: str | PlacementRule = "best-fit") -> Planned:
     """Heterogeneous earliest finish time (Topcuoglu, Hariri and Wu 2002, section 4.1), with each
-    job planned on arrival: tasks are planned in order of upward rank, each on the node where it
-    finishes earliest, if possible in a gap between bookings. The policy uses estimates. The cost is
-    that of ``Planned``.
+    job planned on arrival. Tasks are planned in order of upward rank. Each is planned on the node
+    where it finishes earliest, in a gap between bookings if possible. The policy uses estimates.
+    It costs as much as ``Planned``.
     """
     return Planned(planners.plan_heft, placement)
 
 
 def cpop(placement: str | PlacementRule = "best-fit") -> Planned:
     """Critical path on a processor (Topcuoglu, Hariri and Wu 2002, section 4.2), with each job
-    planned on arrival: the tasks on the job's critical path all go to the node that runs them
-    fastest. The policy uses estimates. The cost is that of ``Planned``.
+    planned on arrival. All tasks on the job's critical path are planned on the node that runs them
+    fastest. The policy uses estimates. It costs as much as ``Planned``.
     """
     return Planned(planners.plan_cpop, placement)
 
 
 def peft(placement: str | PlacementRule = "best-fit") -> Planned:
     """Predict earliest finish time (Arabnejad and Barbosa 2014), with each job planned on arrival.
-    The rule is that of HEFT, but it also considers how soon the following tasks could end after a
-    choice of node. The policy uses estimates. The cost is that of ``Planned``, plus O(edges x
-    nodes^2) for planning.
+    It works like HEFT, but in choosing a node it also considers how soon the following tasks could
+    end. The policy uses estimates. It costs as much as ``Planned``, plus O(edges x nodes^2) for
+    planning.
     """
     return Planned(planners.plan_peft, placement)
 
 
 def dls(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Dynamic level scheduling (Sih and Lee 1993), with each job planned on arrival: the pair of a
-    ready task and a node with the highest dynamic level comes first. The policy uses estimates. The
-    cost is that of ``Planned``, but planning costs O(tasks) times as much.
+    """Dynamic level scheduling (Sih and Lee 1993), with each job planned on arrival. The pair of a
+    ready task and a node with the highest dynamic level comes first. The policy uses estimates. It
+    costs as much as ``Planned``, except that planning takes O(tasks) times as long.
     """
     return Planned(planners.plan_dls, placement)

@@ -36,8 +36,8 @@ class Booking(NamedTuple):
 
 @dataclass(slots=True)
 class Problem:
-    """A DAG and the sites on which it may run. A site is a set of lanes in the calendar: a
-    processor, or the GPUs of a node.
+    """A DAG and the sites on which it may run. A site is a processor or the GPUs of a node, that
+    is, a set of lanes in the calendar.
     """
 
     seconds: Sequence[Sequence[float]]
@@ -106,8 +106,8 @@ Planner: TypeAlias = Callable[[Problem], dict[int, Booking]]
 
 
 def rank_up(problem: Problem) -> list[float]:
-    """Return the length of the longest path from each task to the end, in mean seconds and
-    including transfers: rank_u (Topcuoglu et al. 2002, equation 8).
+    """Return each task's upward rank, rank_u (Topcuoglu et al. 2002, equation 8). This is the
+    length of the longest path from the task to the end, in mean seconds and including transfers.
     """
     rank = [0.0] * len(problem.seconds)
     for task in reversed(problem.order):
@@ -117,8 +117,8 @@ def rank_up(problem: Problem) -> list[float]:
 
 
 def rank_down(problem: Problem) -> list[float]:
-    """Return the length of the longest path from the beginning to the start of each task, in mean
-    seconds and including transfers: rank_d (equation 10).
+    """Return each task's downward rank, rank_d (equation 10). This is the length of the longest
+    path from the beginning to the start of the task, in mean seconds and including transfers.
     """
     rank = [0.0] * len(problem.seconds)
     for task in problem.order:
@@ -128,8 +128,9 @@ def rank_down(problem: Problem) -> list[float]:
 
 
 def plan_heft(problem: Problem) -> dict[int, Booking]:
-    """Plan by heterogeneous earliest finish time: tasks are planned in order of decreasing upward
-    rank, each where it finishes earliest (Topcuoglu, Hariri and Wu 2002, section 4.1).
+    """Plan by heterogeneous earliest finish time (Topcuoglu, Hariri and Wu 2002, section 4.1).
+    Tasks are planned in order of decreasing upward rank, each on the site where it finishes
+    earliest.
     """
     rank, done = rank_up(problem), dict[int, Booking]()
     for task in _by_priority(problem, rank):
@@ -162,9 +163,9 @@ def plan_cpop(problem: Problem) -> dict[int, Booking]:
 
 
 def plan_peft(problem: Problem) -> dict[int, Booking]:
-    """Plan by predicted earliest finish time: tasks are planned in order of their mean optimistic
-    cost, each on the site where its finish time plus the optimistic cost of the following tasks is
-    smallest (Arabnejad and Barbosa 2014).
+    """Plan by predicted earliest finish time (Arabnejad and Barbosa 2014). Tasks are planned in
+    order of their mean optimistic cost. Each is planned on the site where its finish time plus the
+    optimistic cost of the following tasks is smallest.
     """
     sites = range(len(problem.lanes))
     table = [[0.0] * len(sites) for _ in problem.seconds]
@@ -217,10 +218,11 @@ def plan_dls(problem: Problem) -> dict[int, Booking]:
 class _DynamicLevels:
     """The dynamic levels of all pairs of a ready task and a site.
 
-    A booking can only delay later bookings, so a level computed earlier is never too low.
-    Therefore, only the pair with the highest level has to be recomputed, until its level no longer
-    falls. A task cannot start on a site before the first time at which any task of its width could
-    start there. This bound keeps the other levels close to their true values.
+    A booking can only delay later bookings, so a stored level may be too high but is never too low.
+    It is therefore enough to recompute the pair with the highest level, until the level of the
+    first pair no longer falls. A task cannot start on a site before the first time at which any
+    task of the same width could start there. Because of this bound, the other stored levels are
+    close to their true values.
     """
 
     def __init__(self, problem: Problem, level: Sequence[float]) -> None:
@@ -271,8 +273,8 @@ class _DynamicLevels:
             self._highest[task] = max(self._seems[:, task].tolist())
 
     def booked(self, booking: Booking) -> None:
-        """Mark the task as planned, and its lanes as busy at that time. The cost is O(tasks) per
-        site that shares a lane, and a maximum over all pairs.
+        """Mark the task as planned, and its lanes as busy at that time. This costs O(tasks) for
+        each site that shares a lane, plus finding the maximum over all pairs.
         """
         for levels in (self._fixed, self._seems):
             levels[:, booking.task] = -inf
@@ -290,10 +292,11 @@ class _DynamicLevels:
         ]
 
     def _first_highest(self) -> tuple[int, int]:
-        """Return the task and the site at which a walk over all pairs ends. The walk moves to
-        another pair whenever that pair's level is higher by more than rounding errors.
+        """Visit all pairs of a task and a site in order, and move to a pair if its level is higher
+        by more than rounding errors. Return the last pair to which this moved.
 
-        The walk only ever moves to a task whose highest level exceeds those of all earlier tasks.
+        This can only move to a task whose highest level exceeds the highest levels of all earlier
+        tasks.
         """
         highest = self._highest
         rises = np.flatnonzero(highest[1:] > np.maximum.accumulate(highest)[:-1]) + 1
@@ -306,8 +309,8 @@ class _DynamicLevels:
 
 
 def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:
-    """Return the tasks by decreasing rank. Ties keep the order of the graph, so that parents come
-    before children.
+    """Return the tasks by decreasing rank. In a tie, tasks keep their order in the graph, so
+    parents come before children.
     """
     place = {task: number for number, task in enumerate(problem.order)}
     return sorted(problem.order, key=lambda task: (-round(rank[task], 6), place[task]))
@@ -359,11 +362,11 @@ class Calendar:
         self, lanes: Sequence[int], width: int, ready_s: float, seconds: float
     ) -> tuple[float, tuple[int, ...]]:
         """Return the first time from ``ready_s`` onwards at which ``width`` lanes are free for
-        ``seconds``, and these lanes. The time may be between bookings or after them. Of the free
-        lanes, those whose last booking before that time ends latest are preferred, so that large
-        gaps are kept. Return ``inf`` and no lanes if there are too few lanes.
+        ``seconds``, and these lanes. The time may be between bookings or after them. If more lanes
+        are free, those whose last booking before that time ends latest are used, so that large gaps
+        remain. Return ``inf`` and no lanes if there are too few lanes.
 
-        The first ``GAPS`` times at which a booking ends are tried, and then the time after all
+        Only the first ``GAPS`` times at which a booking ends are tried, and then the time after all
         bookings. The cost is O(lanes x (gaps + log bookings)).
         """
         if width > len(lanes):
@@ -380,7 +383,7 @@ class Calendar:
                 self._fill(lane, start, end)
 
     def forget(self, before: float) -> None:
-        """Drop the bookings that ended by that time."""
+        """Remove the bookings that have ended by that time."""
         for bookings, gaps in zip(self.busy, self._gaps, strict=True):
             while bookings and bookings[0][1] <= before:
                 del bookings[0]
@@ -389,8 +392,8 @@ class Calendar:
 
     def idle_s(self, lanes: Sequence[int], width: int, ready_s: float) -> float:
         """Return the first time from ``ready_s`` onwards at which ``width`` of the lanes are idle
-        simultaneously, or the time of the ``GAPS``-th change if that is earlier. The cost is O(log
-        lanes) per change.
+        simultaneously. Examine at most ``GAPS`` changes, and return the time of the last one if no
+        such time has been found. The cost is O(log lanes) per change.
         """
         idle, reached_s = 0, ready_s
         for reached_s, change in islice(merge(*[self._changes(lane, ready_s) for lane in lanes]), GAPS):
@@ -411,7 +414,7 @@ class Calendar:
         yield max(self._end[lane], ready_s), 1
 
     def _first_gap(self, lanes: Sequence[int], width: int, ready_s: float, seconds: float) -> float:
-        """Return the start time for ``earliest``."""
+        """Return the start time that ``earliest`` needs."""
         tails = sorted([max(self._end[lane], ready_s) for lane in lanes])
         last = tails[width - 1]
         until = min(last, *[self._horizon(lane, ready_s) for lane in lanes])
@@ -471,8 +474,8 @@ class Calendar:
         return bookings[place : place + GAPS]
 
     def _gap(self, lane: int, start: float, seconds: float) -> float:
-        """Return the end of the lane's last booking before ``start`` if the lane is free for
-        ``seconds`` from ``start`` onwards, or else -1.
+        """Return the end of the lane's last booking before ``start``. Return -1 if the lane is not
+        free for ``seconds`` from ``start`` onwards.
         """
         bookings = self.busy[lane]
         place = bisect(bookings, (start, inf))

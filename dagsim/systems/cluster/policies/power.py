@@ -1,5 +1,5 @@
-"""Power-aware policies, which save energy within a bound on the slowdown, stay below a power cap,
-or shift work to the cheapest hours.
+"""Power-aware policies. They save energy within a bound on the slowdown, stay below a power cap, or
+shift work to the cheapest hours.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing, st
 
 
 def busy_watts(view: ClusterView) -> list[float]:
-    """Return the difference between the busy and idle watts of a GPU of each type, or 0 for CPU
-    machines."""
+    """Return, for each GPU type, how many more watts a busy GPU draws than an idle one. The value
+    for CPU machines is 0.
+    """
     watts = [None if gpu is None else DEFAULT_POWER.of(gpu) for gpu in view.gpu_types]
     return [0.0 if gpu_watts is None else gpu_watts.busy - gpu_watts.idle for gpu_watts in watts]
 
 
 class EnergySaver:
-    """The shortest task comes first, and each task runs where it needs the least energy without
-    being too slow (bounded-slowdown energy saving as in Auxo and Zeus; You et al., NSDI 2023). A
-    task may use types on which it takes at most ``slowdown`` times as long as on its fastest type.
-    Of the types on which it fits now, it uses the one with the least energy: seconds x GPUs x (busy
-    - idle watts). If it fits on none of these types, the task waits, provided that any event is
-      still pending.
+    """The shortest task comes first. Each task runs where it needs the least energy without being
+    too slow (bounded-slowdown energy saving as in Auxo and Zeus; You et al., NSDI 2023). A task may
+    use types on which it takes at most ``slowdown`` times as long as on its fastest type. Of the
+    types on which it fits now, it uses the one with the least energy: seconds x GPUs x (busy
+    - idle watts). If it fits on none of these types, the task waits as long as an event is still
+      pending.
     The policy uses estimates and never preempts. The cost is O(groups x types) per decision, where
     the tasks in a group have the same demand and the same speed ratios.
 
@@ -51,16 +52,16 @@ class EnergySaver:
             self._watts = busy_watts(view)
         groups = view.index(self, lambda: _Shortest(self.slowdown, self._watts, view.machines))
         pair = groups.first(view.machines)
-        if pair is None and not view.pending:  # all types that the task may use are gone for good
+        if pair is None and not view.pending:  # the nodes of all types that the task may use have left for good
             pair = view.typed_queue(by_seconds).first_fit()
         yield from start_of(self._place, view, *pair or (None,))
 
 
 class PowerCap:
-    """The pair of a task and a GPU type with the shortest run comes first, below a power cap. A
-    task does not start if it would raise the total busy watts of all GPUs above ``watts``. A task
-    that exceeds the cap by itself starts when nothing else is running. The policy uses estimates
-    and never preempts. The cost is O(types x log n) per decision.
+    """Shortest job first under a power cap: the pair of a task and a GPU type with the shortest run
+    comes first. A task does not start if it would raise the total busy watts of all GPUs above
+    ``watts``. A task that exceeds the cap by itself starts when nothing else is running. The policy
+    uses estimates and never preempts. The cost is O(types x log tasks) per decision.
 
     Raises:
         ConfigError: ``watts`` is not positive.
@@ -91,28 +92,29 @@ class PowerCap:
 
 class CheapHours:
     """First come, first served, but tasks with slack wait for cheaper hours (temporal shifting:
-    Wiesner et al., Middleware 2021). When a task becomes ready, it books GPUs: within its slack, at
-    the time at which its energy costs least and enough GPUs are not booked yet (or at the earliest
-    of several such times). The slack ends at ``deadline`` minus the path to the end of the job.
-    ``wait_s`` is the longest wait of a task without a deadline; if it is above 0, it also limits
-    the wait of a task with a deadline. If all GPUs are booked within its slack, a task starts as
-    soon as it fits, and so does a task whose GPUs are occupied when its booking begins. Of these
-    tasks, the one that may wait for the shortest time comes first.
+    Wiesner et al., Middleware 2021). A task books GPUs when it becomes ready. The booking is within
+    the task's slack, at the time at which its energy costs least while enough GPUs are not booked
+    yet. If there are several such times, the earliest is used. The slack ends at ``deadline`` minus
+    the path to the end of the job. ``wait_s`` is the longest wait of a task without a deadline; if
+    it is above 0, it also limits the wait of a task with a deadline. If all GPUs are booked
+    throughout its slack, or if its GPUs are still occupied when its booking begins, a task starts
+    as soon as it fits. Of several such tasks, the one that may wait for the shortest time comes
+    first.
 
     ``series`` is a CSV file with prices or carbon intensities (``dagsim.metrics.tariff``). Without
     a series, energy costs half as much at night (22 to 6 h). ``begins`` is the ISO date that
     corresponds to 0 s in a run with generated jobs (default: the first date in the series). With
     ``repeats=false``, a run that outlasts the series is rejected. The policy uses estimates and
     never preempts. As long as GPUs are not scarce, the energy costs are the lowest possible. The
-    cost is O((changes of the series within the slack + booked tasks) x booked tasks) per task, and
-    O(log n) per decision.
+    cost is O((price changes within the slack + booked tasks) x booked tasks) per task, and O(log
+    tasks) per decision.
 
     Raises:
         ConfigError: The series cannot be read, or ``wait_s`` is negative.
     """
 
     forgets = "the GPUs that tasks had booked"
-    rehearses = False  # an index contains the bookings
+    rehearses = False  # because an index contains the bookings
 
     def __init__(
         self,
@@ -166,7 +168,8 @@ class _Bookings(DueTasks):
         """Book the cheapest start within the slack of a task, and return it."""
         first_s, run_s = task.ready_s, task.best_s
         gpus = task.demand.demand.gpus * task.waiting
-        # dropping past bookings only when their number has doubled costs O(1) per task
+        # Past bookings are dropped only when the number of bookings has doubled, which costs O(1)
+        # per task on average.
         if len(self._booked) > self._most:
             self._booked = [span for span in self._booked if span[1] > first_s]
             self._most = 2 * len(self._booked) + 16
@@ -182,8 +185,8 @@ class _Bookings(DueTasks):
         demand = task.demand
         able = whole_sum(self._machines.capacity(demand, type_) for type_ in demand.types) * demand.demand.gpus + 1e-9
         booked = [span for span in self._booked if gpus and span[1] > first_s and not types.isdisjoint(span[3].types)]
-        # The cost is piecewise linear in the start time, so there is a minimum at which the run
-        # starts or ends at a price change or next to another booking.
+        # The cost is piecewise linear in the start time. It therefore has a minimum for which the
+        # run starts or ends at a price change or next to another booking.
         starts = {first_s, last_s, *tariff.changes(first_s, last_s)}
         starts |= {time_s - run_s for time_s in tariff.changes(first_s + run_s, last_s + run_s)}
         starts |= {time_s for begin_s, end_s, _, _ in booked for time_s in (end_s, begin_s - run_s)}
@@ -239,8 +242,8 @@ class _Shortest:
         heappush(group[1], (task.best_s, task.order, task.piece, task))
 
     def first(self, machines: ClusterState) -> tuple[TaskState, int] | None:
-        """Return the shortest task that fits on a type that it may use, and the type of these on
-        which it needs the least energy.
+        """Return the shortest task that fits on a type which it may use. Of these types, also
+        return the one on which it needs the least energy.
         """
         best: tuple[float, int, int, TaskState] = (inf, 0, 0, None)  # type: ignore[assignment]
         on = -1

@@ -1,5 +1,5 @@
-"""Policies that put the least remaining time or service first, and the choice of the runs that a
-preemption stops.
+"""Preemptive policies that run the task with the least remaining time or service first, and
+functions that choose which runs to stop.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Weight: TypeAlias = Callable[[TaskState], float]
 
 class LeastRemaining:
     """The task with the least ``weight x remaining seconds`` comes first. A ready task that does
-    not fit displaces the runs for which this product is largest, as long as it is larger for each
-    of them than for the task on their type. The policy uses estimates, and it preempts. The cost is
-    O(log n) per decision, plus O(weights + log running) for each run that might be stopped. The
-    counterpart in the compiled engine is ``compiled.srtf``.
+    not fit displaces the runs with the largest product. For each of these runs, the product must be
+    larger than the task's product on the same type. The policy uses estimates, and it preempts
+    runs. The cost is O(log tasks) per decision, plus O(weights + log running) for each run that
+    might be stopped. The counterpart in the compiled engine is ``compiled.srtf``.
     """
 
     def __init__(self, weight: Weight, placement: str | PlacementRule = "best-fit") -> None:
@@ -49,7 +49,7 @@ class LeastRemaining:
             heappush(heap, (-run.estimated_end_s(now), run.id))
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run. Its heap entry is dropped when it reaches the top."""
+        """Remove a run. Its heap entry is dropped later, when it reaches the top."""
         self._known.discard(run.id)
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
@@ -60,8 +60,8 @@ class LeastRemaining:
         return decided
 
     def _take_over(self, view: ClusterView) -> list[Decision]:
-        """Preempt runs for the first ready task, provided that it fits once runs with a larger
-        product have been stopped.
+        """Preempt runs for the first ready task, if stopping runs with a larger product makes it
+        fit.
         """
         pair = view.typed_queue(self.order.key).first()
         if pair is None:
@@ -78,7 +78,7 @@ class LeastRemaining:
         self, view: ClusterView, task: TaskState, looked_at: list[tuple[float, tuple[float, int]]]
     ) -> Iterator[Run]:
         """Yield the runs whose product is larger than that of ``task`` on their type, largest
-        first. Entries that are taken off a heap are recorded in ``looked_at``.
+        first. Entries that are removed from a heap are stored in ``looked_at``.
         """
         now, running = view.now, view.running
         least = self.weight(task) * task.best_s
@@ -95,7 +95,9 @@ class LeastRemaining:
             looked_at.append((weight, entry))
             run = running[entry[1]]
             if run.started_s == now:
-                continue  # spare new runs; otherwise two tasks could displace each other for ever
+                # spare runs that have just started, because otherwise two tasks could displace each
+                # other for ever
+                continue
             if run.type in task.demand.types and most > self.order.key(task, run.type):
                 yield run
 
@@ -142,8 +144,8 @@ def _room(machines: ClusterState, demand: DemandClass, type_: int) -> int:
 
 
 class _FreedGpus:
-    """The idle GPUs on nodes as they would be without some runs. For demands of whole GPUs, nothing
-    else matters.
+    """The idle GPUs on each node as if some runs had been stopped. This is sufficient for demands
+    that consist only of whole GPUs.
     """
 
     def __init__(self, view: ClusterView) -> None:
@@ -153,7 +155,7 @@ class _FreedGpus:
         """Free millionths of GPUs that runs share, by node and GPU."""
 
     def without(self, run: Run) -> list[int]:
-        """Count the run as stopped, and return its nodes."""
+        """Treat the run as stopped, and return its nodes."""
         demand, nodes = run.task.demand, []
         for machine, count, _, on in run.held:
             node = machine.index
@@ -174,14 +176,14 @@ class _FreedGpus:
 
 
 class FreedNodes:
-    """Copies of nodes as they would be without some runs."""
+    """Copies of nodes as if some runs had been stopped."""
 
     def __init__(self, view: ClusterView) -> None:
         self._machines = view.machines.list
         self._nodes: dict[int, NodeState] = {}
 
     def without(self, run: Run) -> list[int]:
-        """Count the run as stopped, and return its nodes."""
+        """Treat the run as stopped, and return its nodes."""
         demand, nodes = run.task.demand, []
         for machine, count, _, on in run.held:
             copy = self._nodes.get(machine.index) or machine.copy()
@@ -199,13 +201,13 @@ class FreedNodes:
         return self.node(node).room(demand)
 
     def node(self, node: int) -> NodeState:
-        """Return a node as it would be without the runs that count as stopped."""
+        """Return a copy of a node without the runs that are treated as stopped."""
         return self._nodes.get(node) or self._machines[node]
 
 
 def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
     """Shortest remaining time first (Schrage 1968, for one machine). The policy uses estimates, and
-    it preempts. The cost is that of ``LeastRemaining``.
+    it preempts runs. It costs as much as ``LeastRemaining``.
     """
     return LeastRemaining(_one, placement)
 
@@ -213,7 +215,7 @@ def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
 def srsf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
     """Shortest remaining service first, where service is GPUs x remaining time (two-dimensional
     SRTF; the baseline with known durations in Tiresias, Gu et al., NSDI 2019). The policy uses
-    estimates, and it preempts. The cost is that of ``LeastRemaining``.
+    estimates, and it preempts runs. It costs as much as ``LeastRemaining``.
     """
     return LeastRemaining(width, placement)
 

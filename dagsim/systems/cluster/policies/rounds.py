@@ -1,4 +1,4 @@
-"""Policies that preempt in rounds: all jobs compete again after every round, or take turns."""
+"""Policies that preempt in rounds. After every round, all jobs compete again, or they take turns."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Rank(Protocol):
         """Return the key of the job; the smallest key comes first."""
 
     def keys(self, service: ServiceColumns) -> np.ndarray:
-        """Return the keys of the running jobs. Shape (runs,), float64."""
+        """Return the keys of all running jobs. Shape (runs,), float64."""
 
     def exceeds_s(self, key: float, service: ServiceColumns, row: int | None = None) -> np.ndarray:
         """Return, for each running job whose key is at most ``key`` now, a lower bound on the
-        seconds for which its key stays at most ``key`` if the job keeps running. ``key`` may be the
-        key of the running job in ``row``, in which case it rises in the meantime. Shape (runs,),
+        seconds until its key exceeds ``key`` if the job keeps running. If ``row`` is given, ``key``
+        is the key of the running job in this row, so it rises in the meantime. Shape (runs,),
         float64.
         """
 
@@ -48,33 +48,34 @@ class Rank(Protocol):
         """Record that a run of the job was preempted."""
 
     def left(self, job: int, served: Served) -> None:
-        """Forget a job that is done."""
+        """Remove the data of a job that is done."""
 
     def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
-        """Return the jobs whose keys have changed although these jobs have only waited."""
+        """Return the jobs that have only waited but whose keys have changed."""
 
     def moves_s(self) -> float:
         """Return the first time at which ``moved`` may return a job if nothing else happens before."""
 
 
 class Rounds:
-    """Let all jobs compete again every ``quantum_s`` seconds. In the order of ``(rank, arrival)``,
-    a ready task that does not fit displaces the runs that rank last, as long as each of them ranks
-    after it. Between rounds, tasks that fit start in that order and nothing is preempted.
+    """Let all jobs compete again every ``quantum_s`` seconds. Ready tasks are tried in the order of
+    ``(rank, arrival)``. One that does not fit displaces the runs that rank last, if each of these
+    runs ranks after the task. Between rounds, tasks that fit start in that order and nothing is
+    preempted.
 
-    If stopped runs lose their work (``preemption.on_resume: restart``), a run is stopped only when
-    it has run twice as long as any run of its job that was stopped before. Without this rule, two
-    long jobs would take turns for ever. With ``lead``, a run gives way only to a job that has
+    If stopped runs lose their work (``preemption.on_resume: restart``), a run may be stopped only
+    when it has run twice as long as any earlier run of its job that was stopped. Without this rule,
+    two long jobs would take turns for ever. With ``lead``, a run gives way only to a job that has
     received less than ``1 - lead`` times as much service as the run's job. With 0.1, old jobs that
-    have received about the same service rarely take turns, which also saves most of the simulation
+    have received about the same service rarely take turns. This also saves most of the simulation
     time.
 
-    The cost is O(demand classes + log tasks) per decision, and for each round a NumPy pass over the
+    The cost is O(demand classes + log tasks) per decision. Each round costs a NumPy pass over the
     runs, O(1) per run that a task might displace, and O(demand classes) per run that is stopped or
-    started. If nothing has happened, rounds are skipped until a run may have fallen behind a task
-    that waits for its place. The time for a simulation therefore grows with the number of starts
-    and ends rather than with the simulated seconds. For ``las`` and ``2d-las``, the counterpart in
-    the compiled engine is ``compiled.las``.
+    started. As long as nothing else happens, rounds are skipped until a waiting task may rank
+    before a run that it could displace. The time for a simulation therefore grows with the number
+    of starts and ends rather than with the simulated seconds. For ``las`` and ``2d-las``, the
+    counterpart in the compiled engine is ``compiled.las``.
     """
 
     def __init__(self, rank: Rank, quantum_s: float, placement: str | PlacementRule, lead: float = 0.0) -> None:
@@ -102,7 +103,7 @@ class Rounds:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self._service)
         now = view.now
-        if not self._has_begun:  # jobs that both run and wait at the beginning are ranked by their service until now
+        if not self._has_begun:  # at the beginning, rank partly running jobs by their service until now
             self._service.now = now
         decided_s = self._service.now
         queue = view.index(self, lambda: JobQueue(self._key, by_arrival))
@@ -118,7 +119,7 @@ class Rounds:
             self._round += 1
         competing = self._round * self.quantum_s == now
         latest_s = (self._round - 1) * self.quantum_s
-        # behave as if no round had been skipped
+        # rounds may have been skipped; continue as if none had been
         if self._skips and not competing and latest_s > decided_s:
             self._service.now = latest_s
             self._rank_partly_running(view, queue)
@@ -168,7 +169,7 @@ class Rounds:
                     self.rank.stopped(job, self._service.of(job), view.now)
                     moved |= dict.fromkeys(queue.classes(job))
                 acted = True
-                self._service.take_ended()  # the jobs of these runs have just been ranked
+                self._service.take_ended()  # drop these runs, because their jobs have just been ranked
                 queue.rank_again()
                 fits = view.fits(task)
             placement = self._place(view, task) if fits else None
@@ -192,9 +193,9 @@ class Rounds:
         return self._next_round(view, contest, self._heads(stuck, queue, both))
 
     def _next_round(self, view: ClusterView, contest: _Contest, heads: Iterable[tuple[float, int, int]]) -> float:
-        """Return the first round in which a task may displace a run that it cannot displace now, if
-        nothing else happens before. ``heads`` contains the keys, orders and jobs of all tasks that
-        may be first in their demand class until then.
+        """Return the first round in which a task may displace a run that it cannot displace now,
+        assuming that nothing else happens before. ``heads`` contains the key, the order and the job
+        of each task that may be first in its demand class until then.
         """
         until_s = view.now + min([contest.overtakes_s(*head) for head in heads], default=inf)
         until_s = min(until_s, self.rank.moves_s(), self._spared_until_s(view))
@@ -204,8 +205,8 @@ class Rounds:
         self, stuck: Mapping[DemandClass, TaskState], queue: JobQueue, both: Container[int]
     ) -> Iterator[tuple[float, int, int]]:
         """Yield the key, order and job of the first task in each demand class. If the task's job is
-        also running (it is in ``both``), its key may rise above the key of another job, whose task
-        may then displace runs. The tasks of such other jobs are also yielded.
+        also running (it is in ``both``), its key may rise above the key of another job. A task of
+        that other job may then displace runs. The tasks of such other jobs are also yielded.
         """
         for demand, task in stuck.items():
             yield (*self._standing(task), task.job.number)
@@ -215,14 +216,14 @@ class Rounds:
                 yield from sorted(rival for rival in rivals if rival[2] not in both)[:1]
 
     def _could_displace(self, view: ClusterView, queue: JobQueue, task: TaskState) -> bool:
-        """Return True if the task, or another task in its demand class, could displace runs of
-        other jobs provided that all of them ranked after it.
+        """Return True if the task, or another task in its demand class, would fit if it displaced
+        runs of other jobs. Assume for this that all these runs rank after the task.
         """
         own = None if queue.rivals(task.demand, task.job.number) else task.job
         return bool(make_room(view, task, (run for run in view.running.values() if run.task.job is not own)))
 
     def _spared_until_s(self, view: ClusterView) -> float:
-        """Return the first time at which a run is no longer spared."""
+        """Return the first time at which a run that is spared now may be stopped."""
         if not self._lost_s:
             return inf
         return min([self._spared_s(run) for run in view.running.values() if self._is_spared(view, run)], default=inf)
@@ -232,8 +233,8 @@ class Rounds:
         return {job for job in queue.waiting() & self._service.running() if queue.refresh(view.jobs[job])}
 
     def _displaced(self, view: ClusterView, task: TaskState, contest: _Contest) -> list[int]:
-        """Return the runs that must be stopped so that ``task`` fits, the last in rank first. They
-        belong to other jobs and rank after ``task``.
+        """Return the runs that must be stopped so that ``task`` fits, beginning with the run that
+        ranks last. They belong to other jobs and rank after ``task``.
         """
         behind = contest.behind(*self._standing(task), view.running)
         return make_room(view, task, self._willing(view, task, behind)) if behind else []
@@ -248,13 +249,15 @@ class Rounds:
                 yield run
 
     def _is_spared(self, view: ClusterView, run: Run) -> bool:
-        """Return True if the run must not be stopped yet, because it would lose its work and its
-        job has lost work before.
+        """Return True if the run is spared. It must not be stopped yet, because it would lose its
+        work and its job has lost work before.
         """
         return view.now - run.started_s < 2 * self._lost_s.get(run.job.number, 0.0)
 
     def _spared_s(self, run: Run) -> float:
-        """Return the time until which a run is spared, given that its job has lost work before."""
+        """Return the time until which a run must not be stopped, because its job has lost work
+        before.
+        """
         return run.started_s + 2 * self._lost_s[run.job.number]
 
     def _note_loss(self, view: ClusterView, run: Run) -> int:
@@ -271,8 +274,8 @@ class Rounds:
         return self.rank.key(job.number, self._service.of(job.number))
 
     def _rank_again(self, view: ClusterView, queue: JobQueue) -> None:
-        """Update the ranks of the jobs with ended runs, and of the jobs whose keys have changed
-        although these jobs have only waited.
+        """Update the ranks of jobs with ended runs, and of jobs that have only waited but whose
+        keys have changed.
         """
         jobs, service = view.jobs, self._service
         for number in service.take_ended():
@@ -304,16 +307,17 @@ class _Contest:
         """Results of ``_soonest_s`` by key."""
 
     def behind(self, key: float, order: int, running: Container[int]) -> list[int]:
-        """Return the runs that give way to a task with that rank, the last in rank first. Some of
-        them may have been stopped since the round began, but not the last run.
+        """Return the runs that a task with that rank may displace, beginning with the run that
+        ranks last. Some of these runs may have been stopped since the round began, but not the
+        first one in the list.
         """
         while self._runs and self._runs[-1] not in running:
             del self._runs[-1], self._ranked[-1]
         return self._runs[self._place(key, order) :][::-1]
 
     def overtakes_s(self, key: float, order: int, job: int) -> float:
-        """Return a lower bound on the seconds until some run of another job that does not give way
-        to a task with that rank now will do so.
+        """Return a lower bound on the seconds until a task with that rank may displace a run of
+        another job that it may not displace now.
         """
         place = self._place(key, order)
         if not place:
@@ -326,15 +330,15 @@ class _Contest:
         return float(left_s[self._order[:place]].min())
 
     def _place(self, key: float, order: int) -> int:
-        """Return the number of runs that do not give way to a task with that rank."""
+        """Return the number of runs that a task with that rank may not displace."""
         place = bisect_right(self._ranked, (key, order))
         if self._yields < 1:
             place = max(place, bisect_right(self._ranked, key, key=lambda entry: entry[0] * self._yields))
         return place
 
     def _soonest_s(self, key: float) -> list[float]:
-        """Return a list whose entry n is a lower bound on the seconds until any of the first n + 1
-        runs ranks after a task with that key.
+        """Return a list of lower bounds in seconds. Entry n is for the first n + 1 runs: the time
+        until the first of them ranks after a task with that key.
         """
         bounds_s = self._soonest.get(key)
         if bounds_s is None:
@@ -349,9 +353,9 @@ class RoundRobin:
     a whole (Ousterhout 1982).
 
     A run whose slice has ended continues as long as no other task needs its place. If the next task
-    cannot use the free resources yet, later tasks may use them. The policy uses no estimates, and
-    it preempts. The cost is O(log running + demand classes) per decision, plus O(runs whose slice
-    has ended) if the next task does not fit.
+    cannot use the free resources yet, later tasks may use them. The policy needs no estimates, and
+    it preempts runs. The cost is O(log running + demand classes) per decision, plus O(runs whose
+    slice has ended) if the next task does not fit.
 
     Raises:
         ConfigError: ``quantum_s`` is not positive.
@@ -377,7 +381,7 @@ class RoundRobin:
             heappush(self._slices, (run.started_s + self.quantum_s, run.id))
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run. Its slice is dropped when the slice ends."""
+        """Remove a run. Its slice is dropped later, when the slice ends."""
         self._known.discard(run.id)
         self._over.pop(run.id, None)
 
@@ -479,8 +483,9 @@ class ServiceColumns(NamedTuple):
     started_s: np.ndarray  # (runs,) float64: start time of the run
 
     def alike(self, row: int) -> np.ndarray:
-        """Return, for each row, whether the service of its job is bit-identical to that of the job
-        in ``row`` at all times, as long as both jobs keep their current runs. Shape (runs,), bool.
+        """Return, for each row, whether its job and the job in ``row`` have received bit-identical
+        service. The two jobs continue to do so as long as both keep their current runs. Shape
+        (runs,), bool.
         """
         same: np.ndarray = (self.runs == 1) & (self.runs[row] == 1)
         for column in (self.gpus, self.had_gpu_s, self.had_s, self.started_s):
@@ -497,9 +502,9 @@ _AMOUNTS = 4
 
 
 class Service:
-    """The service of every job in the system, from ended and current runs. ``ClusterView.follow``
-    keeps it up to date. The cost is O(1) per run that starts or ends, and one NumPy pass over the
-    current runs for ``columns``.
+    """The service that each job in the system has received in its ended and current runs.
+    ``ClusterView.follow`` keeps it up to date. The cost is O(1) per run that starts or ends, and
+    one NumPy pass over the current runs for ``columns``.
     """
 
     def __init__(self, remembers: str = "") -> None:
@@ -529,8 +534,8 @@ class Service:
         return Served(gpu_s, seconds)
 
     def columns(self) -> ServiceColumns:
-        """Return the service of the jobs of all current runs until ``now``. The values are
-        bit-identical to those of ``of``.
+        """Return the service that the job of each current run has received until ``now``. The
+        values are bit-identical to the results of ``of``.
         """
         run, order, job = np.array(self._ids).reshape(-1, _IDS).T
         had_gpu_s, had_s, gpus, started_s = np.array(self._amounts).reshape(-1, _AMOUNTS).T
@@ -564,7 +569,7 @@ class Service:
             self._amounts.extend((*self._had.get(number, _NOTHING), gpus, run.started_s))
 
     def ended(self, run: Run, now: float) -> None:
-        """Add the service of an ended run to that of its job."""
+        """Add the service from an ended run to its job's service."""
         number = run.job.number
         runs = self._runs[number]
         gpus, started_s = runs.pop(run.id)
@@ -590,7 +595,7 @@ class Service:
         return jobs
 
     def forget(self, job: int) -> None:
-        """Forget a job that has left."""
+        """Remove the data of a job that has left the system."""
         self._had.pop(job, None)
 
     def _leave(self, run: int) -> None:

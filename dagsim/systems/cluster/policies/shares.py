@@ -27,9 +27,9 @@ class FairShares:
     """Start the oldest task that fits, from the holder with the smallest *share* (progressive
     filling, Bertsekas and Gallager 1992, section 6.5.2). A holder is a tenant or a job. The share
     of a holder is the amount of resources that its runs hold, divided by its entitlement. With
-    ``dominant``, this amount is the largest of the fractions of the cluster's GPUs, cores and
-    memory that the runs hold; otherwise, it is the number of GPUs (or of cores, if they hold no
-    GPUs).
+    ``dominant``, the policy computes which fractions of the cluster's GPUs, cores and memory the
+    runs hold, and uses the largest of the three. Otherwise, the amount is the number of GPUs (or
+    cores, if the runs hold no GPUs).
 
     The cost per decision is O(demand classes x log tasks).
     """
@@ -99,8 +99,8 @@ class _Turns:
         self._add(run, -1.0)
 
     def _add(self, run: Run, sign: float) -> None:
-        """Add the resources of a run to those of its holder, or subtract them, and update the rank
-        of the holder.
+        """Add the resources of a run to its holder's resources, or subtract them. Then update the
+        rank of the holder.
         """
         holder, asked = self._shares.note(run.task), run.task.demand
         gpus, cpus, memory = self._held.get(holder, _NOTHING)
@@ -166,7 +166,7 @@ def _capacity(view: ClusterView) -> _Amounts:
 def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
     """Max-min fairness (Bertsekas and Gallager 1992, section 6.5.2): the holder with the fewest
     GPUs comes first. All tenants (or, with ``by=job``, all jobs) have the same entitlement. The
-    policy uses no estimates. The cost is that of ``FairShares``.
+    policy needs no estimates. It costs as much as ``FairShares``.
 
     The holders are tenants or jobs (``by``).
     """
@@ -179,7 +179,7 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
     weight counts. With 1, the size of a job counts as well. Below 0, small jobs get more. With a
     tuned ``alpha``, this is the strongest baseline of Decima (Mao et al., SIGCOMM 2019, section
     7.1). With ``by=tenant``, the first job of a tenant sets its entitlement. The policy uses
-    estimates. The cost is that of ``FairShares``.
+    estimates. It costs as much as ``FairShares``.
 
     The holders are tenants or jobs (``by``).
 
@@ -202,8 +202,8 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
 def drf(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
     """Dominant resource fairness (Ghodsi et al., NSDI 2011): the tenant with the smallest dominant
     share comes first. The dominant share is the largest of the tenant's shares of GPUs, cores and
-    memory, divided by the weight of the tenant's first job. The policy uses no estimates. The cost
-    is that of ``FairShares``.
+    memory, divided by the weight of the tenant's first job. The policy needs no estimates. It costs
+    as much as ``FairShares``.
 
     The holders are tenants or jobs (``by``).
     """
