@@ -3,7 +3,7 @@ core does not import.
 
 A folder ``dagsim/families/NAME`` contains everything about its subject. Its ``family.py`` contains
 a ``Family``, which states what the folder adds to the registries of the core. If you delete the
-folder, its entries disappear and nothing else changes. ``families/names.json`` lists the names in
+folder, its entries disappear, and nothing else changes. ``families/names.json`` lists the names in
 all families, so that an error can state which family is missing.
 """
 
@@ -83,7 +83,7 @@ def family_entries(group: str) -> Iterator[tuple[str, Entry]]:
 
 
 def added_names(group: str) -> list[str]:
-    """Return the names that all families add to a registry."""
+    """Return all names that families add to a registry."""
     return [entry.name for _, entry in family_entries(group)]
 
 

@@ -133,7 +133,7 @@ def steady_streams() -> None:
 
 @contextmanager
 def without_output() -> Iterator[None]:
-    """Discard the standard output of this process, including the output of C libraries.
+    """Discard everything that this process, including C libraries, writes to standard output.
 
     For some integer programs, HiGHS prints debugging output even if ``disp`` is off. This output
     would end up in the JSON output of a command.
@@ -156,9 +156,9 @@ def without_output() -> Iterator[None]:
 def starting(*, main: bool = False) -> Iterator[None]:
     """Start worker processes inside this block.
 
-    The workers ignore the signals that stop a run, because their parent ends them. Numeric
-    libraries use one thread in each worker. Workers import the main script only with ``main=True``,
-    which is needed for objects that are defined in it.
+    The workers ignore stop signals, because their parent ends them. Numeric libraries use one
+    thread in each worker. Workers import the main script only with ``main=True``, which is needed
+    for objects that are defined in it.
     """
     with _signals_blocked(), _one_thread(), nullcontext() if main else _no_main():
         yield

@@ -97,7 +97,7 @@ def compile_episodes(*, trials: bool = False) -> bool:
 def measured_applications(
     folders: Path | str | Sequence[Path | str], names: Sequence[str] | None = None, cluster: str | None = None
 ) -> dict[str, Any]:
-    """Return the applications that Pollux measured, read from the folders, by name."""
+    """Read the folders with Pollux's measurements of applications. Return the applications by name."""
 
 
 @FamilyService
@@ -134,13 +134,14 @@ def past_usage(log: Any, cluster: Cluster, queues: QueueTree) -> Any:
 
 @FamilyService
 def load_searches() -> None:
-    """Load a policy's compiled searches in a process that is about to run many simulations."""
+    """Load the compiled search functions of a policy in a process that will run many simulations."""
 
 
 @FamilyService
 def changed_queues(queues: QueueTree | None, file: Path) -> tuple[QueueTree, tuple[str, ...]]:
-    """Return the queues with the changes in a file (``dagsim whatif --alternative``), and remarks
-    on that file."""
+    """Return the queues after applying the changes in a file (``dagsim whatif --alternative``), and
+    remarks on that file.
+    """
 
 
 @FamilyService

@@ -108,7 +108,7 @@ def _policy(entry: Any, cost_us: float | None) -> Iterator[str]:
     yield cost + (" (by definition)" if "costly" in entry.tags else "")
     text = " ".join((inspect.getdoc(POLICIES.get(entry.name)) or "").split())
     sources = re.findall(r"\(([^()]*[A-Z][^()]*\b(?:19|20)\d\d[^()]*)\)", text)  # brackets with a year
-    yield "; ".join(dict.fromkeys(sources)).replace("|", "/")
+    yield "; ".join(dict.fromkeys(sources)).replace("|", "/").replace("``", "`")
 
 
 def placements() -> Iterator[str]:
@@ -188,7 +188,7 @@ def gains() -> Iterator[str]:
         share = (1 - pairs[0].ratio) / (1 - pairs[1].ratio)
         cells = (setting, str(pairs[0].n), f"`{fair}`", f"`{capped}`", *ratios)
         rows.append([*cells, f"{share:.0%}" if pairs[0].ratio < 1 else "none"])
-    head = ("setting", "n", "weighted fair share", "capped SRPT", "its ratio", "Decima's ratio", "of Decima's gain")
+    head = "setting", "n", "weighted fair share", "capped SRPT", "SRPT's ratio", "Decima's ratio", "share of the gain"
     yield from markdown(head, rows, numbers=(1, 6))
 
 
@@ -537,7 +537,7 @@ def _interval(row: dict[str, Any]) -> str:
 
 def held_periods() -> Iterator[str]:
     """How often intervals of the p95 held the next period of M/M/c queues, from ``validate_plan.py``."""
-    heads = *QUEUE, "held the next period", "held Erlang's value", "no interval", "upper end"
+    heads = *QUEUE, "contains the next period", "contains Erlang's value", "no interval", "upper end"
     cells = "{servers} | {load} | {per_node} | {next:.1%} | {erlang:.1%} | {too_short:.1%} | {reach:.2f}"
     rows = [row | _queue(row) for row in read_json("validation/coverage.json")]
     yield from markdown(heads, filled(cells, rows), numbers=range(7))

@@ -139,7 +139,7 @@ class Command(typer.core.TyperCommand):
             param.multiple = True
         try:
             values = collecting.make_parser(ctx).parse_args(args=list(args))[0]
-        except _UsageError:  # reported when the arguments are parsed below
+        except _UsageError:  # super().parse_args will report this error
             return
         for param in single:
             several = list(dict.fromkeys(values.get(param.name, ())))
@@ -485,7 +485,7 @@ def main() -> None:
     atexit.register(gc.freeze)
     with Stops() as stops:
         try:
-            app(prog_name="dagsim")  # the same name under python -m dagsim
+            app(prog_name="dagsim")  # also show this name under python -m dagsim
         except SystemExit as end:
             if end.code == 128 + signal.SIGINT and stops.received is not None:
                 raise SystemExit(128 + stops.received) from None

@@ -292,8 +292,8 @@ def run_policies(
     about: Mapping[str, Any] | None = None,
     repeats: str | None = None,
 ) -> Kept:
-    """Run the policies into a new folder while showing progress. Ctrl-C keeps the finished runs and
-    exits with code 130.
+    """Run the policies, store the runs in a new folder, and show progress. Ctrl-C keeps the
+    finished runs and exits with code 130.
 
     By default, ``seeds`` are those in the configuration, or as many as the requested precision
     needs. If ``repeats`` (the value of ``--config``) is a run folder, files that have changed since
@@ -497,7 +497,7 @@ def _print(
 
     workloads = [line.workload for line in lines]
     urgent = [*contradictions(workloads), *losses(lines)]
-    for note in urgent:  # printed first, because these jobs are left out of all figures below
+    for note in urgent:  # print these first, because all figures below leave these jobs out
         say(note, err=output.table is not TableFormat.TEXT)
     workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):

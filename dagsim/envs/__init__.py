@@ -10,7 +10,7 @@ import gymnasium
 
 from dagsim.family import family_entries, required
 
-__all__ = ["SCHEDULING_ID", "make_env", "make_sb3_env", "make_vector_env", "record_episodes"]
+__all__ = ["SCHEDULING_ID", "make_env", "make_sb3_env", "make_torchrl_env", "make_vector_env", "record_episodes"]
 
 SCHEDULING_ID = "dagsim/Scheduling-v0"
 
@@ -41,6 +41,15 @@ def make_sb3_env(*arguments: Any, **settings: Any) -> Any:
         InputError: The experiment or the environment cannot be built.
     """
     return required("make_sb3_env", "public")(*arguments, **settings)
+
+
+def make_torchrl_env(*arguments: Any, **settings: Any) -> Any:
+    """Build several environments for an experiment as one batched environment for TorchRL.
+
+    Raises:
+        InputError: The experiment or the environment cannot be built.
+    """
+    return required("make_torchrl_env", "public")(*arguments, **settings)
 
 
 def record_episodes(*arguments: Any, **settings: Any) -> Any:

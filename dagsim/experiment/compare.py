@@ -376,7 +376,7 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
         InputError: The run's trace is missing or has changed.
     """
     traffic = services.link_traffic.offered()
-    # other systems have no networks
+    # systems other than the GPU cluster have no network
     if getattr(folder.config.network, "kind", None) != "shared" or traffic is None:
         return []
     folder.check_trace()

@@ -78,7 +78,7 @@ class CellWork:
         except Exception as error:
             lost = CellRun(cell.name, cell.seed) if log is None else log()
             if self.raises or not isinstance(error, SimulationError | PluginError):
-                # so that the code that catches the error can save the log
+                # Attach the log to the error, so that the code that catches the error can save it.
                 error.__dict__["log"] = replace(lost, id=cell.id)
                 raise
             run = replace(lost, error=f"{type(error).__name__}: {error}")
@@ -349,7 +349,7 @@ def _begin(pickled: bytes, counts: Any) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing; submitting this function makes a worker start up."""
+    """Do nothing. Submitting this function makes a worker start up."""
 
 
 def _made(index: int, item: Any) -> bytes:

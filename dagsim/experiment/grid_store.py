@@ -90,7 +90,7 @@ class GridStore(Store):
             part.unlink()
         store._describe(argv, **{GRID: _text_of(plan)})
         progress = path / _PROGRESS
-        if progress.exists():  # remove half a line that a killed process may have left
+        if progress.exists():  # remove the incomplete line that a killed process may have left
             append(progress, b"", sum(map(len, whole_lines(progress))))
         return store
 
@@ -157,7 +157,7 @@ class GridStore(Store):
         """Write the finished cells as a list of runs, named by their labels, and as a table."""
         done = self.done(plan.cells)
         times = {event["id"]: event for event in self.progress() if event.get("event") == "done"}
-        ends = dict.fromkeys(TABLES, 0)  # where each table ends: a grid has no tables
+        ends = dict.fromkeys(TABLES, 0)  # lengths of the tables: 0, because a grid has none
         runs, timing = bytearray(), bytearray()
         for cell, run in done.items():
             who, clock = {"policy": cell.label, "seed": cell.seed}, times.get(cell.id, {})

@@ -163,7 +163,7 @@ class Store(ABC):
     @classmethod
     @abstractmethod
     def of_plan(cls, root: Path, plan: Plan, argv: Sequence[str]) -> Store:
-        """Return the folder for a plan of this class's kind; see ``begin``."""
+        """Return the folder for a plan of the kind that this class stores (see ``begin``)."""
 
     @classmethod
     def _made(
@@ -339,7 +339,7 @@ class Store(ABC):
         try:
             self.claim()
             self._mend()
-            (self.path / FAILURES).unlink(missing_ok=True)  # a policy that failed before is tried again
+            (self.path / FAILURES).unlink(missing_ok=True)  # forget failures, so that these policies are tried again
             self.mark("running")
         except OSError as error:
             raise unwritable(self.path, error) from None

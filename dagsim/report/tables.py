@@ -223,7 +223,7 @@ def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
     for name in ("gpus_per_instance", "models", "priorities", "tenants"):
         parts = [f"{key or '(none)'}: {count:,}" for key, count in getattr(info, name).items()]
         more = f", and {len(parts) - _PARTS:,} more" if len(parts) > _PARTS else ""
-        # names may contain any character
+        # escape the text, because names may contain any character
         counts.add_row(name, escape(on_one_line(", ".join(parts[:_PARTS]) + more)))
     counts.add_row("arrivals by hour", " ".join(map(str, info.arrivals_by_hour)))
     counts.add_row("span", f"{info.span_s / 3600:.2f} h")
@@ -278,7 +278,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     loads = [max(of.get("gpu_load") or 0.0, of.get("cpu_load") or 0.0) for of in workloads]
     low, high = number(min(loads)), number(max(loads))
     clusters = dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)
-    named = re.compile(r"cluster \((.*)\)")  # the default name, which carries no information
+    named = re.compile(r"cluster \((.*)\)")  # matches the default name, which carries no information
     notes = [on_one_line(f"cluster: {match[1] if (match := named.fullmatch(of)) else of}") for of in clusters]
     if any(loads):
         on_gpus = any((of.get("gpu_load") or 0.0) >= (of.get("cpu_load") or 0.0) for of in workloads)
@@ -369,9 +369,9 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = True) -> list[str]:
     """Return sentences about policies that use information from the log in hindsight, and about
-    contradictions within the input or with the site. With ``urgent``, return only the sentences
-    that must precede any result, and otherwise only the others. If there are several windows, the
-    sentences describe the worst one.
+    contradictions within the input or with the site. If ``urgent`` is True, return the sentences
+    that must precede any result. Otherwise, return the other sentences. If there are several
+    windows, the sentences describe the worst one.
     """
     from dagsim.systems.cluster.audit import Audit
 

@@ -1,6 +1,6 @@
 """Difficult random cases: small clusters and jobs on which schedulers tend to fail, with a kernel for
-each. The module also checks which information a policy or codec uses, by varying true durations
-behind equal estimates, and whether it writes to live state.
+each. The module also checks which information a policy or codec uses, by simulating different true
+durations with equal estimates. It also checks whether the policy or codec writes to live state.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ class Admitting:
 
 
 def crowd(gpus: int = 2, jobs: int = 9) -> Case:
-    """Return long jobs that all arrive simultaneously, the longest first, and short jobs that
-    arrive while the long jobs are running, with far too few GPUs. These jobs expose a policy that
-    starts tasks before it checks later ones, and then tries to stop a run that it has just started.
+    """Return a case with far too few GPUs. Long jobs all arrive simultaneously, the longest first,
+    and short jobs arrive while the long jobs are running. These jobs expose a policy that starts
+    tasks before it checks later ones, and then tries to stop a run that it has just started.
     """
     cluster = Cluster((Node("n", gpu_type("T4"), gpus, 16, 64),))
     tasks = [Task("t", float(jobs - number), gpus=1 + number % gpus) for number in range(jobs)]
@@ -123,9 +123,9 @@ def crowd(gpus: int = 2, jobs: int = 9) -> Case:
 
 def random_case(seed: int) -> Case:
     """Return a random case that may combine all features: DAGs, gangs, shares of GPUs, CPU-only
-    tasks, CPUs and memory, bursts and equal times, two GPU types, nodes that fail, leave for good
-    or all go down simultaneously, networks, set-ups, wrong estimates, costly preemption and
-    admission.
+    tasks, CPUs and memory, bursts and equal times, two GPU types, networks, set-ups, wrong
+    estimates, costly preemption and admission. Nodes may fail, be permanently removed, or all go
+    down simultaneously.
     """
     rng = stream(seed, "case")
     cluster = _cluster(rng)
@@ -318,7 +318,7 @@ class WatchedPolicy:
         """Yield the policy's decisions.
 
         Raises:
-            AssertionError: The policy has changed something by other means than a decision.
+            AssertionError: The policy has changed something without making a decision.
         """
         before = _state(view)
         decisions = decisions_of(self.policy.decide(view), view.now)

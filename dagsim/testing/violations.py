@@ -35,13 +35,14 @@ def violations(
     The rules are:
 
     - Time never goes backwards.
-    - Tasks start after their parents, and after the arrival and the admission of their job, on
-      nodes that are up and have an allowed type. Gangs start as a whole, on one type.
+    - A task only starts when its parents are done and its job has arrived and been admitted, and
+      only on nodes that are up and have an allowed type. A gang starts as a whole, on a single GPU
+      type.
     - The runs on a node never use more GPUs, cores or memory than the node has. A GPU serves at
       most one whole task (two with ``sharing``), or shares that add up to at most 1. A run that
       ends releases the resources that it took.
-    - A run fails only if one of its nodes went down at that moment. Nothing runs on a node that is
-      down, off, booting or being powered down.
+    - A run only fails at a moment at which one of its nodes goes down. Nothing runs on a node that
+      is down, off, booting or being powered down.
     - A job completes with its last task.
 
     With ``seconds``, a run must compute for exactly as long as its task takes on the run's GPU
@@ -70,8 +71,8 @@ def as_recorded(task: Task, gpu: GpuType | None) -> float:
 
 def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
     """Return the unfinished ready tasks that could not run on any node that is up at the end, even
-    if all nodes were empty. Only if there are such tasks may a simulation end before all jobs are
-    done.
+    if all nodes were empty. A simulation may end before all jobs are done only if there are such
+    tasks.
     """
     reading = _Reading(schedule, jobs, None)
     for record in schedule.log:
@@ -219,8 +220,8 @@ class _Reading:
                     yield number, index
 
     def fits(self, job: int, task: int) -> bool:
-        """Return True if the nodes that are up could hold an instance of the task (for a gang, all
-        instances) if they were empty.
+        """Return True if an instance of the task (for a gang, all instances) would fit on the nodes
+        that are up if these were empty.
         """
         asked = self.jobs[job].tasks[task]
         room: Counter[GpuType | None] = Counter()
@@ -500,7 +501,7 @@ def _allows(task: Task, node: Node) -> bool:
 
 
 def _room(task: Task, node: Node) -> int:
-    """Return the number of instances that the node could hold if it were empty."""
+    """Return how many instances would fit on the node if it were empty."""
     counts = [1 << 40]
     if task.gpus >= 1:
         counts.append(int(node.gpus // task.gpus))

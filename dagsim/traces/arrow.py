@@ -29,7 +29,7 @@ def import_pyarrow(purpose: str, module: str = "pyarrow", error: type[DagsimErro
 
     Raises:
         DagsimError: pyarrow is not installed. The error is an instance of ``error``, and its
-        message begins with ``purpose``.
+            message begins with ``purpose``.
     """
     try:
         return import_module(module)
@@ -90,8 +90,8 @@ class ArrowFile:
             return self._floats(array.cast(self._arrow.int64())) / _PER_SECOND[kind.unit]
         if types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind):
             return self._floats(array)
-        # decimals are also excluded, because Arrow does not round them as ``float`` rounds their
-        # text
+        # This includes decimals, because Arrow rounds them in another way than ``float`` rounds
+        # their text.
         return None
 
     def texts(self, array: Any, column: int) -> np.ndarray:
@@ -99,7 +99,7 @@ class ArrowFile:
 
         Raises:
             TraceError: The type of the column at index ``column`` cannot be represented as CSV
-            text.
+                text.
         """
         arrow, array = self._arrow, _plain(self._arrow, array)
         types, kind = arrow.types, array.type

@@ -17,7 +17,8 @@ _BLOCK = 1 << 16
 _LONGEST = 1 << 26
 """Maximum number of characters in an element. A longer element counts as damage."""
 _SPACE = " \t\r\n"
-# an error this close to the end of the text read so far may only mean that the text is incomplete
+# An error within this many characters of the end of the buffer may only mean that the rest has not
+# been read yet.
 _UNDECIDED = 16
 
 
@@ -164,8 +165,8 @@ class _Document:
                     return value
 
     def _more(self) -> bool:
-        """Read at least as many further characters as the buffer contains unread. Return False at
-        the end.
+        """Read more characters, at least as many as are unread in the buffer. Return False at the
+        end.
         """
         left = len(self._buffer) - self._at
         if left > _LONGEST:

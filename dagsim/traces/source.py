@@ -28,8 +28,8 @@ reader has parsed them."""
 
 _HEAD_BYTES = 1 << 16
 _BLOCK, _OVERLAP = 1 << 20, 128
-# A row number combines the index of the file among the shards and the line in the file into a
-# single int, which is cheap to pass on.
+# A row number is a single int, which is cheap to pass on. It combines the index of the file among
+# the shards with the line in the file.
 LINE_BITS = 40
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _NO_DATA = (
@@ -68,9 +68,9 @@ class Source:
     ``archive.tar.gz:member``. Documents in the same folder (``README*``, ``*.md``) are not shards.
     A Parquet or Arrow file is read as CSV text with the same table and a header.
 
-    All methods raise ``TraceError``, each with a specific message, for a missing or empty file, a
-    Git LFS pointer, an HTML page, damaged or truncated gzip data, other binary data, and text that
-    is not UTF-8.
+    All methods raise ``TraceError`` for a missing or empty file, a Git LFS pointer, an HTML page,
+    damaged or truncated gzip data, other binary data, and text that is not UTF-8. Each of these
+    cases has its own message.
     """
 
     def __init__(self, path: Path | str, member: str | None = None) -> None:

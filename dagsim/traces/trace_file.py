@@ -47,8 +47,9 @@ class TraceFile:
     Default: the number of seeds.
     """
     part: tuple[float, float] | None = None
-    """Part of the trace from which experiments take windows, as two fractions of its jobs. Default:
-    the whole trace."""
+    """Part of the trace from which experiments take windows: its beginning and end, as fractions of
+    the trace's jobs. Default: the whole trace.
+    """
     measure: Measure | None = None
     """Range of jobs that metrics count, ``[first, last]``, by order of arrival. If there are
     windows, it applies to each window. Default: all jobs.
@@ -278,8 +279,8 @@ class TraceFile:
         name = self.format or format_of(self.path, self.options)
         if "reference_gpu" in reader(name).uses:
             return name, self.options
-        # the runtime model expects work as measured on its own reference GPU, so the work is not
-        # converted
+        # Do not convert the work, because the runtime model expects it as measured on its own
+        # reference GPU.
         return name, replace(self.options, reference_gpu=None)
 
     def _offered(self, cluster: Cluster, runtime: WorkRuntime) -> float:
@@ -299,8 +300,8 @@ class TraceFile:
         return self._scalable(meter.load()) / self.options.time_scale
 
     def part_of(self, trace: Trace) -> tuple[JobArrays, float] | None:
-        """Return the jobs that arrive in the part of the log that is simulated, with their original
-        times, and the time at which that part begins. Return ``None`` if the whole log is
+        """Return the jobs that arrive in the simulated part of the log, with their original times.
+        Also return the time at which that part begins. Return ``None`` if the whole log is
         simulated.
 
         Raises:
@@ -341,7 +342,7 @@ def _machines(trace: TraceFile) -> Cluster | None:
     return open_trace(trace.path, *trace._chosen()).cluster()
 
 
-@lru_cache(maxsize=4)  # a mixture draws from several traces in turn
+@lru_cache(maxsize=4)  # a mixture of workloads may draw from several traces in turn
 def _all_jobs(trace: TraceFile) -> JobArrays:
     """Return all jobs in a trace from which windows are taken."""
     return trace.as_recorded().arrays()

@@ -419,7 +419,7 @@ class JobArrays:
         If the scale is not 1, observed times no longer describe the real cluster, so observations
         are left out.
         """
-        with np.errstate(over="ignore"):  # the caller checks that arrivals are finite
+        with np.errstate(over="ignore"):  # no warning, because the caller checks that arrivals are finite
             arrival_s = (self.arrival_s - origin) * scale
         begins_s = self.begins_s and self.begins_s - origin
         if begins_s and scale != 1:

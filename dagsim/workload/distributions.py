@@ -19,7 +19,7 @@ from dagsim.errors import WorkloadError, require
 from dagsim.model.arithmetic import ordered_sum
 
 _LOG2_E = 1.4426950408889634
-# ln 2 as a sum of two parts, such that multiples of the first part are exact
+# ln 2 as the sum of two parts, of which the first has so few digits that its multiples are exact
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 _TAYLOR = tuple([1.0 / factorial(power) for power in range(13, -1, -1)])
 
@@ -179,8 +179,8 @@ class Pareto:
     """Numbers from a Pareto distribution: all numbers are at least ``scale``, and a number exceeds
     ``x`` with probability ``(scale / x) ** alpha``. Numbers above ``high`` are clipped to it.
 
-    The smaller ``alpha`` is, the heavier the tail. Without ``high``, the variance is infinite for
-    ``alpha`` up to 2, and the mean for ``alpha`` up to 1.
+    The smaller ``alpha`` is, the heavier the tail. Without ``high``, the variance is infinite if
+    ``alpha`` is at most 2, and the mean is infinite if ``alpha`` is at most 1.
     """
 
     scale: float = 1.0

@@ -236,7 +236,7 @@ class _Program(NamedTuple):
 
 def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
     """Build the program for a problem in slots. Return None if it is too large. ``start`` contains
-    start times that give a good order of the tasks.
+    start times whose order is a good order of the tasks.
     """
     from scipy.sparse import coo_array
 
@@ -282,7 +282,7 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
             span = np.arange(int(begin[theirs].min()), int(end[mine].max()))
             entries += len(span) * (len(mine) + len(theirs)) / 2
             if entries > _ENTRIES / 3:
-                continue  # too large; the constraint above suffices, but is weaker
+                continue  # too many entries; the constraint above suffices, although it is weaker
             # In every slot, a child can only have started if its parent has ended.
             started, ended = (np.nonzero(times_[None, :] <= span[:, None]) for times_ in (begin[theirs], end[mine]))
             rows += [first + started[0], first + ended[0]]

@@ -165,7 +165,7 @@ class _Replay:
             begins_s, gpus = self.started_s[mine], cols.jobs.gpus[mine]
             times_s = np.concatenate((begins_s + length_s[mine], begins_s))
             changes = np.concatenate((-gpus, gpus))
-            order = np.lexsort((changes > 0, times_s))  # at equal times, ends come before starts
+            order = np.lexsort((changes > 0, times_s))  # at equal times, count ends before starts
             most[tenant] = float(np.cumsum(changes[order]).max(initial=0.0))
         return most
 
@@ -222,7 +222,7 @@ def _is_longer(pair: WaitPair) -> bool:
 
 
 def _limited(queues: QueueTree, account: str, caps: Caps) -> QueueTree:
-    """Return the queues with limits for one account, which is added if necessary."""
+    """Return the queues with limits for one account. Add the account if it does not exist."""
 
     def changed(node: QueueNode) -> QueueNode:
         children = tuple([changed(child) for child in node.children])

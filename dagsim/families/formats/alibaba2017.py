@@ -49,8 +49,8 @@ class Alibaba2017(Reader):
     """Builds one job per ``job_id``, which is kept if all its tasks terminated (or with
     ``keep_partial``); tasks have no parents.
 
-    Work is ``modify - create``; instances are independent. A job created before the window arrives
-    at the start of the window.
+    Work is ``modify - create``, and instances are independent. A job created before the window
+    arrives at the start of the window.
     """
 
     name = "alibaba2017"
@@ -130,7 +130,7 @@ def _batch(table: Table, options: TraceOptions) -> JobBatch:
     whole_row = drop_repeated(checks, key, (work, instances, *asked), "with a task_id that another row has")
     whole = np.bincount(job, ~whole_row, len(groups.ids)) == 0
 
-    rows = groups.row[checks.usable[groups.row]]  # grouped by job, in the order of the file
+    rows = groups.row[checks.usable[groups.row]]  # rows grouped by job, each group in the order of the file
     sizes = np.bincount(job[rows], minlength=len(groups.ids)).astype(np.int64)
     lead = np.full(len(groups.ids), -1)
     lead[job[rows][::-1]] = rows[::-1]  # assigned backwards, so that each job keeps its first row

@@ -201,7 +201,7 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     values = (name.place, instances, start, end, cpus, memory)
     whole_row = drop_repeated(checks, key, values, "with a task number that another row has")
     whole = np.bincount(job, ~whole_row, len(groups.ids)) == 0
-    tasks = groups.row[checks.usable[groups.row]]  # grouped by job, in the order of the rows
+    tasks = groups.row[checks.usable[groups.row]]  # rows grouped by job, each group in the original order
     sizes = np.bincount(job[tasks], minlength=len(groups.ids)).astype(np.int64)
     kept = (sizes > 0) & (whole | options.keep_partial)
     first_row = np.full(len(groups.ids), -1)
@@ -279,8 +279,8 @@ def _graph(key: np.ndarray, job: np.ndarray, name: np.ndarray, degree: np.ndarra
 
 def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np.ndarray) -> np.ndarray:
     """Return a mask of the tasks that wait for themselves, directly or through other tasks, (n,)
-    bool. Every cycle contains an edge whose parent has no smaller number than its child
-    (``upward``).
+    bool. In every cycle, there is an edge whose parent has the same number as its child, or a
+    larger one (``upward``).
     """
     if not len(child):
         return np.zeros(len(job), bool)

@@ -126,7 +126,7 @@ class Events:
         findings, kind, time_us = Findings(), self._kinds(table), times_us(table)
         groups = rows_by_job(*_keys(table))
         job, count = groups.job_of_row(), len(groups.ids)
-        rows = groups.row[kind[groups.row] != Event.JOB]  # grouped by job, in the order of the file
+        rows = groups.row[kind[groups.row] != Event.JOB]  # rows grouped by job, each group in the order of the file
         late = (np.diff(time_us[rows]) < 0) & (np.diff(job[rows]) == 0)
         findings.note(rows[1:][late], "events out of order")
 

@@ -433,7 +433,7 @@ def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
         again[again] = repeated(job[again] * np.int64(len(table)) + names.place[again])
         checks.drop(again, RepeatedId("with the same instance as another row"))
 
-    rows = groups.row[checks.usable[groups.row]]  # grouped by job, in the order of the file
+    rows = groups.row[checks.usable[groups.row]]  # rows grouped by job, each group in the order of the file
     number, firsts = combinations((job[rows], names.place[rows]))
     lead, sizes = rows[firsts], np.bincount(number, minlength=len(firsts))
     covered_s = _covered_s(number, start[rows], end[rows], len(lead)) if is_sample else np.zeros(len(lead))

@@ -36,6 +36,8 @@ from dagsim.systems.seam import Codec, CodecSettings, Scenario, System, View
 from dagsim.text import count_of
 
 _FORMAT = "dagsim-agent-3"
+_CHOICES = "embed.0.weight"
+"""The weights of the layer that reads the columns of a choice, in networks that read choices one by one."""
 HIDDEN = "hidden"
 """The kind of estimates that tell policies nothing."""
 _NETS_OF_ALGORITHMS = ("dagsim.families.learning.off_policy.rainbow:RainbowNetConfig",)
@@ -93,7 +95,7 @@ class Checkpoint:
             RunFolderError: The file is missing or damaged, belongs to another version of dagsim or
                 to another system, or contains an agent that was trained on other observations.
             CodeNotAllowed: Its codec or network is code outside dagsim that the caller did not
-            specify.
+                specify.
         """
         plain = read_plain(path)
         if plain.get("format") != _FORMAT:
@@ -136,6 +138,25 @@ class Checkpoint:
         """Wrap the codec in another one, which clips each value to the range that it had in
         training."""
         return codec if self.bounds is None else Clipped(codec, self.bounds)
+
+    def weights_for(self, codec: CodecSettings) -> dict[str, torch.Tensor]:
+        """Return the weights for a codec that may show further columns of each choice. These columns
+        have the weight 0 at first, so that the agent ignores them.
+
+        Raises:
+            ConfigError: The codec differs in other ways, or the network does not read choices one by one.
+        """
+        trained, shown, weights = self.codec.features, codec.features, dict(self.weights)
+        if trained != shown:
+            old, new = trained.get("tokens", ()), shown.get("tokens", ())
+            if _CHOICES not in weights or not set(old) <= set(new) or {**trained, "tokens": new} != shown:
+                raise ConfigError(
+                    f"the agent was trained with the codec {self.codec}, but the configuration sets {codec}"
+                )
+            first = weights[_CHOICES]
+            weights[_CHOICES] = first.new_zeros(len(first), len(new))
+            weights[_CHOICES][:, [new.index(name) for name in old]] = first
+        return weights
 
     def network(self) -> ActorNet:
         """Build the network with its weights. It is used for inference only."""
@@ -224,8 +245,8 @@ def _unfamiliar(config: Config, facts: Mapping[str, Any]) -> str | None:
 
 
 def _overlap(config: Config, seeds: Iterable[int], facts: Mapping[str, Any]) -> str | None:
-    """If an experiment contains jobs with which an agent was trained or selected, return a warning.
-    It states how many of the experiment's windows contain such jobs.
+    """Return a warning if an experiment contains jobs with which the agent was trained or selected.
+    The warning states how many of the experiment's windows contain such jobs.
 
     Return None if no window contains such jobs.
     """

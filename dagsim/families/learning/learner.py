@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from dagsim.errors import ConfigError
+from dagsim.experiment.simulate import make_policy
 from dagsim.families.learning.algorithms import TrainConfig, WarmStart
 from dagsim.families.learning.devices import CPU, device_of, on_cpu, on_device
 from dagsim.families.learning.episode import EpisodeFactory
@@ -130,8 +131,8 @@ class Learner(Protocol):
 
 
 def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> tuple[list[Any], list[Any]]:
-    """Run episodes of the heuristic. Return the observations, and the choice that the heuristic
-    made in each.
+    """Run episodes of the heuristic or agent. Return the observations, and the choice that it made
+    in each.
 
     Decisions that match no choice are left out, and so are observations with a single choice
     (``is_forced``).
@@ -140,8 +141,7 @@ def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> 
     choices: list[Any] = []
     for seed in seeds:
         codec, conversation = factory.codec.build(), Conversation[Any, Any](factory.kernel(seed))
-        policy = factory.scenario.policies.create(heuristic, seed=seed)
-        decide = factory.scenario.fitted(policy).decide
+        decide = make_policy(factory.scenario, heuristic, seed).decide
         while (view := conversation.view) is not None:
             observation = codec.encode(view)
             # Take one decision at a time, so that the policy sees its effect before it decides

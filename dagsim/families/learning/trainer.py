@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.config.schema import Config, plain
-from dagsim.errors import RunFolderError
+from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.executors import executor_for
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import claim_report_seeds
@@ -179,9 +179,9 @@ class TrainingRun:
         starts from the weights of an agent.
 
         Raises:
-            KeyboardInterrupt: The user stopped the run; the checkpoint contains the last complete
-            iteration. RunFolderError: Another process is writing to the folder, or it cannot be
-            written to.
+            KeyboardInterrupt: The user stopped the run. The checkpoint contains the last complete
+                iteration.
+            RunFolderError: Another process is writing to the folder, or it cannot be written to.
         """
         with self.folder.writing(), ExitStack() as stack:
             rollouts = stack.enter_context(self._rollouts())
@@ -224,9 +224,8 @@ class TrainingRun:
 
     def _begin(self, learner: Learner, context: LearnerContext, init: Path | None) -> None:
         assert self.judged is not None
-        if init is not None:
-            self._begin_with(learner, init)
-        elif self.train.cloned is not None:
+        new = init is None or self._begin_with(learner, init)
+        if new and self.train.cloned is not None:
             self._imitate(self.train.cloned, learner, context)
         self.judged.load_state_dict(learner.net.state_dict())
 
@@ -414,12 +413,17 @@ class TrainingRun:
         self.reference_jct_s = jct_s if jct_s > 0 else 1.0
         self.reference_merit = merit if merit > 0 or np.isnan(merit) else 1.0
 
-    def _begin_with(self, learner: Learner, init: Path) -> None:
+    def _begin_with(self, learner: Learner, init: Path) -> bool:
+        """Load the weights of an agent, and return True if its codec shows fewer columns."""
         train = self.train
         agent = Checkpoint.load(init, self.scenario, codec=kind_of(train.codec), net=kind_of(train.net))
         if agent.net != (wanted := learner.net.settings):
             raise RunFolderError(f"{init}: the agent's net is {agent.net}, but the configuration sets {wanted}")
-        learner.net.load_state_dict(dict(agent.weights))
+        try:
+            learner.net.load_state_dict(agent.weights_for(train.codec))
+        except ConfigError as error:
+            raise RunFolderError(f"{init}: {error}") from None
+        return agent.codec.features != train.codec.features
 
     def _imitate(self, how: WarmStart, learner: Learner, context: LearnerContext) -> None:
         self._tell(Progress(f"imitating {how.policy}", 0, self.train.iterations))

@@ -50,7 +50,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._seen: object = self.cycle  # None means no request yet
+        self._seen: object = self.cycle  # None until the first request
         self._unread = 0
         self.loop.call_later(_REQUEST_S, self._look)
 

@@ -67,7 +67,7 @@ class Life(Forked):
 
     @staticmethod
     def is_needed(models: Models, cluster: Cluster) -> bool:
-        """Return True if runs may consist of more than one timeout, even if no task is elastic."""
+        """Return True if runs may need more than one timeout, even if no task is elastic."""
         preemption = models.preemption
         costs = preemption.restart_s or preemption.checkpoint_s_per_gb or preemption.checkpoint_interval_s is not None
         others = (models.setup, models.network, models.sharing, models.communication)
@@ -195,8 +195,8 @@ class Life(Forked):
         self._tell_rate(run)
 
     def set_pace(self, run: Run) -> None:
-        """Let a computing run continue at the rate that its training, its communication or the run
-        that shares its GPUs allows.
+        """Set the rate of a computing run. It depends on the run's training, on its communication,
+        or on the run that shares its GPUs.
         """
         task, training = run.task, run.task.training
         if run.process is not None:
@@ -352,7 +352,7 @@ class Life(Forked):
             self._transfers.cancel(number)
 
     def _left(self, run: Run, kept: KeptWork) -> float:
-        """Return the fraction of the task's work that would remain if the run stopped now."""
+        """Return which fraction of the task's work would remain if the run stopped now."""
         task, progress, preemption = run.task, run.progress, self._preemption
         if progress is not None:
             self.settle(run, progress)
@@ -410,7 +410,7 @@ class Life(Forked):
 
     def recall(self, run: Run) -> None:
         """Manage a run that started to compute before the beginning of the simulation."""
-        self._setup_s(run)  # called only to record which job the GPUs run
+        self._setup_s(run)  # the result is not needed; the call records which job the GPUs run
         preemption, begins_s = self._preemption, self._kernel.now
         if self.by_network and preemption.checkpoint_interval_s is not None:
             progress = run.progress = WorkProgress(run.computing_s or 0.0)

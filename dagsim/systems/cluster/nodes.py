@@ -426,8 +426,8 @@ class ClusterState(Forked):
         return compiled
 
     def fits(self, demand: DemandClass) -> bool:
-        """Return True if one instance (or the whole gang) could start now. A negative result is
-        cached until the next release.
+        """Return True if one instance (or the whole gang) could start now. The result False is
+        cached until resources are released.
         """
         if demand.blocked_at == self.released:
             return False
@@ -465,8 +465,8 @@ class ClusterState(Forked):
         return self.best(demand, type_) >= 0
 
     def types_with_room(self, demand: DemandClass) -> list[int]:
-        """Return the types on which one instance (or the whole gang) could start now. A negative
-        result is cached, as in ``fits``.
+        """Return the types on which one instance (or the whole gang) could start now. If there are
+        none, this is cached, as in ``fits``.
         """
         if demand.blocked_at == self.released:
             return []
@@ -1049,7 +1049,9 @@ class ClusterState(Forked):
         return moved
 
     def _set_share(self, machine: NodeState, gpu: int, free: int) -> None:
-        """Record that a GPU that is or was partly used now has ``free`` millionths free."""
+        """Record that ``free`` millionths of a GPU are free now. The GPU is partly used now or was
+        before.
+        """
         shares, partly = machine.shares, self.by_share[machine.type]
         was = shares.get(gpu)
         if free < MICRO:

@@ -205,16 +205,16 @@ class OnDemandNodes(Forked):
             self._change(node, _OFF)
 
     def repair(self, node: int) -> None:
-        """Record that a node has come back. The node is up if it was up at the beginning; otherwise
-        it is off.
+        """Record that a node has come back. It is up if it was up at the beginning of the
+        simulation. Otherwise, it is off.
         """
         if node in self._rules and self._rules[node].up:
             self._change(node, _UP)
             self._rest(node)
 
     def _boot(self, node: int) -> None:
-        """Let a node boot, as soon as the rate of boots allows it. While it waits for its turn, it
-        counts as booting.
+        """Let a node boot, as soon as the rate of boots allows it. A node that waits for this
+        already counts as booting.
         """
         rule = self._rules[node]
         begins_s = self._turn_s("boots", rule.boots_a_minute)
@@ -427,7 +427,7 @@ class OnDemandNodes(Forked):
             for machine, room in there:
                 count = min(room, missing)
                 missing -= count
-                # ``machine`` is a copy that represents a node which is not up
+                # the node is not up, and ``machine`` is a copy of it
                 if count and machine is not machines[machine.index]:
                     filled.append((machine, count))
             if not filled or (demand.gang and missing > 0):

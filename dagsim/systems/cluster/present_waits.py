@@ -137,8 +137,8 @@ class Present:
 
 
 class Obstacles:
-    """The rules of a site and of a policy that keep jobs from ever starting, even if nothing else
-    is running.
+    """The rules of a site and of a policy because of which jobs can never start, even if nothing
+    else is running.
     """
 
     def __init__(self, scenario: ClusterScenario, policy: str | None) -> None:
@@ -153,8 +153,8 @@ class Obstacles:
         self._numbers = count()
 
     def rules_against(self, job: Job) -> str:
-        """Describe the rules that keep the job from ever starting, however many resources are free.
-        The result is empty if there are no such rules.
+        """Describe the rules because of which the job can never start, however many resources are
+        free. The result is empty if there are no such rules.
         """
         active, machines = JobState(job, next(self._numbers)), self._kernel.machines
         for index, task in enumerate(job.graph.tasks):

@@ -134,7 +134,9 @@ def _as_ended(job: Job, runs: Sequence[InFlight], killed_s: float) -> Job | None
 def _runs_before(
     schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapping[int, int]
 ) -> tuple[dict[int, list[InFlight]], dict[int, float]]:
-    """Return the runs of each job that started before ``at_s``, and when the policy ended other jobs."""
+    """Return, for each job, its runs that started before ``at_s``. Also return the jobs that the
+    policy ended, with the time of each.
+    """
     rows = list(schedule.log)
     ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}
     stopped = [row.run for row in rows if row.kind in (Kind.PREEMPTED, Kind.FAILED)]

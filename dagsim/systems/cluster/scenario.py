@@ -78,7 +78,7 @@ class ChangesJobs(Protocol):
     """The interface for changes that make the tasks of a job elastic before the job arrives."""
 
     def check(self, cluster: Cluster) -> None:
-        """Check that the cluster has what the change requires.
+        """Check that the cluster fulfils the requirements of the change.
 
         Raises:
             ModelError: The cluster lacks something that the change requires.
@@ -129,7 +129,7 @@ class AdmitAll:
         self.policy = policy
 
     def __getattr__(self, name: str) -> Any:
-        """Return any other attribute of the policy, such as its name, its facts, or whether it
+        """Return an attribute of the wrapped policy, such as its name, its facts, or whether it
         reads true durations.
         """
         if name == "policy":  # while a copy is being made, the attribute does not exist yet
@@ -338,8 +338,8 @@ class ClusterScenario(Models, ClusterWorld):
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Return facts about the jobs that have arrived, such as their number and load. For a
-        trace, also return the numbers of rows read and dropped and, if the trace has them, the
-        observed waits next to the simulated waits.
+        trace, also return the numbers of rows that were read and dropped. If the trace contains
+        observed waits, return them next to the simulated waits.
         """
         of_kernel: Any = kernel
         jobs = of_kernel.jobs.jobs if isinstance(of_kernel.jobs, CountedJobs) else of_kernel.jobs
@@ -440,7 +440,7 @@ class ClusterScenario(Models, ClusterWorld):
 
     def auditor(self, trace: Trace | None = None) -> Auditor:
         """Return the auditor for the jobs in a trace or in a window of a trace."""
-        # imported here because the module imports traces, which other workloads do not need
+        # imported here because the module imports dagsim.traces, which other workloads do not need
         from dagsim.systems.cluster.audit import Auditor
 
         as_stated = self.elastic is None and not (isinstance(self.runtime, Fed) and self.runtime.cores != "asked")
@@ -461,7 +461,7 @@ class ClusterScenario(Models, ClusterWorld):
         """Set up the empty site. Return a function that names the site's rules, if any, under which
         a given job could never start.
         """
-        # imported here because that module imports this one
+        # imported here because present_waits imports this module
         from dagsim.systems.cluster.present_waits import Obstacles
 
         return Obstacles(self, None).rules_against

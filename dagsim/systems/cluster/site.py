@@ -60,8 +60,8 @@ class NodeCount(NamedTuple):
 
 
 def nodes_by_counts(nodes: Sequence[int], wanted: int, counts: Sequence[NodeCount]) -> list[int] | None:
-    """Choose ``wanted`` nodes that satisfy all counts, preferring the first of ``nodes``. Return
-    None if there are too few such nodes.
+    """Choose ``wanted`` nodes that satisfy all counts. Nodes that come first in ``nodes`` are
+    preferred. Return None if there are too few such nodes.
 
     The counts are satisfied one by one, starting with the count that has the fewest nodes. For each
     count, nodes that no other count needs are used first.
@@ -99,8 +99,9 @@ _NO_REQUEST = Request()
 class SiteState(Forked):
     """The restrictions at a site, and the free licences. All attributes are plain data.
 
-    ``origin_s`` is the time in the log that corresponds to 0 s. Constraints apply only if the
-    cluster has features, and a reservation or licence that the site does not list restricts no job.
+    ``origin_s`` is the time in the log that corresponds to time 0 of the simulation. Constraints
+    apply only if the nodes of the cluster have features. A reservation or licence that the site
+    does not list is ignored.
     """
 
     __slots__ = {
@@ -385,16 +386,17 @@ class SiteState(Forked):
         places = [(times, bisect_right(times, now, key=_end_s)) for times in self._times if times[0].number == number]
         return min([times[place] for times, place in places if place < len(times)], key=_start_s, default=None)
 
-    def is_under_way(self, number: int, time_s: float) -> bool:
-        """Return True if a reservation is in effect at a time."""
-        held = self.held(number, time_s)
-        return held is not None and held.start_s <= time_s
+    def attracting(self, now: float) -> dict[int, int]:
+        """Return the nodes of the magnetic reservations that are in effect, by their numbers."""
+        numbers = [self._numbers[one.name] for one in self.magnets if one.name in self._numbers]
+        held = {number: self.held(number, now) for number in numbers}
+        return {number: one.nodes for number, one in held.items() if one is not None and one.start_s <= now}
 
     def next_s(self, terms: Terms, now: float) -> float:
         """Return the next time at which the nodes that are open for these terms may change just
         because time passes. A task may end at the very time at which a reservation begins. The
-        nodes are therefore open up to the task's last possible start, and they close just after
-        that.
+        nodes are therefore open up to and including the task's last possible start, and close just
+        after that.
         """
         changes_s = [time_s for drain in self.drained for time_s in (drain.start_s, drain.end_s)]
         own = (terms.reservation, *terms.welcome)

@@ -93,8 +93,8 @@ class Wakes(Forked):
 
 
 def why_endless(now: float, since_s: float, asked: int, next_s: float) -> str:
-    """Return the message of ``Stalled`` for a policy that would be called too often before the next
-    event at ``next_s``.
+    """Return the message of the error ``Stalled`` for a policy that would be called too often
+    before the next event at ``next_s``.
     """
     more = (next_s - now) * asked / (now - since_s)
     return (
@@ -135,8 +135,8 @@ def only_endless(kernel: ClusterKernel) -> bool:
 
 
 def why_unfinished(kernel: ClusterKernel) -> dict[int, str]:
-    """Return the reason why each job that is still in the system at the end of a simulation is
-    unfinished, by number of the job.
+    """For each job that is still in the system at the end of a simulation, return the reason why it
+    is unfinished, by number of the job.
     """
     reasons = dict.fromkeys(kernel.frontier.jobs, "it waited when the simulation ended")
     for run in kernel.running.values():
@@ -149,8 +149,9 @@ def why_unfinished(kernel: ClusterKernel) -> dict[int, str]:
 
 
 def why_stalled(kernel: ClusterKernel) -> str:
-    """Return the message of ``Stalled`` for a kernel in which nothing will happen without a
-    decision."""
+    """Return the message of the error ``Stalled`` for a kernel in which nothing will happen without
+    a decision.
+    """
     ready, fits = kernel.frontier.ready, kernel.machines.fits
     first = next(iter(ready), None)
     waiting = [f"{len(ready)} ready tasks wait" + (f", {first.name} among them" if first else "")]

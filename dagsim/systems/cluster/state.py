@@ -129,8 +129,8 @@ class JobState(Forked):
             self._stale.append(index)
 
     def rank(self) -> float:
-        """Set the ``rank_s`` of every task from its ``best_s``. Return the critical path of the job
-        (``ideal_s``).
+        """Compute the ``rank_s`` of every task from the ``best_s`` of the tasks. Return the length
+        of the job's critical path (``ideal_s``).
         """
         tasks = self.tasks
         if len(tasks) == 1:
@@ -324,10 +324,10 @@ it shares GPUs, the GPU of each instance.
 class WorkProgress(Forked):
     """The work done by a run whose rate is not always 1, and its current rate.
 
-    ``done`` is the work done until ``since_s``, in seconds at rate 1. An elastic task counts its
-    own progress, so for such a task ``done`` is the number of seconds at a rate above 0. ``event``
-    happens at the end of the current phase and replaces the run's own event. It is None while the
-    rate is 0.
+    ``done`` is the work done until ``since_s``, in seconds at rate 1. An elastic task records its
+    own progress. For such a task, ``done`` is therefore the number of seconds at a rate above 0.
+    ``event`` happens at the end of the current phase and replaces the run's own event. It is None
+    while the rate is 0.
     """
 
     __slots__ = {
@@ -461,8 +461,8 @@ class Run(Due, Forked):
 
     @property
     def boots(self) -> bool:
-        """True while the run holds its nodes and waits for them to boot: it has neither an event
-        nor a process yet.
+        """True while the run holds its nodes but waits for them to boot, so that it has neither an
+        event nor a process yet.
         """
         return self.computing_s is None and not self.callbacks and self.process is None
 
@@ -554,12 +554,12 @@ class Run(Due, Forked):
 
     @property
     def scheduled_end_s(self) -> float:
-        """The end of the current phase, for the kernel."""
+        """The end of the current phase. Only the kernel reads it, because policies may not know it."""
         return self._ends_s
 
     def resume(self, now: float) -> None:
-        """Continue after a suspension, as if the run had begun later by the length of the
-        suspension.
+        """Continue after a suspension. The time at which the run began to compute is shifted by the
+        length of the suspension.
         """
         assert self.suspended_since_s is not None
         assert self.computing_s is not None
@@ -682,7 +682,7 @@ class _Heaps(Generic[SlotT]):
         self._heaps: dict[SlotT, list[_Entry]] = {}
 
     def _first_fit(self, fits: Callable[[SlotT], bool]) -> tuple[TaskState, SlotT] | None:
-        """Return the first task whose slot satisfies ``fits`` now, and this slot."""
+        """Return the first task with a slot for which ``fits`` is true now, and this slot."""
         if self._quiet == self._machines.released:
             return None
         best: _Entry | None = None
@@ -790,8 +790,8 @@ class Past(Protocol):
     """
 
     def tell(self, index: object) -> None:
-        """Call the methods of an index for all events, in the original order and with the original
-        times.
+        """Call the methods of an index for all events, in their original order and with their
+        original times.
         """
 
 
@@ -834,9 +834,9 @@ class Frontier(Forked):
         """Jobs that have just arrived at a site and were rejected."""
 
     def add(self, task: TaskState, now: float) -> None:
-        """Add a task that became ready, or instances that returned. When the last waiting instance
-        of a task starts, the kernel removes the task from ``ready``, and the indexes drop it when
-        they next encounter it.
+        """Add a task that became ready, or a piece whose instances returned. When the last waiting
+        instance of a task starts, the kernel removes the task from ``ready``, and the indexes drop
+        it when they next encounter it.
         """
         task.ready_s = now
         self.ready[task] = None

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import exp, log
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from dagsim.errors import ConfigError
+from dagsim.families.learning.checkpoint import Checkpoint
 from dagsim.families.learning.codecs.acting import ACTION_FEATURES
 from dagsim.families.learning.codecs.belief import Belief
-from dagsim.families.learning.codecs.codec import RelativeConfig
+from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation, RelativeConfig
 from dagsim.families.learning.episode import Episode, Reward, RewardConfig
+from dagsim.families.learning.nets.actor import stack
+from dagsim.families.learning.session import train
 from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster.learnable import TERMS
 from dagsim.systems.cluster.models.failures import Preemption
@@ -104,3 +110,25 @@ def test_beliefs_are_not_compiled() -> None:
     plain = RelativeConfig()
     assert "beliefs" not in scenario.why_no_episodes(plain, {"job_seconds": 1.0})
     assert "beliefs" in scenario.why_no_episodes(replace(plain, beliefs=True), {"job_seconds": 1.0})
+
+
+def test_an_agent_ignores_columns_that_are_added_to_its_codec(tmp_path: Path) -> None:
+    """``--init`` from an agent without beliefs, which a warm start may imitate."""
+    tiny = ["workload.count=5", "train.validation_seeds=1", "train.reference=sjf", "train.iterations=1"]
+    small = [*tiny, "train.algorithm.sequences=1", "train.algorithm.replicas=2", "train.codec.kind=relative"]
+    first = train(None, small, out=tmp_path, report=False).folder.path / "best.pt"
+    agent = Checkpoint.load(first)
+    wide = replace(agent, codec=CODEC, weights=agent.weights_for(CODEC))
+    rows = np.random.default_rng(0).normal(size=(4, len(PLACES))).astype(np.float32)
+    context, gpus = np.ones(len(CODEC.features["context"]), np.float32), np.ones((1, 8), np.float32)
+    known = len(agent.codec.features["tokens"])
+    shown = [Observation(tokens, context, gpus) for tokens in (rows, rows[:, :known])]
+    scores = [of.network().forward(stack([one])) for of, one in zip((wide, agent), shown, strict=True)]
+    assert torch.allclose(*scores)
+    with pytest.raises(ConfigError, match="but the configuration sets CandidatesConfig"):
+        agent.weights_for(CandidatesConfig())
+    imitated = f"train.warm_start={{policy: 'ppo[checkpoint={first}]', episodes: 1, epochs: 1}}"
+    more = [*small, "train.codec.beliefs=true", imitated]
+    told: list[str] = []
+    train(None, more, out=tmp_path, report=False, init=first, watch=lambda step: told.append(step.what))
+    assert any(what.startswith("imitating ppo") for what in told)

@@ -3,12 +3,11 @@ tasks that have ended."""
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Hashable
 from math import exp, inf, log
 
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.systems.cluster.api import ClusterView, ExpectedFree, Run, TaskState
+from dagsim.systems.cluster.api import ClusterView, DemandClass, ExpectedFree, Run, TaskState
 from dagsim.systems.cluster.policies.orders import width
 
 _FIRST_S = 600.0
@@ -38,6 +37,8 @@ class Belief(ExpectedFree):
         rates = [1.0 if gpu is None else gpu.fp32_tflops for gpu in view.gpu_types]
         self._nominal = [max(rates) / rate for rate in rates]
         """Seconds on each type over those on the type with the highest peak rate."""
+        self._rates: dict[DemandClass, list[float]] = {}
+        """Results of ``_slower`` where durations are hidden."""
         self._runs: dict[int, Run] = {}
         self._had: dict[int, float] = {}
         """Seconds of service of each unfinished task on its fastest type, by order."""
@@ -45,6 +46,10 @@ class Belief(ExpectedFree):
         """Number and sum of the logarithms of the seconds of ended tasks, of each kind and of all (None)."""
         self._ended: list[tuple[Run, float]] = []
         """Runs that have ended since the last observation, with their seconds on the fastest type."""
+        self._left: dict[int, float] = {}
+        """Expected remaining seconds of the runs at the last observation."""
+        self._typical: dict[Hashable, float] = {}
+        """Results of ``typical_s`` since a task last ended, by kind."""
 
     def started(self, run: Run, now: float) -> None:
         """Add a run."""
@@ -68,6 +73,8 @@ class Belief(ExpectedFree):
     def refresh(self) -> None:
         """Update the means with the tasks that have ended, and compute the expected ends of all
         runs."""
+        if self._ended:
+            self._typical.clear()
         for run, served_s in self._ended:
             task = run.task
             total_s = self._had.get(task.order, 0.0) + served_s
@@ -78,9 +85,12 @@ class Belief(ExpectedFree):
                 self._past[kind] = count + 1, logs + log(max(total_s, 1e-3))
         self._ended.clear()
         now = self._view.now
+        self._left = {run.id: self._left_now_s(run) for run in self._runs.values()}
         self._ends = [[] for _ in self._nominal]
         for run in self._runs.values():
-            insort(self._ends[run.type], (now + self.left_s(run), run.id, run.gpus))
+            self._ends[run.type].append((now + self._left[run.id], run.id, run.gpus))
+        for ends in self._ends:
+            ends.sort()
 
     def seconds(self, task: TaskState) -> tuple[float, ...]:
         """Return how many more seconds an instance is expected to run on each type (``inf`` where
@@ -92,7 +102,11 @@ class Belief(ExpectedFree):
         return tuple([inf if s == inf else base_s * slower[type_] for type_, s in enumerate(task.seconds)])
 
     def left_s(self, run: Run) -> float:
-        """Return how many more seconds a run is expected to take."""
+        """Return how many more seconds a run was expected to take at the last observation."""
+        left_s = self._left.get(run.id)
+        return self._left_now_s(run) if left_s is None else left_s
+
+    def _left_now_s(self, run: Run) -> float:
         now = self._view.now
         if not is_hidden(run.task):
             return max(run.work_left_s(now), run.done(now) - run.estimate_s)
@@ -113,10 +127,13 @@ class Belief(ExpectedFree):
 
     def typical_s(self, task: TaskState) -> float:
         """Return how many seconds a task of this kind is expected to take on its fastest type."""
+        kind = _kind(task)
+        if (known_s := self._typical.get(kind)) is not None:
+            return known_s
         count, logs = self._past.get(None, (0, 0.0))
         mean = (log(_FIRST_S) + logs) / (1 + count)
-        of_kind, logs = self._past.get(_kind(task), (0, 0.0))
-        return exp((_SHRINKAGE * mean + logs) / (_SHRINKAGE + of_kind))
+        of_kind, logs = self._past.get(kind, (0, 0.0))
+        return self._typical.setdefault(kind, exp((_SHRINKAGE * mean + logs) / (_SHRINKAGE + of_kind)))
 
     def alike(self, task: TaskState) -> int:
         """Return the number of tasks of the same kind that have ended."""
@@ -129,8 +146,11 @@ class Belief(ExpectedFree):
         """Return how many times as long a task takes on each type as on its fastest type. If the
         task's duration is hidden, the ratios follow from the peak rates of the GPUs."""
         if is_hidden(task):
-            fastest = min([self._nominal[type_] for type_ in task.demand.types])
-            return [slower / fastest for slower in self._nominal]
+            known = self._rates.get(task.demand)
+            if known is None:
+                fastest = min([self._nominal[type_] for type_ in task.demand.types])
+                known = self._rates[task.demand] = [slower / fastest for slower in self._nominal]
+            return known
         best_s = task.best_s or 1e-9
         return [max(s, 1e-9) / best_s for s in task.seconds]
 

@@ -126,7 +126,7 @@ class AlikeTasks:
 
 
 def by_order(group: AlikeTasks, _: float) -> np.ndarray:
-    """Rank tasks first come, first served."""
+    """Rank tasks in order of arrival."""
     return group.order
 
 
@@ -375,8 +375,8 @@ def easy_sjf(placement: str | PlacementRule = "best-fit") -> Easy:
 
 
 def easy_lxf(placement: str | PlacementRule = "best-fit") -> Easy:
-    """EASY with the candidate first whose slowdown so far is largest. The policy uses estimates. It
-    costs as much as ``Easy``.
+    """EASY with the candidates sorted by their slowdown so far, largest first. The policy uses
+    estimates. It costs as much as ``Easy``.
     """
     return Easy(most_slowed_first, placement)
 
@@ -449,9 +449,9 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
 class EasyEvents:
     """EASY with one pass per event, as in PYSS and similar simulators (Lifka 1995; Tsafrir, Etsion
     and Feitelson 2007, section 2). At each point in time, there is first one pass for every
-    arriving task. During these passes, runs that end at that time, ahead of their estimates, still
-    hold their resources. Then there is one pass for each such end. By contrast, ``easy`` decides
-    once per point in time, when all simultaneous events have happened.
+    arriving task. Runs that end at that time ahead of their estimates still hold their resources
+    during these passes. Afterwards, there is one pass for each such end. By contrast, ``easy``
+    decides once per point in time, when all simultaneous events have happened.
 
     The return of a node is also an event.
 

@@ -1,5 +1,5 @@
-"""Policies that use the past: one replays the schedule in a log, and one orders tasks by the past
-durations of similar tasks.
+"""Policies that use the past. One replays the schedule in a log, and the other one orders tasks by
+the past durations of similar tasks.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing, st
 
 class AsObserved:
     """Start every job at the time and place recorded in the trace. The time is
-    ``Job.observed_start_s``. The nodes are the recorded ones if the cluster has free nodes with
-    these names; otherwise, ``placement`` chooses them. Tasks without a recorded start begin
-    immediately. Tasks that do not fit at their recorded time start later, oldest first. The policy
-    needs no estimates. The cost is O(log tasks) per decision.
+    ``Job.observed_start_s``. If the cluster has free nodes with the recorded names, these are used.
+    Otherwise, ``placement`` chooses the nodes. Tasks without a recorded start begin immediately.
+    Tasks that do not fit at their recorded time start later, oldest first. The policy needs no
+    estimates. The cost is O(log tasks) per decision.
     """
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:

@@ -81,7 +81,7 @@ class JobQueue:
             self._tell_key(run)
 
     def rank_again(self) -> None:
-        """Update the rank of each job with an ended run, and forget the finished jobs."""
+        """Update the rank of each job with an ended run, and remove the finished jobs."""
         for job in self._moved:
             if job.tasks_left:
                 self.refresh(job)
@@ -108,7 +108,7 @@ class JobQueue:
         return bool(demands)
 
     def heads(self, fits: Callable[[DemandClass], bool]) -> list[TaskState]:
-        """Return the first task of each demand class that ``fits``, in rank order."""
+        """Return the first task of each demand class for which ``fits`` is true, in rank order."""
         first = [
             head
             for demand, heap in self._heaps.items()
@@ -261,10 +261,10 @@ def _work(task: TaskState) -> float:
 
 
 class JobOrdered:
-    """Start the first task by ``(job key, longest path to the end)`` that fits, until none fits.
-    ``make_key`` creates the job key for one simulation. Whenever a run ends, its job is ranked
-    again, unless the key is ``fixed``. The cost per decision is O(demand classes + log tasks). The
-    counterpart in the compiled engine is ``compiled.job_keys``.
+    """Start the first task that fits, sorted by ``(job key, longest path to the end)``. Repeat this
+    until none fits. ``make_key`` creates the job key for one simulation. Whenever a run ends, its
+    job is ranked again, unless the key is ``fixed``. The cost per decision is O(demand classes +
+    log tasks). The counterpart in the compiled engine is ``compiled.job_keys``.
     """
 
     def __init__(
@@ -317,8 +317,8 @@ def by_total_work(job: JobState) -> float:
 
 
 class Tetris:
-    """The pair of a ready task and a node with the largest ``a - e p`` comes first (Grandl et al.,
-    SIGCOMM 2014).
+    """Of all pairs of a ready task and a node, the one with the largest ``a - e p`` comes first
+    (Grandl et al., SIGCOMM 2014).
 
     ``srpt`` is the weight of the remaining work ``p``, relative to the alignment ``a``:
 
@@ -368,8 +368,8 @@ def _most_aligned(view: ClusterView, task: TaskState) -> tuple[float, NodeState 
 
 
 def _place(view: ClusterView, task: TaskState, machine: NodeState | None) -> Placement | None:
-    """Place the task on the machine. Place gangs, and tasks that fit on none of the machines that
-    were tried, by best fit.
+    """Place the task on the machine. Use best fit for gangs, and for tasks that fit on none of the
+    machines that were tried.
     """
     if machine is None or task.demand.gang:
         return view.fit(task)

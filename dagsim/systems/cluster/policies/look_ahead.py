@@ -156,8 +156,8 @@ class _Profiles:
                 heappush(heaps[1], (task.seconds[type_], task.order, task))
 
     def first(self, policy: EftWait, view: ClusterView) -> tuple[TaskState, int] | None:
-        """Return the first pair of a task and a type that fits and that the policy should not
-        delay.
+        """Return the first pair of a task and a type that fits and that should not wait for a
+        faster type.
         """
         best: tuple[float, int, TaskState] | None = None
         on = -1
@@ -184,10 +184,10 @@ class _Profiles:
 
 
 class PlanAhead:
-    """Plan the starts of the ``window`` shortest ready tasks. A task may start at ``slots``
-    different times: now, or at one of the next expected ends of runs. In a plan, each task starts
-    at most once, on one type, and at no time do the tasks hold more GPUs than will be free. The
-    plan minimises the sum of completion times. A task that is not in the plan counts as if it ended
+    """Plan the starts of the ``window`` shortest ready tasks. There are ``slots`` possible start
+    times for a task: now, and the next expected ends of runs. In a plan, each task starts at most
+    once, on one type, and at no time do the tasks hold more GPUs than will be free. The plan
+    minimises the sum of completion times. A task that is not in the plan counts as if it ended
     after all others. The policy starts those tasks that the plan starts now. All others are planned
     again when something changes.
 
@@ -285,11 +285,11 @@ _STUCK_S = 1e9
 
 class Rollout:
     """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997). The candidates are the
-    decision to wait, and up to ``width`` pairs of a ready task and a GPU type that fit, shortest
-    first. Each candidate is tried out in a ``ClusterView.fork()``. A fork uses estimates, and
-    contains neither true durations nor future arrivals. ``base`` is the policy that finishes the
-    current jobs in the fork. The candidate with the smallest sum of completion times is carried
-    out. In a tie, the policy waits.
+    decision to wait, and the ``width`` shortest pairs of a ready task and a GPU type that fit. Each
+    candidate is tried out in a ``ClusterView.fork()``. A fork uses estimates, and contains neither
+    true durations nor future arrivals. In the fork, the policy ``base`` schedules the current jobs
+    to their end. The candidate with the smallest sum of completion times is carried out. In a tie,
+    the policy waits.
 
     The policy uses estimates and never preempts. It is costly by definition, because each decision
     takes ``width`` + 1 simulations of the jobs in the system.
@@ -384,7 +384,7 @@ class AlloX:
     in that lane's queue, counted from the end of the queue. A lane is a GPU of some type, or as
     many parallel GPUs as the task needs. A task at position k from the end delays k completions,
     including its own, by its duration on this lane. The whole queue also waits until the lane is
-    free. The first tasks on all lanes that are free now are started. The problem is solved again
+    free. On each lane that is free now, the first task is started. The problem is solved again
     whenever something has changed.
 
     ``window`` limits the number of tasks that are considered. A quarter of these are the tasks that
@@ -432,8 +432,8 @@ class AlloX:
 
 
 def assign(seconds: np.ndarray, wait_s: np.ndarray, places: int) -> list[list[int]]:
-    """Assign tasks to lanes so that the sum of completion times is minimal. Return the tasks of
-    each lane in order.
+    """Assign tasks to lanes so that the sum of completion times is minimal. Return the tasks on
+    each lane in their order.
 
     ``seconds`` (tasks, lanes), float64, is ``inf`` where a task may not run. ``wait_s`` (lanes,) is
     the time until each lane is free. There are up to ``places`` tasks per lane, or more if that is

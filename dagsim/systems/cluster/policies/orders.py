@@ -17,15 +17,16 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 
 class Ordered:
-    """Start the first task by ``key`` that fits, until none fits. With ``strict``, the first task
-    blocks all later tasks until it fits. The cost per decision is O(log tasks + demand classes).
+    """Start the first task that fits, sorted by ``key``. Repeat this until none fits. With
+    ``strict``, the first task blocks all later tasks until it fits. The cost per decision is O(log
+    tasks + demand classes).
 
     With ``ageing``, this many units are added to the key for each second of simulated time before
     the task became ready. Tasks that have waited longer therefore move ahead of younger tasks.
 
     The compiled engine can run any order whose key also works on columns. It computes the keys of
-    all tasks in one call (``compiled.list_scheduling.AllTasks``), and compares a sample of the
-    results with the keys of single tasks.
+    all tasks in one call (``compiled.list_scheduling.AllTasks``). To check this, it compares a
+    sample of the results with the keys of single tasks.
     """
 
     def __init__(
@@ -51,10 +52,10 @@ class Ordered:
 
 
 class TypedOrdered:
-    """Start the first pair of a task and a GPU type, sorted by ``key``, that fits. Repeat this
-    until none fits. This class is for orders that depend on where a task would run. The compiled
-    engine runs such orders in the same way as ``Ordered``. The cost per decision is O(types x (log
-    tasks + demand classes)).
+    """Start the first pair of a task and a GPU type that fits, sorted by ``key``. Repeat this until
+    none fits. This class is for orders that depend on where a task would run. The compiled engine
+    runs such orders in the same way as ``Ordered``. The cost per decision is O(types x (log tasks +
+    demand classes)).
     """
 
     def __init__(self, key: TypedKey, placement: str | PlacementRule = "best-fit") -> None:
@@ -366,7 +367,7 @@ class _Waits:
         columns.append(task, self._rate(task), self._since(task))
 
     def first(self, view: ClusterView) -> TaskState | None:
-        """Return the task with the largest product of rate and wait among those that fit."""
+        """Of the tasks that fit, return the one with the largest product of rate and wait."""
         best: tuple[float, int, TaskState] | None = None
         for demand, columns in self.columns.items():
             if view.machines.fits(demand):
@@ -531,13 +532,13 @@ def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> O
 
 
 class RandomFeasible:
-    """Choose uniformly among all pairs of a ready task and a GPU type that could start now, until
-    there are none. The policy draws from the simulation's random stream ``policy``. It needs no
-    estimates. The cost is O(demand classes x types) per decision.
+    """Start a random pair of a ready task and a GPU type, chosen uniformly among all pairs that
+    could start now. Repeat this until there are none. The policy draws from the simulation's random
+    stream ``policy``. It needs no estimates. The cost is O(demand classes x types) per decision.
     """
 
     forgets = "how many random numbers had been drawn"
-    rehearses = False  # because the order within the bags also depends on the random numbers
+    rehearses = False  # because the order of the tasks in the bags depends on earlier random numbers
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self.placement = placing(placement)

@@ -25,9 +25,9 @@ class PlacementRule(Protocol):
 
 class BestFit:
     """Use the fastest type on which the task fits and, among the nodes of this type, the one with
-    the fewest idle GPUs. If several types are equally fast, all their nodes are compared. Gangs go
-    to a single node if they fit, or else to as few nodes as possible. The cost is O(1) for tasks
-    without CPU and memory demands, and O(nodes of the type) for others.
+    the fewest idle GPUs. If several types are equally fast, all their nodes are compared. Gangs are
+    placed on a single node if they fit there, or else on as few nodes as possible. The cost is O(1)
+    for tasks without CPU and memory demands, and O(nodes of the type) for others.
     """
 
     place = staticmethod(ClusterView.fit)
@@ -61,15 +61,15 @@ PLACEMENT_RULES: Registry[PlacementRule] = Registry(
 
 
 def placing(placement: str | PlacementRule) -> PlacementRule:
-    """Return the placement rule, or create the rule with this name."""
+    """Return ``placement`` itself or, if it is a name, the placement rule with this name."""
     return PLACEMENT_RULES.create(placement) if isinstance(placement, str) else placement
 
 
 def start_of(
     place: Callable[..., Placement | None], view: ClusterView, task: TaskState | None, *type_: int
 ) -> tuple[Start, ...]:
-    """Start ``task`` where ``place`` finds a placement (on ``type_`` if that is given). The result
-    is empty if there is no task, or if the task does not fit.
+    """Return the decision to start ``task`` on the placement that ``place`` finds (on ``type_``, if
+    it is given). The result is empty if there is no task, or if the task does not fit.
     """
     placement = None if task is None else place(view, task, *type_)
     return () if task is None or placement is None else (Start(task, placement),)
@@ -377,7 +377,7 @@ class Fgd:
     typical demands) for each node that has changed.
     """
 
-    rehearses = False  # because what an index stores determines how often the rule is called
+    rehearses = False  # because the number of calls of this rule depends on what an index stores
 
     def __init__(self, typical: Mapping[Demand, float] | None = None) -> None:
         self._learns = typical is None

@@ -74,7 +74,7 @@ class Planned:
                 self._leave(waiting, task)
 
     def _follow(self, view: ClusterView, waiting: _Waiting) -> Iterator[Decision]:
-        """Start the tasks that are ready and are the next ones on all their lanes."""
+        """Start the ready tasks that are next on all of their lanes."""
         again, machines = True, view.machines.list
         while again:
             again = False
@@ -88,7 +88,7 @@ class Planned:
                     again = self._leave(waiting, task) or again
 
     def _place(self, view: ClusterView, task: TaskState, site: PlannedPlace) -> Placement | None:
-        """Return a placement with which the task can start now on the planned site."""
+        """Return a placement on the planned site if the task can start there now."""
         if site.node < 0:
             return self._placing.place(view, task, site.type)
         demand = task.demand
@@ -126,9 +126,7 @@ class Planned:
             waiting.due[key] = waiting.ready.pop(key)
 
     def _plan_arrivals(self, view: ClusterView, tasks: list[TaskState]) -> None:
-        """Plan the jobs that have arrived since the last call. Each of these jobs has a ready
-        task.
-        """
+        """Plan the jobs that have arrived since the last call. Such a job always has a ready task."""
         if not self._sites:
             self._lay_out(view.machines)
         new = {task.job.number: task.job for task in tasks if task.job.number > self._last}
@@ -199,8 +197,8 @@ def _no_transfer(parent: int, child: int) -> float:
 
 
 class _Waiting:
-    """An index of the ready tasks, which distinguishes new tasks, planned tasks, tasks that are
-    next on all their lanes, and all others.
+    """An index of the ready tasks, divided into new tasks, planned tasks, tasks that are next on
+    all of their lanes, and all others.
     """
 
     def __init__(self, machines: ClusterState) -> None:

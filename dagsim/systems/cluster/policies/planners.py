@@ -1,9 +1,9 @@
 """Static list scheduling of a single DAG on heterogeneous processors: HEFT, CPOP, PEFT and DLS, as
 described in their papers.
 
-A planner receives a ``Problem`` and books every task in a calendar, independently of any
-simulation. Ties go to the task that comes first in the graph and to the first site. Values that
-differ only by rounding (1e-9) count as equal.
+A planner receives a ``Problem`` and books every task in a calendar. It needs no simulation. Ties go
+to the task that comes first in the graph and to the first site. Values that differ only by rounding
+(1e-9) count as equal.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Problem:
         return [site for site, seconds in enumerate(self.seconds[task]) if seconds < inf]
 
     def mean_s(self, task: int) -> float:
-        """Return the task's mean seconds over the sites on which it may run."""
+        """Return the task's mean duration in seconds over the sites on which it may run."""
         finite_s = [seconds for seconds in self.seconds[task] if seconds < inf]
         return ordered_sum(finite_s) / len(finite_s)
 
@@ -219,10 +219,10 @@ class _DynamicLevels:
     """The dynamic levels of all pairs of a ready task and a site.
 
     A booking can only delay later bookings, so a stored level may be too high but is never too low.
-    It is therefore enough to recompute the pair with the highest level, until the level of the
-    first pair no longer falls. A task cannot start on a site before the first time at which any
-    task of the same width could start there. Because of this bound, the other stored levels are
-    close to their true values.
+    It is therefore enough to recompute the level of the pair with the highest level, until this
+    level no longer falls. A task cannot start on a site before the first time at which any task of
+    the same width could start there. Because of this bound, the other stored levels are close to
+    their true values.
     """
 
     def __init__(self, problem: Problem, level: Sequence[float]) -> None:
@@ -317,8 +317,8 @@ def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:
 
 
 def _by_readiness(problem: Problem, priority: Sequence[float]) -> list[int]:
-    """Return the tasks in the order in which they leave a queue of ready tasks, highest priority
-    first.
+    """Return the tasks in the order in which they would be taken from a queue of ready tasks,
+    highest priority first.
     """
     missing = [len(parents) for parents in problem.parents]
     ready = [(-round(priority[task], 6), task) for task in problem.order if not missing[task]]
@@ -333,7 +333,7 @@ def _by_readiness(problem: Problem, priority: Sequence[float]) -> list[int]:
 
 
 def _freed(problem: Problem, task: int, missing: list[int]) -> list[int]:
-    """Return the children that became ready when ``task`` was booked."""
+    """Return the children of ``task`` that became ready when it was booked."""
     freed = []
     for child in problem.children[task]:
         missing[child] -= 1
@@ -453,8 +453,8 @@ class Calendar:
         return start in nsmallest(GAPS, {end for bookings in ends for _, end in bookings})
 
     def _fill(self, lane: int, start: float, end: float) -> None:
-        """Remove the time of a booking from the gap that contains it, or add the gap in front of
-        it.
+        """Remove the time of a booking from the gap that contains it. If the booking comes after
+        all others, add the gap in front of it instead.
         """
         gaps, tail = self._gaps[lane], self._end[lane]
         if start >= tail:

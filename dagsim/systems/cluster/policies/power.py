@@ -59,7 +59,7 @@ class EnergySaver:
 
 class PowerCap:
     """Shortest job first under a power cap: the pair of a task and a GPU type with the shortest run
-    comes first. A task does not start if it would raise the total busy watts of all GPUs above
+    comes first. A task does not start if the total power of all busy GPUs would then exceed
     ``watts``. A task that exceeds the cap by itself starts when nothing else is running. The policy
     uses estimates and never preempts. The cost is O(types x log tasks) per decision.
 
@@ -95,19 +95,19 @@ class CheapHours:
     Wiesner et al., Middleware 2021). A task books GPUs when it becomes ready. The booking is within
     the task's slack, at the time at which its energy costs least while enough GPUs are not booked
     yet. If there are several such times, the earliest is used. The slack ends at ``deadline`` minus
-    the path to the end of the job. ``wait_s`` is the longest wait of a task without a deadline; if
-    it is above 0, it also limits the wait of a task with a deadline. If all GPUs are booked
-    throughout its slack, or if its GPUs are still occupied when its booking begins, a task starts
-    as soon as it fits. Of several such tasks, the one that may wait for the shortest time comes
-    first.
+    the path to the end of the job. ``wait_s`` is the longest time in seconds that a task without a
+    deadline waits. If it is above 0, it also limits the wait of tasks with a deadline. If all GPUs
+    are booked throughout its slack, or if its GPUs are still occupied when its booking begins, a
+    task starts as soon as it fits. If there are several such tasks, the one that may wait for the
+    shortest time starts first.
 
     ``series`` is a CSV file with prices or carbon intensities (``dagsim.metrics.tariff``). Without
-    a series, energy costs half as much at night (22 to 6 h). ``begins`` is the ISO date that
-    corresponds to 0 s in a run with generated jobs (default: the first date in the series). With
-    ``repeats=false``, a run that outlasts the series is rejected. The policy uses estimates and
-    never preempts. As long as GPUs are not scarce, the energy costs are the lowest possible. The
-    cost is O((price changes within the slack + booked tasks) x booked tasks) per task, and O(log
-    tasks) per decision.
+    a series, energy costs half as much at night (22 to 6 h). ``begins`` is the ISO date of time 0
+    in a simulation with generated jobs (default: the first date in the series). With
+    ``repeats=false``, a simulation that is longer than the series stops with an error. The policy
+    uses estimates and never preempts. As long as GPUs are not scarce, the energy costs are the
+    lowest possible. The cost is O((price changes within the slack + booked tasks) x booked tasks)
+    per task, and O(log tasks) per decision.
 
     Raises:
         ConfigError: The series cannot be read, or ``wait_s`` is negative.
@@ -144,7 +144,7 @@ class CheapHours:
         return _Bookings(tariff, self._latest_s, view.machines)
 
     def _latest_s(self, task: TaskState) -> float:
-        """Return the latest start within the slack of a task."""
+        """Return the latest time at which a task may start within its slack."""
         deadline_s = task.job.job.deadline_s
         if deadline_s is None:
             return task.ready_s + self.wait_s
@@ -153,7 +153,9 @@ class CheapHours:
 
 
 class _Bookings(DueTasks):
-    """Tasks sorted by their booked start, and the number of GPUs booked at each time."""
+    """The tasks, sorted by their booked starts, and the number of GPUs that are booked at each
+    time.
+    """
 
     def __init__(self, tariff: Tariff, latest_s: Callable[[TaskState], float], machines: ClusterState) -> None:
         super().__init__(self._book, Queue(latest_s, machines))

@@ -61,8 +61,8 @@ class LeastRemaining:
         return decided
 
     def _take_over(self, view: ClusterView) -> list[Decision]:
-        """Preempt runs for the first ready task, if stopping runs with a larger product makes it
-        fit.
+        """Preempt runs for the first ready task, if it fits when runs with a larger product are
+        stopped.
         """
         pair = view.typed_queue(self.order.key).first()
         if pair is None:
@@ -78,8 +78,8 @@ class LeastRemaining:
     def _with_more_left(
         self, view: ClusterView, task: TaskState, looked_at: list[tuple[float, tuple[float, int]]]
     ) -> Iterator[Run]:
-        """Yield the runs whose product is larger than that of ``task`` on their type, largest
-        first. Entries that are removed from a heap are stored in ``looked_at``.
+        """Yield the runs whose product is larger than the product of ``task`` on the same type,
+        largest first. Entries that are removed from a heap are stored in ``looked_at``.
         """
         now, running = view.now, view.running
         least = self.weight(task) * task.best_s
@@ -104,8 +104,8 @@ class LeastRemaining:
 
 
 def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> list[int]:
-    """Return the runs among ``victims`` that must be stopped so that ``task`` fits, or no runs if
-    stopping all of them would not be enough. The victims are read one by one. An independent
+    """Return the runs among ``victims`` that must be stopped so that ``task`` fits. Return no runs
+    if stopping all of them would not be enough. The victims are read one by one. An independent
     instance gets the first node on which it fits. The cost is O(1) per victim and, for a gang, also
     O(nodes) once per type.
     """

@@ -1,4 +1,6 @@
-"""Policies that preempt in rounds. After every round, all jobs compete again, or they take turns."""
+"""Policies that preempt runs in rounds. After every round, either all jobs compete again, or jobs
+take turns.
+"""
 
 from __future__ import annotations
 
@@ -54,13 +56,15 @@ class Rank(Protocol):
         """Return the jobs that have only waited but whose keys have changed."""
 
     def moves_s(self) -> float:
-        """Return the first time at which ``moved`` may return a job if nothing else happens before."""
+        """Return the first time at which ``moved`` may return a job, assuming that nothing else
+        happens before.
+        """
 
 
 class Rounds:
     """Let all jobs compete again every ``quantum_s`` seconds. Ready tasks are tried in the order of
     ``(rank, arrival)``. One that does not fit displaces the runs that rank last, if each of these
-    runs ranks after the task. Between rounds, tasks that fit start in that order and nothing is
+    runs ranks after the task. Between rounds, tasks that fit start in the same order, and no run is
     preempted.
 
     If stopped runs lose their work (``preemption.on_resume: restart``), a run may be stopped only
@@ -348,14 +352,14 @@ class _Contest:
 
 
 class RoundRobin:
-    """Round robin: first come, first served, but when a run has used up its slice of ``quantum_s``
-    seconds, it gives way to the next task and goes to the end of the queue. Gangs start and stop as
-    a whole (Ousterhout 1982).
+    """Round robin: tasks are served in order of arrival, but a run that has used up its time slice
+    of ``quantum_s`` seconds is stopped for the next task and moves to the end of the queue. Gangs
+    start and stop as a whole (Ousterhout 1982).
 
     A run whose slice has ended continues as long as no other task needs its place. If the next task
-    cannot use the free resources yet, later tasks may use them. The policy needs no estimates, and
-    it preempts runs. The cost is O(log running + demand classes) per decision, plus O(runs whose
-    slice has ended) if the next task does not fit.
+    does not fit yet, later tasks may use the free resources. The policy needs no estimates, and it
+    preempts runs. The cost is O(log running + demand classes) per decision, plus O(runs whose slice
+    has ended) if the next task does not fit.
 
     Raises:
         ConfigError: ``quantum_s`` is not positive.
@@ -410,8 +414,8 @@ class RoundRobin:
         return (view.running[run] for run in self._over)
 
     def _look_at_slices(self, now: float, somebody_waits: bool) -> None:
-        """Record the runs whose slice has ended, and renew the slices that ended while no task was
-        waiting.
+        """Record the runs whose slices have ended. If no task was waiting when a slice ended, renew
+        it.
         """
         quantum_s, slices, running = self.quantum_s, self._slices, self._known
         while slices and (slices[0][0] <= now or slices[0][1] not in running):
@@ -548,7 +552,7 @@ class Service:
         return ServiceColumns(run, order, job, gpu_s, seconds, gpus, runs, had_gpu_s, had_s, started_s)
 
     def had_ended(self, jobs: Iterable[int]) -> bool:
-        """Return True if a run of one of the jobs has ended."""
+        """Return True if a run of any of these jobs has ended."""
         return any(job in self._had for job in jobs)
 
     def running(self) -> Set[int]:

@@ -47,8 +47,8 @@ class FairShares:
         yield from start_of(self._place, view, turns.first(view))
 
     def share(self, holder: Hashable, held: _Amounts, total: _Amounts) -> float:
-        """Return the share of a holder: the resources ``held``, in a cluster with ``total``
-        resources, divided by its entitlement.
+        """Return the share of a holder: the resources ``held`` by its runs, divided by its
+        entitlement. ``total`` contains the resources of the cluster.
         """
         gpus, cpus, _ = held
         if self.dominant:
@@ -57,7 +57,7 @@ class FairShares:
         return (gpus + (cpus / (total[1] or 1.0) if not gpus else 0.0)) / self._dues[holder]
 
     def note(self, task: TaskState) -> Hashable:
-        """Return the holder to which the task belongs. The first task of a holder sets its
+        """Return the holder to which the task belongs. A holder's first task determines the
         entitlement.
         """
         holder = task.job.job.tenant if self.by == "tenant" else task.job.number
@@ -71,8 +71,9 @@ _Entry: TypeAlias = tuple[float, int, int, Hashable]
 
 
 class _Turns:
-    """The resources held by the runs of each holder, and the ready tasks by holder within each
-    demand class. The holders in a class form a heap sorted by ``(share, oldest task)``.
+    """An index of the resources that the runs of each holder hold, and of the ready tasks, sorted
+    by holder within each demand class. The holders in a class form a heap sorted by ``(share,
+    oldest task)``.
     """
 
     def __init__(self, shares: FairShares, total: _Amounts) -> None:
@@ -165,8 +166,8 @@ def _capacity(view: ClusterView) -> _Amounts:
 
 def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
     """Max-min fairness (Bertsekas and Gallager 1992, section 6.5.2): the holder with the fewest
-    GPUs comes first. All tenants (or, with ``by=job``, all jobs) have the same entitlement. The
-    policy needs no estimates. It costs as much as ``FairShares``.
+    GPUs comes first. All tenants are entitled to the same number of GPUs (with ``by=job``, all jobs
+    are). The policy needs no estimates. It costs as much as ``FairShares``.
 
     The holders are tenants or jobs (``by``).
     """
@@ -174,12 +175,12 @@ def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit")
 
 
 def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Weighted fairness: a job is entitled to GPUs in proportion to its weight times its work to
-    the power ``alpha``, where its work is its estimated GPU-seconds. With ``alpha`` 0, only the
-    weight counts. With 1, the size of a job counts as well. Below 0, small jobs get more. With a
-    tuned ``alpha``, this is the strongest baseline of Decima (Mao et al., SIGCOMM 2019, section
-    7.1). With ``by=tenant``, the first job of a tenant sets its entitlement. The policy uses
-    estimates. It costs as much as ``FairShares``.
+    """Weighted fairness: the number of GPUs to which a job is entitled is proportional to weight x
+    work ^ ``alpha``, where the work of a job is its estimated GPU-seconds. With ``alpha`` 0, only
+    the weight counts. With 1, the size of a job counts as well. Below 0, small jobs get more. With
+    a tuned ``alpha``, this is the strongest baseline of Decima (Mao et al., SIGCOMM 2019, section
+    7.1). With ``by=tenant``, the first job of a tenant determines the tenant's entitlement. The
+    policy uses estimates. It costs as much as ``FairShares``.
 
     The holders are tenants or jobs (``by``).
 
