@@ -244,8 +244,8 @@ def _bytes(env: Any, observation: Any, step: int) -> bytes:
 
 
 def misspelt(policy: object) -> dict[str, str]:
-    """Return the public attributes of a policy whose names are almost those of optional attributes,
-    each with the name that was probably meant.
+    """Return the public attributes of a policy that look like misspelled optional attributes, each
+    with the name that was probably meant.
     """
     optional = [name for name in vars(Statements) if not name.startswith("_")]
     own = {name for name in dir(policy) if not name.startswith("_")} - set(optional)

@@ -402,8 +402,8 @@ class ExpectedFree:
         return self.freed_in_s(gpus - self._machines.idle_gpus(type_), type_)
 
     def freed_in_s(self, gpus: float, type_: int, never_s: float = NEVER_S) -> float:
-        """Return the seconds until ``gpus`` more GPUs of the type are expected to have been
-        released. Return 0 if ``gpus`` is 0, and ``never_s`` if this is never expected.
+        """Return the seconds until runs on the type are expected to have released ``gpus`` more
+        GPUs. Return 0 if ``gpus`` is 0, and ``never_s`` if this is never expected.
         """
         if gpus <= 0:
             return 0.0
