@@ -61,8 +61,8 @@ class ModelError(InputError):
     """The path of keys from the checked part to the faulty value."""
 
     def below(self, *keys: str | int) -> Self:
-        """Extend ``path`` for an enclosing part, and return this error. ``keys`` lead from the
-        enclosing part to the part that was checked so far.
+        """Extend ``path`` so that it begins at an enclosing part, and return this error. ``keys``
+        is the path from the enclosing part to the part that has been checked so far.
         """
         self.path = (*keys, *self.path)
         return self
@@ -77,8 +77,8 @@ class NestedTooDeeply(ModelError):
 
 
 class ConfigError(InputError):
-    """A configuration is invalid. Each fault is one argument of the error and one line of its text,
-    with file, line and key.
+    """A configuration is invalid. Each fault is a separate argument of the error and a separate
+    line of its text, with file, line and key.
     """
 
     def __str__(self) -> str:
@@ -90,11 +90,15 @@ class TraceError(InputError):
 
 
 class NotRecognised(TraceError):
-    """No reader recognises the format of a file. The message lists the formats that it resembles."""
+    """No reader recognises the format of a file. The message lists the formats that the file
+    resembles.
+    """
 
 
 class FetchError(InputError):
-    """A published trace cannot be downloaded, or its content differs from what was published."""
+    """A published trace cannot be downloaded, or the downloaded content differs from the published
+    one.
+    """
 
 
 class WorkloadError(InputError):
@@ -119,7 +123,7 @@ class PluginError(InputError):
 
 
 class CodeNotAllowed(InputError):
-    """A file that may only contain data names code outside dagsim; see docs/security.md."""
+    """A file that may only contain data refers to code outside dagsim (see docs/security.md)."""
 
 
 class RunFolderError(InputError):
@@ -130,8 +134,8 @@ class SimulationError(DagsimError):
     """A simulation failed."""
 
     def blame(self, policy: object) -> None:
-        """Add the name of the policy at the beginning of the message. The name is the attribute
-        ``name`` if there is one, or else the name of the class.
+        """Add the name of the policy at the beginning of the message. This name is the policy's
+        attribute ``name`` if there is one, or else the name of its class.
         """
         name = getattr(policy, "name", None) or type(policy).__name__
         self.args = (f"policy {name}: {self}",)

@@ -25,8 +25,8 @@ from dagsim.errors import CodeNotAllowed, UnknownName
 
 
 class Allowed:
-    """The names of code that a command may import. A new object allows no names. ``command_line``
-    contains the command's arguments.
+    """The names of code outside dagsim that a command may import. A new object allows no names.
+    ``command_line`` contains the command's arguments.
 
     A name is allowed if it appears in text written by the user: the command line, or a file given
     to ``--config``.

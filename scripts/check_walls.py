@@ -45,7 +45,7 @@ raise SystemExit(pytest.main([*sys.argv[2:], *files], plugins=[Chosen()]))
 IMPORTS = """
 import importlib, pkgutil, dagsim
 for module in pkgutil.walk_packages(dagsim.__path__, "dagsim."):
-    if not module.name.endswith("__main__"):
+    if not module.name.endswith(("__main__", ".torchrl_env")):  # needs an extra that the tests do not install
         importlib.import_module(module.name)
 """
 

@@ -108,7 +108,7 @@ def _policy(entry: Any, cost_us: float | None) -> Iterator[str]:
     yield cost + (" (by definition)" if "costly" in entry.tags else "")
     text = " ".join((inspect.getdoc(POLICIES.get(entry.name)) or "").split())
     sources = re.findall(r"\(([^()]*[A-Z][^()]*\b(?:19|20)\d\d[^()]*)\)", text)  # brackets with a year
-    yield "; ".join(dict.fromkeys(sources)).replace("|", "/")
+    yield "; ".join(dict.fromkeys(sources)).replace("|", "/").replace("``", "`")
 
 
 def placements() -> Iterator[str]:

@@ -12,6 +12,7 @@ has dealt with the one before, is killed with SIGKILL at random moments, and sta
 - the memory of the server and of its forecasting process over time.
 
 ``--minutes`` stops earlier, and ``--folder`` keeps what was played, so that the next call continues there.
+``--skip`` leaves out the first snapshots: the server starts with an empty journal in the middle of the week.
 ``--journal`` plays the week without the server and without simulations: the forecasts are the past waits of the
 account, and everything is recorded and scored as the server does it, in seconds per thousand snapshots.
 Exits with 1 if a snapshot is lost or the coverages differ.
@@ -275,6 +276,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sites", type=Path, nargs="+", metavar="SITE")
     parser.add_argument("--snapshots", type=int, default=WEEK_S // MINUTE_S)
+    parser.add_argument("--skip", type=int, default=0, help="first snapshots that are left out")
     parser.add_argument("--samples", type=int, default=3)
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
@@ -306,11 +308,13 @@ def main() -> None:
         server = Server(folder, config, history, asked.samples, asked.policy)
         before = server.done()
         until_s = time.monotonic() + 60 * asked.minutes
-        kills = sorted(random.Random(asked.seed).sample(range(20, max(asked.snapshots // 8, 60)), asked.kills))
+        to_play = asked.snapshots - asked.skip
+        kills = sorted(random.Random(asked.seed).sample(range(20, max(to_play // 8, 60)), asked.kills))
         written: list[str] = []
         spent_s, shown = 0.0, 0
-        for epoch, text in (one for part in parts for one in part.snapshots()):
-            if len(written) == asked.snapshots or time.monotonic() > until_s:
+        skipped_to = sorted(epoch + part.shift for part in parts for epoch in part.epochs)[asked.skip] - 1
+        for epoch, text in (one for part in parts for one in part.snapshots(skipped_to)):
+            if len(written) == to_play or time.monotonic() > until_s:
                 break
             while len(written) - server.done() >= AHEAD:
                 time.sleep(0.1)

@@ -34,7 +34,10 @@ def compare_runs(
         typer.Option(metavar="NAME", help="Reference policy, with which the others are compared (default: the first)."),
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="Metric to rank by (default: the main metric of the system, such as jct_s.mean).")
+        str | None,
+        typer.Option(
+            help="Metric by which the policies are ranked (default: the main metric of the system, such as jct_s.mean)."
+        ),
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the table as CSV.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios with their intervals.")] = None,
@@ -49,7 +52,8 @@ def compare_runs(
     bound: Annotated[
         bool,
         typer.Option(
-            "--bound", help="Also show how much of the gap between the reference and a lower bound each policy closes."
+            "--bound",
+            help=("Also show what fraction of the gap between the reference and a lower bound each policy closes."),
         ),
     ] = False,
     json_: Json = False,

@@ -30,7 +30,10 @@ def plot(
         typer.Option(
             "--run",
             min=0,
-            help="Number of the run, counted from 0 (default: compare all runs, or draw the run if there is only one).",
+            help=(
+                "Number of the run to draw, counted from 0. By default, all runs are compared or, if there is only "
+                "one run, it is drawn."
+            ),
         ),
     ] = None,
     out: Annotated[
@@ -46,8 +49,8 @@ def plot(
     ] = None,
 ) -> None:
     """Draw a run: a Gantt chart, completion times, utilisation and queue length over time, and
-    priorities. For training runs, draw the learning curves. For several training runs, draw them
-    with a band.
+    priorities. For training runs, draw the learning curves. If there are several training runs, a
+    band shows how much they vary.
 
     Example: dagsim plot results/20261120T193000Z-eval-sjf-s0-3fa9c1
     """

@@ -27,7 +27,7 @@ def trace_sample(
         "site"
     ),
     long: Annotated[
-        bool, typer.Option("--long", help="Write a log with 10,000 jobs, which is long enough for clear answers.")
+        bool, typer.Option("--long", help="Write a longer log, with 10,000 jobs, which is enough for clear answers.")
     ] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -171,7 +171,8 @@ def convert_trace(
 def fetch_trace(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name from `dagsim trace list`.")],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder in which to create a folder for the trace.")
+        Path,
+        typer.Option("--out", "-o", metavar="FOLDER", help="Folder in which a new folder for the trace is created."),
     ] = Path("traces"),
     json_: Json = False,
     quiet: Quiet = False,

@@ -114,7 +114,7 @@ Seeds = Annotated[
     _experiment(min=1, help="Number of seeds. Each seed is one run with its own workload (default: as configured)."),
 ]
 Seed = Annotated[
-    int | None, _experiment(min=0, help="First seed, which determines all random numbers (default: as configured).")
+    int | None, _experiment(min=0, help="First seed (default: as configured). The seeds determine all random numbers.")
 ]
 Within = Annotated[
     float | None,
@@ -301,7 +301,7 @@ class Experiment(NamedTuple):
 
 
 _CARBON = (
-    "CSV file with the grams of CO2 per kWh for each hour (columns time,value), which adds the kg of CO2 to the table."
+    "CSV file with the grams of CO2 per kWh for each hour (columns time,value). It adds the kg of CO2 to the table."
 )
 Carbon = Annotated[Path | None, typer.Option(metavar="CSV", help=_CARBON)]
 # hidden from the option lists of commands that already have many options; their help describes it below the example
@@ -315,8 +315,10 @@ class EnergySeries(NamedTuple):
         Path | None,
         typer.Option(
             metavar="CSV",
-            help="CSV file with the price of a kWh for each hour (columns time,value), which adds the cost of energy "
-            "to the table.",
+            help=(
+                "CSV file with the price of a kWh for each hour (columns time,value). It adds the cost of "
+                "energy to the table."
+            ),
             hidden=True,
         ),
     ] = None
@@ -379,14 +381,15 @@ class TraceFlags(NamedTuple):
         _of_trace(
             metavar="trace|sized|YAML",
             help=(
-                "The cluster to simulate: trace (the machines listed in the trace), sized (a cluster made up for an "
-                "offered load of 0.9) or a configuration. Default: the cluster in --config, or else trace, or else "
-                "sized."
+                "The cluster to simulate: trace (the machines listed in the trace), sized (a cluster whose size is "
+                "chosen for an offered load of 0.9) or a configuration. Default: the cluster in --config, or else "
+                "trace, or else sized."
             ),
         ),
     ] = None
     load: Annotated[
-        float | None, _of_trace(help="Offered load to which the arrivals are scaled (default: as in the trace).")
+        float | None,
+        _of_trace(help="Offered load to which the times of arrival are scaled (default: as in the trace)."),
     ] = None
     max_jobs: Annotated[int | None, _of_trace(help="Maximum number of jobs to keep (default: all).")] = None
     map_: TraceColumns = None

@@ -299,8 +299,8 @@ def run_policies(
     about: Mapping[str, Any] | None = None,
     repeats: str | None = None,
 ) -> Kept:
-    """Run the policies into a new folder while showing progress. Ctrl-C keeps the finished runs and
-    exits with code 130.
+    """Run the policies, store the runs in a new folder, and show progress. Ctrl-C keeps the
+    finished runs and exits with code 130.
 
     By default, ``seeds`` are those in the configuration, or as many as the requested precision
     needs. If ``repeats`` (the value of ``--config``) is a run folder, files that have changed since

@@ -44,7 +44,10 @@ def tune(
     param: Annotated[
         list[str] | None,
         typer.Option(
-            "--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: those listed for the policy)."
+            "--param",
+            "-p",
+            metavar="NAME=VALUE,...",
+            help=("Values to try (default: the values that the policy suggests)."),
         ),
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric to optimise.")] = "jct_s.mean",
@@ -65,7 +68,8 @@ def tune(
     name: Name = None,
     on: On = "local",
 ) -> None:
-    """Choose a scheduler's parameters on validation seeds, and save the result as a configuration.
+    """Find the best parameters of a scheduler on validation seeds, and save them as a
+    configuration.
 
     Example: dagsim tune --policy eft-wait --param theta=0.7,0.8,0.9,1
     """

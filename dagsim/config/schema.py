@@ -200,8 +200,8 @@ class Config(TopKeys):
         """Build the cluster described by the section ``cluster``.
 
         Raises:
-            ConfigError: The section takes its machines from a trace, but there is no trace or the
-                trace lists no machines; or the system has no such section.
+            ConfigError: The system has no section ``cluster``, or the section takes its machines
+                from a trace, but there is no trace or it lists no machines.
             TraceError: The list of machines cannot be read.
         """
         if not self.whole_system.has_top_keys:
@@ -385,8 +385,8 @@ def config_hash(config: Config) -> str:
 @cache
 def json_schema(*, described: bool = False) -> dict[str, Any]:
     """Return the JSON Schema of the configuration for use in editors (``# yaml-language-server:
-    $schema=...``). With ``described``, the keys of dataclasses also have descriptions, which are
-    read from the source code.
+    $schema=...``). If ``described`` is True, the keys of dataclasses also have descriptions, which
+    are read from the source code.
     """
     from pydantic.json_schema import GenerateJsonSchema
 

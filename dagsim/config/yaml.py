@@ -87,7 +87,7 @@ class Document:
         """Apply ``a.b=value``, the text of ``--set``. The value is read as YAML.
 
         Raises:
-            ConfigError: There is no ``=``, or the value is not YAML; see also ``put``.
+            ConfigError: There is no ``=``, the value is not YAML, or ``put`` raises the error.
         """
         source, key, value = Setting.parse(setting)
         self.put(key, value, source, default)
@@ -147,7 +147,7 @@ def read_yaml(path: Path) -> Document:
     """Read the YAML document in the file ``path``.
 
     Raises:
-        ConfigError: The file cannot be read; see also ``load``.
+        ConfigError: The file cannot be read, or ``load`` raises the error.
     """
     try:
         if path.is_fifo() and path.parts[:2] not in (("/", "dev"), ("/", "proc")):

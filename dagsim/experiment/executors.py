@@ -349,7 +349,7 @@ def _begin(pickled: bytes, counts: Any) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing; submitting this function makes a worker start up."""
+    """Do nothing. Submitting this function makes a worker start up."""
 
 
 def _made(index: int, item: Any) -> bytes:

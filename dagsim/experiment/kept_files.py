@@ -419,7 +419,7 @@ def value_in(line: Mapping[str, Any], key: str, file: str) -> Any:
         RunFolderError: The line has no such key.
     """
     if key not in line:
-        raise RunFolderError(f"{file}: was written by another version of dagsim, because a line has no {key!r}")
+        raise RunFolderError(f"{file}: a line has no {key!r}, so another version of dagsim must have written the file")
     return line[key]
 
 

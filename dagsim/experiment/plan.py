@@ -61,7 +61,7 @@ def axis_of(key: str, value: Any, place: str) -> Axis:
 
     Raises:
         ConfigError: There is no value, a value is repeated, or the form is wrong. The message
-        begins with ``place``.
+            begins with ``place``.
     """
     match value:
         case {"from": first, "to": last, **rest} if set(rest) <= {"step"}:
@@ -160,7 +160,7 @@ class SweepGrid:
 
         Raises:
             InputError: A value is not valid for its key, a file cannot be read, or two points are
-            the same experiment.
+                the same experiment.
         """
         cells: dict[str, Cell] = {}
         for cell in self.points():
@@ -253,7 +253,8 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
     )
     if grid.stop is not None and (grid.stop != "median" or not grid.trains):
         raise ConfigError(
-            f"{document.place(('stop',))}: stop: expected median, in a sweep over keys of train, got {grid.stop!r}"
+            f"{document.place(('stop',))}: stop: must be median, and only a sweep over keys of train can have it, "
+            f"got {grid.stop!r}"
         )
     seeds = grid.seeds or 1
     cells = grid.count() * (len(seeds) if isinstance(seeds, Sequence) else seeds)
@@ -515,7 +516,7 @@ class Plan:
 
         Raises:
             InputError: A configuration in the grid is wrong, or a file that it names cannot be
-            read.
+                read.
         """
         return cls(command, grid.config(), tuple(grid.cells()), grid)
 

@@ -41,7 +41,7 @@ class RunStore(Store):
 
     @classmethod
     def of_plan(cls, root: Path, plan: Plan, argv: Sequence[str]) -> RunStore:
-        """Create the folder of a plan; see ``begin``."""
+        """Create the folder for a plan (see ``begin``)."""
         return cls.create(
             root,
             plan.command,

@@ -78,8 +78,8 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
 
     Raises:
         InputError: The cluster, the workload or the policy cannot be built.
-        SimulationError: The policy made an impossible decision, waits although nothing can happen,
-        or failed.
+        SimulationError: The policy made an impossible decision, waits for an event that cannot
+            come, or failed.
     """
     return play_policy(config, policy, seed, tell).outcome(config)
 
@@ -126,8 +126,8 @@ def measured(config: Config, schedule: Schedule) -> Summary:
 
 
 def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) -> None:
-    """Check an experiment by building everything that it needs. With ``keep_going``, policies that
-    fail are skipped.
+    """Check an experiment by building everything that it needs. If ``keep_going`` is True, policies
+    that fail are skipped.
 
     Raises:
         InputError: Something cannot be built.

@@ -145,7 +145,9 @@ class TotalDemand:
         return min(seconds) if min(seconds) < inf else 0.0
 
     def _ask(self, task: Task, names: Sequence[str], instances: int) -> None:
-        """Update the maxima with one instance of the task, and with one gang of ``instances``."""
+        """Record the demand of the task if it is the largest so far, for one instance and for a
+        gang of ``instances``.
+        """
         self.instance_gpus = max(self.instance_gpus, task.gpus)
         self.instance_cpus = max(self.instance_cpus, task.cpus)
         self.instance_gb = max(self.instance_gb, task.memory_gb)
@@ -301,8 +303,8 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
 
 
 def _totals(job: np.ndarray, amount: np.ndarray, share: np.ndarray) -> tuple[float, float]:
-    """Sum the amounts of all tasks, first within each job and then over all jobs. Return this sum,
-    and the sum in which each job is weighted by its share.
+    """Add up the amounts of all tasks, first within each job and then over all jobs. Return the
+    total, and the total in which each job is weighted by its share.
     """
     by_job = np.bincount(job, amount)
     return float(np.add.accumulate(by_job)[-1]), float(np.add.accumulate(by_job * share)[-1])

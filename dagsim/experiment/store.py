@@ -163,7 +163,7 @@ class Store(ABC):
     @classmethod
     @abstractmethod
     def of_plan(cls, root: Path, plan: Plan, argv: Sequence[str]) -> Store:
-        """Return the folder for a plan of this class's kind; see ``begin``."""
+        """Return the folder for a plan of the kind that this class stores (see ``begin``)."""
 
     @classmethod
     def _made(

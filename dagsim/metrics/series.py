@@ -333,9 +333,10 @@ def change_of(series: JobSeries, value: float, before: JobSeries, value_before: 
 
 
 def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influences: Floats) -> tuple[float, int, float]:
-    """Return three numbers: how far the interval of a change reaches on each side, on a logarithmic
-    scale, the length of the run in integrated autocorrelation times, and how many times as long the
-    run would have to be. The first number is NaN if the run is too short.
+    """Return three numbers. The first is how far the interval of a change reaches on each side, on
+    a logarithmic scale. The second is the length of the run in integrated autocorrelation times.
+    The third is how many times as long the run would have to be. The first number is NaN if the run
+    is too short.
 
     The spread of the influences between blocks misses rare events. Suppose that N busy periods
     cause the whole difference. Then N is the value of a Poisson variable, whose mean may plausibly
@@ -372,10 +373,10 @@ def _relaxation_times(series: JobSeries) -> float:
     which the queue forgets its length. The result is infinite if the load is unknown, or if it is 1
     or more, in which case there is no relaxation time.
 
-    In heavy traffic, the backlog of work is a Brownian motion with drift, which relaxes within
-    (load / (1 - load))^2 (1 + cv^2) arrivals, where cv is the coefficient of variation of run times
-    (Abate and Whitt 1987, "Transient behavior of regulated Brownian motion I"). The log may have
-    missed long jobs, so the load is taken as one standard error above the load in the log.
+    In heavy traffic, the backlog of work is a Brownian motion with drift. It relaxes within (load /
+    (1 - load))^2 (1 + cv^2) arrivals, where cv is the coefficient of variation of run times (Abate
+    and Whitt 1987, "Transient behavior of regulated Brownian motion I"). The log may have missed
+    long jobs, so the load is taken as one standard error above the load in the log.
     """
     run_s = series.run_s()
     if not 0 < series.load < 1 or not len(run_s):
@@ -403,9 +404,9 @@ def _equals(values: Floats) -> float:
 
 
 def _more_than(number: float) -> float:
-    """If ``number`` events were observed, their mean number may be larger. Return by how much, as a
-    fraction, the largest mean that is plausible at a level of 2.5% exceeds ``number`` (Byar's
-    approximation, Breslow and Day 1987, "Statistical methods in cancer research II", section 2.3).
+    """Return by how much the mean number of events may exceed the observed ``number``, as a
+    fraction of ``number``, at a level of 2.5% (Byar's approximation, Breslow and Day 1987,
+    "Statistical methods in cancer research II", section 2.3).
     """
     following = number + 1
     return following * (1 - 1 / (9 * following) + 1.96 / (3 * sqrt(following))) ** 3 / number - 1
@@ -442,9 +443,9 @@ def _of_quantile(values: Floats, order: float) -> Floats:
 
 
 def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float]:
-    """Return the standard error of the mean of a stationary series from its blocks, the number of
-    blocks, and how many times as long the series would have to be for enough blocks. The standard
-    error is NaN if there are too few blocks.
+    """Return the standard error of the mean of a stationary series, estimated from its blocks. Also
+    return the number of blocks, and how many times as long the series would have to be for enough
+    blocks. The standard error is NaN if there are too few blocks.
 
     Blocks are long enough for the slowest of all series. The standard error is at least the
     standard error of the log of the mean of the first level, or of the ratio between the two

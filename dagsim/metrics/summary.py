@@ -64,7 +64,7 @@ most jobs are listed, and the others are pooled.
 _OTHER = "(other)"
 _WAIT = "the time from submission to the start of the job's first run"
 _BOUNDED_SLOWDOWN = (
-    "max(1, JCT / max(run time, 10 s)), where the run time is the time during which a task of the job is running"
+    "max(1, JCT / max(run time, 10 s)), where the run time is how long at least one task of the job is running"
 )
 
 
@@ -101,7 +101,7 @@ class JobGroup:
     jct_s: Annotated[Distribution, "s", "the job completion time (completion - arrival)"]
     wait_s: Annotated[Distribution, "s", _WAIT]
     bounded_slowdown: Annotated[Distribution, "", _BOUNDED_SLOWDOWN]
-    gpu_hours: Annotated[float, "h", "GPU-hours held"]
+    gpu_hours: Annotated[float, "h", "GPU-hours allocated to jobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +109,9 @@ class GpuGroup:
     """Utilisation of the GPUs of one type."""
 
     gpus: Annotated[int, "GPUs", "GPUs of this type"]
-    utilization: Annotated[float, "", "GPU-seconds held / (GPUs x horizon)"]
-    gpu_hours: Annotated[float, "h", "GPU-hours held"]
-    energy_kwh: Annotated[float, "kWh", "energy drawn by these GPUs, both held and idle"]
+    utilization: Annotated[float, "", "GPU-seconds allocated / (GPUs x horizon)"]
+    gpu_hours: Annotated[float, "h", "GPU-hours allocated to jobs"]
+    energy_kwh: Annotated[float, "kWh", "energy drawn by these GPUs, both allocated and idle"]
 
 
 class PerJob(NamedTuple):
@@ -197,7 +197,7 @@ class Summary:
     jobs_arrived: Annotated[int, "jobs", "jobs that arrived"]
     jobs_completed: Annotated[int, "jobs", "jobs that completed"]
     jobs_unfinished: Annotated[int, "jobs", "jobs accepted but not completed by the end of the log"]
-    rejected_too_large: Annotated[int, "jobs", "jobs rejected because a task requests more than the empty cluster has"]
+    rejected_too_large: Annotated[int, "jobs", "jobs rejected because a task requests more than the whole cluster has"]
     rejected_no_such_gpu: Annotated[
         int, "jobs", "jobs rejected because a task allows only GPU types that the cluster lacks"
     ]
@@ -217,7 +217,7 @@ class Summary:
         "fastest allowed GPU type",
     ]
     wait_s: Annotated[Distribution, "s", _WAIT]
-    queueing_s: Annotated[Distribution, "s", "the time in the system during which no task of the job is running"]
+    queueing_s: Annotated[Distribution, "s", "the time that the job is in the system without a running task"]
     bounded_slowdown: Annotated[Distribution, "", _BOUNDED_SLOWDOWN]
     stretch: Annotated[
         Distribution, "", "JCT / ideal time (the critical path, with each task on its fastest allowed GPU type)"
@@ -228,23 +228,24 @@ class Summary:
     ]
     horizon_s: Annotated[float, "s", "end of the log - first arrival"]
     throughput_per_h: Annotated[float, "jobs/h", "jobs completed / horizon"]
-    utilization: Annotated[float, "", "GPU-seconds held / (GPUs x horizon)"]
+    utilization: Annotated[float, "", "GPU-seconds allocated / (GPUs x horizon)"]
     peak_weighted_utilization: Annotated[float, "", "utilization with each GPU weighted by its FP32 TFLOPS"]
     availability: Annotated[float, "", "GPU-seconds up / (GPUs x horizon)"]
-    gpu_allocation_ratio: Annotated[float, "", "GAR (Kant, arXiv:2510.01256): time average of (GPUs held / GPUs up)"]
-    scheduling_occupancy_rate: Annotated[float, "", "SOR (Kant): GPU-seconds held / GPU-seconds up"]
+    gpu_allocation_ratio: Annotated[
+        float, "", "GAR (Kant, arXiv:2510.01256): time average of (GPUs allocated / GPUs up)"
+    ]
+    scheduling_occupancy_rate: Annotated[float, "", "SOR (Kant): GPU-seconds allocated / GPU-seconds up"]
     gpu_node_fragmentation_ratio: Annotated[
         float,
         "",
-        "GFR (Kant): node-seconds with some but not all GPUs held / node-seconds up, over the nodes with GPUs",
+        "GFR (Kant): node-seconds with some but not all GPUs allocated / node-seconds up, for nodes with GPUs",
     ]
     goodput: Annotated[
         float,
         "",
-        "useful GPU-seconds / GPU-seconds held, as a lower bound; useful are those in which finished runs computed "
-        "(without "
-        "set-up), and at least the GPU-seconds of each completed job on its fastest allowed GPU types (cf. "
-        "arXiv:2410.21680)",
+        "lower bound on useful GPU-seconds / GPU-seconds allocated (cf. arXiv:2410.21680). Useful GPU-seconds are "
+        "those in which finished runs computed (without set-up). For each completed job, they are at least its "
+        "GPU-seconds on its fastest allowed GPU types",
     ]
     mean_queue_length: Annotated[
         float, "jobs", "time average of the number of accepted jobs that are in the system and not running"
@@ -254,18 +255,18 @@ class Summary:
     runs: Annotated[int, "runs", "runs started"]
     preemptions: Annotated[int, "runs", "runs stopped by a decision"]
     failures: Annotated[int, "runs", "runs stopped by the failure of a node"]
-    restarts: Annotated[int, "runs", "runs of a task after an earlier run of the same task was preempted or failed"]
+    restarts: Annotated[int, "runs", "runs that continue or repeat a task after an earlier run was preempted or failed"]
     node_failures: Annotated[int, "times", "number of times that a node went down"]
     energy_kwh: Annotated[float, "kWh", "energy drawn by all GPUs that were up"]
-    energy_allocated_kwh: Annotated[float, "kWh", "the part of energy_kwh that GPUs drew while runs held them"]
-    energy_idle_kwh: Annotated[float, "kWh", "the part of energy_kwh that GPUs drew while no run held them"]
+    energy_allocated_kwh: Annotated[float, "kWh", "the part of energy_kwh that GPUs drew while they were allocated"]
+    energy_idle_kwh: Annotated[float, "kWh", "the part of energy_kwh that GPUs drew while they were not allocated"]
     joules_per_job: Annotated[float, "J", "energy drawn by all GPUs / jobs completed"]
     jain_fairness_index: Annotated[float, "", "Jain's index over the GPU-seconds of each tenant's accepted jobs"]
     max_ftf: Annotated[
         float,
         "",
-        "largest rho, which is JCT / time on 1/N of the cluster, where N is the mean number of jobs in the system "
-        "meanwhile",
+        "largest rho, where rho is JCT / the time that the job would take on 1/N of the cluster, and N is the mean "
+        "number of jobs in the system while the job is there",
     ]
     unfair_job_fraction: Annotated[float, "", "fraction of accepted jobs with rho above 1"]
     deadline_hit_rate: Annotated[

@@ -128,8 +128,8 @@ def read_tariff(path: Path | str, repeats: bool = True, least: float | None = No
     """Read a series from a CSV file.
 
     Raises:
-        ConfigError: The file cannot be read, has no rows or the wrong columns, a time has no zone
-            or is not after the previous one, or a value is not a number or is below ``least``.
+        ConfigError: The file cannot be read, or has no rows or the wrong columns. A time has no
+            zone, or is not after the previous time. A value is not a number, or is below ``least``.
     """
     path = Path(path)
     try:
@@ -210,8 +210,8 @@ class _Priced:
         series: A CSV file with the columns time and value.
         begins: ISO date of time 0 in a run with generated jobs (default: the first date in the
             series).
-        repeats: If false, a run that lasts longer than the series is rejected. pue: Total energy of
-        the site divided by the energy of the GPUs (power usage effectiveness).
+        repeats: If false, a run that lasts longer than the series is rejected.
+        pue: Total energy of the site divided by the energy of the GPUs (power usage effectiveness).
     """
 
     least: float | None = None

@@ -398,7 +398,8 @@ def observed_against_simulated(
     partitions: Sequence[str] = (),
     became_eligible_s: Mapping[int, float] = MappingProxyType({}),
 ) -> ObservedWaits | None:
-    """Compare observed and simulated waits job by job. Return None if both are known for no job.
+    """Compare observed and simulated waits job by job. Return None if there is no job for which
+    both waits are known.
 
     ``observed_start_s`` and ``eligible_s`` have an entry for each job in the order of
     ``Record.job``. An unknown time is NaN. Unless ``partitions`` is empty, it also has an entry for

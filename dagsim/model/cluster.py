@@ -32,11 +32,11 @@ class PowerState(IntEnum):
 class OnDemand:
     """The rule that determines when an idle node is powered down and when it is powered up again.
 
-    A node that is off costs nothing. With ``trigger="placed"``, a policy may place tasks on such a
-    node, as Slurm does. The tasks hold its resources while it boots, and start when it is up. With
-    ``trigger="pending"``, no task can be placed on it. Instead, it boots if a waiting task fits on
-    no node that is up, as with Kubernetes' cluster autoscaler. This is checked every ``scan_s``
-    seconds.
+    A node that is off costs nothing. With ``trigger="placed"``, a policy may place tasks on a node
+    that is off, as Slurm does. While the node boots, these tasks occupy its resources. They start
+    when the node is up. With ``trigger="pending"``, no task can be placed on a node that is off.
+    Instead, the node boots if a waiting task does not fit on any node that is up, as with
+    Kubernetes' cluster autoscaler. This is checked every ``scan_s`` seconds.
 
     Raises:
         ModelError: A time, a price or a power is negative or not a number, or there is no boot
@@ -51,13 +51,15 @@ class OnDemand:
     None, it is never powered down.
     """
     shutdown_s: float = 0.0
-    """Seconds that powering down takes, during which nothing can be placed on the node (``SuspendTimeout``)."""
+    """Time in seconds that it takes to power the node down (``SuspendTimeout``). Meanwhile, no task
+    can be placed on the node.
+    """
     trigger: Literal["placed", "pending"] = "placed"
     """When the node boots: as soon as a task is ``placed`` on it, or when a ``pending`` task fits
     on no other node.
     """
     scan_s: float = 10.0
-    """Seconds between two checks for pending tasks."""
+    """Time in seconds between two checks for pending tasks."""
     up: bool = False
     """True if the node is up at the beginning."""
     price_per_h: float | None = None
@@ -81,7 +83,9 @@ class OnDemand:
     The node is then down, and its tasks return to the queue.
     """
     repair_s: float | None = None
-    """Seconds until a node whose boot failed is repaired, or None for never."""
+    """Time in seconds until a node is repaired after a failed boot. With None, it is never
+    repaired.
+    """
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -103,7 +107,7 @@ class OnDemand:
 
     @property
     def boots_s(self) -> tuple[float, ...]:
-        """The possible durations of a boot; each boot takes one of them."""
+        """The possible durations of a boot in seconds. One of them is drawn for each boot."""
         return self.boot_s if isinstance(self.boot_s, tuple) else (self.boot_s,)
 
     def is_open(self, state: int) -> bool:
@@ -112,8 +116,8 @@ class OnDemand:
 
     @property
     def mean_boot_s(self) -> float:
-        """The expected duration of a boot, which is the only information that a scheduler has about
-        it.
+        """The expected duration of a boot. A scheduler has no other information about how long a
+        boot takes.
         """
         return ordered_sum(self.boots_s) / len(self.boots_s)
 
@@ -126,10 +130,10 @@ class Node:
     particular scheduler, in the scheduler's own format, as canonical JSON (``canonical_json``). For
     Kubernetes, it contains labels, taints and additional resources.
 
-    With ``mig_s``, tasks that request a fraction of a GPU get MIG partitions (``MIG_TABLES``). A
-    partition is created when a task needs it, and replaces partitions that no task uses. This takes
-    ``mig_s`` seconds before the task begins. With ``on_demand``, the node is powered up when it is
-    needed and powered down when it is idle.
+    With ``mig_s``, tasks that request a fraction of a GPU get MIG partitions (``MIG_TABLES``). The
+    partition is created when a task needs it, and takes the place of partitions that no task uses.
+    This takes ``mig_s`` seconds before the task begins. With ``on_demand``, the node is powered up
+    when it is needed and powered down when it is idle.
 
     Raises:
         ModelError: A count or size is negative or not a number, there are GPUs without a type (or a

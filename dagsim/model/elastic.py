@@ -49,8 +49,8 @@ class TrainingState(Protocol):
         """
 
     def pace(self, interference: float = 0.0) -> Pace:
-        """Return the current rate. ``interference`` is the fraction of the rate that is lost to
-        other tasks.
+        """Return the current rate. ``interference`` is the fraction of the rate that is lost
+        because of other tasks.
 
         Raises:
             ModelError: The placement is outside the range that the model covers.

@@ -21,12 +21,12 @@ from dagsim.text import count_of
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Terms of a job's submission other than its resources.
+    """What a job's submission requests in addition to resources.
 
     - ``constraint`` is an expression over node features, as in Slurm: ``skl``, ``a100|v100``,
       ``icl&!nvl``. Each node of the job must satisfy it. With ``[r1|r2]``, all nodes must satisfy
-      the same part. A constraint may also count nodes, as in ``[skl*2&icl*2]``. The nodes of a gang
-      must then satisfy all counts together.
+      the same part. A constraint may also count nodes, as in ``[skl*2&icl*2]``. In this case, the
+      nodes of a gang must satisfy all counts together.
     - ``partitions`` lists all partitions in which the job may run, if there are several.
     - ``reservation`` names the reservation in which the job runs.
     - ``licences`` are pairs of a name and a number. The job occupies these licences while it runs.
@@ -430,7 +430,7 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
     seen_edges: set[tuple[int, int]] = set()
     for parent, child in edges:
         if not (0 <= parent < count and 0 <= child < count):
-            raise GraphError(f"edge {parent} -> {child} refers to a {kind} that does not exist; {kind}s: {count}")
+            raise GraphError(f"edge {parent} -> {child} refers to a missing {kind}; number of {kind}s: {count}")
         if parent == child:
             raise GraphError(f"{kind} {names[child]!r} depends on itself")
         if (parent, child) in seen_edges:
@@ -489,8 +489,8 @@ def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ..
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A vertex in a job's DAG. It consists of ``instances`` identical parallel parts, each of which
-    does ``work``.
+    """A vertex in a job's DAG. It consists of ``instances`` identical parts that can run in
+    parallel, and each of them does ``work``.
 
     - ``work`` is the work of one instance in the unit of the runtime model: TFLOP, or seconds on
       the reference GPU.
@@ -505,9 +505,9 @@ class Task:
     - ``manifest`` is additional information about the task for a particular scheduler, in the
       scheduler's own format, as canonical JSON (``canonical_json``). For Kubernetes, it is a pod.
       The core does not read it.
-    - ``elastic`` is the range of instances within which a policy may resize a gang, with a model of
-      its progress. In this case, ``instances`` is the number that the user requested, and ``work``
-      is the work for that number.
+    - If ``elastic`` is given, a policy may resize the gang within a range of instances. ``elastic``
+      contains this range and a model of the task's progress. In this case, ``instances`` is the
+      number that the user requested, and ``work`` refers to this number.
 
     Raises:
         ModelError: The work is negative or not finite, there are no instances, or a demand is
@@ -601,20 +601,21 @@ class Job:
     """A DAG of tasks that arrives at ``arrival_s`` and is done when all its tasks are done.
 
     - ``priority`` is larger for more urgent jobs.
-    - ``deadline_s`` is a point in time, not a duration.
+    - ``deadline_s`` is a point in time and not a duration.
     - ``weight`` is how much each second of waiting costs for this job.
     - ``observed_start_s``, ``observed_nodes`` and ``observed_gpu`` come from the log of a real
       cluster. They describe the first recorded attempt in that cluster: when it started, on which
       nodes and on which GPU type. If the number of instances on each node is known, a node is
-      listed once per instance. The job may not start before ``eligible_s``, because of a
-      dependency, a hold or a begin time. ``observed_attempts`` contains all attempts of a job that
-      was requeued or suspended. It is empty if there was only one attempt, which lasted exactly as
-      long as the job's work.
-    - ``user``, ``account``, ``partition`` (a queue in a batch system) and ``qos`` come from the
-      submission of the job, if they are known. ``request`` contains the other terms of the
-      submission. Metrics are grouped by ``tenant``.
-    - ``in_flight`` contains the job's runs from before the beginning of the simulation. Tasks that
-      were already done are either left out of the graph or have runs that have ended.
+      listed once per instance. The job may not start before ``eligible_s``, for example because of
+      a dependency, a hold or a begin time. ``observed_attempts`` contains all attempts of a job
+      that was requeued or suspended. It is empty if there was only one attempt, which lasted
+      exactly as long as the job's work.
+    - ``user``, ``account``, ``partition`` (a queue in a batch system) and ``qos`` are the values
+      with which the job was submitted, if they are known. ``request`` contains the other terms of
+      the submission. Metrics are grouped by ``tenant``.
+    - ``in_flight`` contains those runs of the job that started before the beginning of the
+      simulation. Tasks that were already done are either left out of the graph or have runs that
+      have ended.
 
     Raises:
         ModelError: The arrival is negative; a deadline, an observation or a run in flight is before

@@ -123,8 +123,8 @@ _REJECTED_BECAUSE = {
 
 
 class Record(NamedTuple):
-    """One row in the log. Fields that a kind of row does not use are -1 (``instances`` and ``gpus``
-    are 0).
+    """One row in the log. Fields that a kind of row does not use have the value -1, except for
+    ``instances`` and ``gpus``, which are 0.
 
     ``job`` counts arrivals from 0, ``task`` is an index into the job's graph, ``run`` counts starts
     from 0, and ``node`` is an index into the cluster. ``gpus`` is a bit mask of the GPUs that the
@@ -143,8 +143,8 @@ class Record(NamedTuple):
 
 
 class JobFacts(NamedTuple):
-    """The facts about a job that are kept after the job has ended. There is one object per arrival,
-    in the order of ``Record.job``.
+    """The facts about a job that are kept after the job has ended. There is one object for each job
+    that has arrived, in the order of ``Record.job``.
     """
 
     id: str
@@ -338,8 +338,8 @@ class ScheduleLog:
         self._tail.append(packed_row(*row))
 
     def pack(self) -> None:
-        """Pack the last rows into an array (49 bytes per row) if there are many of them. Call this
-        from time to time while writing.
+        """If there are many new rows, pack them into an array (49 bytes per row). Call this from
+        time to time while writing.
         """
         if len(self._tail) >= _CHUNK:
             self._pack()
@@ -381,7 +381,7 @@ class ScheduleLog:
             raise RunFolderError(f"{path}: the schedule log cannot be read ({error})") from None
         if rows.dtype != ROW:
             raise RunFolderError(
-                f"{path}: the schedule log comes from another version (its fields are {rows.dtype.names})"
+                f"{path}: the schedule log comes from another version of dagsim (its fields are {rows.dtype.names})"
             )
         return cls.of(rows)
 
@@ -469,7 +469,7 @@ class Schedule:
         ends = (self.seed, self.ended_s, self.begins_s)
         finite = np.isfinite(numbers).all() and all(isinstance(end, int | float) and isfinite(end) for end in ends)
         if not finite or not (ideals >= 0).all():
-            raise ValueError("a number in a job, the seed or an end of the simulation is not finite")
+            raise ValueError("a number in a job, the seed, or the beginning or end of the simulation is not finite")
         texts = (*jobs.ids, *jobs.tenant, *jobs.names)
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("a name is not a string")

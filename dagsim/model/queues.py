@@ -88,15 +88,15 @@ class JobCaps:
         return bool(self.amounts() or self.minutes)
 
     def amounts(self) -> dict[str, float]:
-        """Return the limits on resources that are set, except the limits on minutes."""
+        """Return all limits on resources that have been set, except those on resource-minutes."""
         values = ((limit.name, getattr(self, limit.name)) for limit in fields(self) if limit.name != "minutes")
         return {name: value for name, value in values if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class QueueNode:
-    """An account, a queue or a group of queues, with all accounts or queues below it. The fields are
-    described in docs/reference/configuration.md.
+    """An account, a queue or a group of queues. It includes all accounts or queues below it. The
+    fields are described in docs/reference/configuration.md.
 
     Raises:
         ModelError: A name is missing, or a number is negative.
@@ -117,11 +117,11 @@ class QueueNode:
     user_limits: Caps = field(default_factory=Caps)
     """Limits for each user."""
     limits_of: Mapping[str, Caps] = field(default_factory=dict)
-    """Limits for the users named here."""
+    """Limits for individual users, by user name."""
     job_limits: JobCaps = field(default_factory=JobCaps)
     """Limits for each job."""
     job_limits_of: Mapping[str, JobCaps] = field(default_factory=dict)
-    """Limits for each job of the users named here."""
+    """Limits for each job of individual users, by user name."""
     quota: Mapping[str, float] = field(default_factory=dict)
     """The queue's own quota of each resource. Resources are GPU types, or ``gpus``, ``cpus`` and
     ``memory_gb``.
@@ -137,9 +137,11 @@ class QueueNode:
     order: Literal["best-effort", "strict"] = "best-effort"
     """With ``strict``, a job that does not fit blocks later jobs."""
     reclaim: Literal["never", "lower-priority", "any"] = "never"
-    """Which jobs in other queues may be stopped so that the queue gets its quota back."""
+    """Which jobs in other queues may be stopped so that this queue gets back the quota that it has
+    lent.
+    """
     within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "never"
-    """Which jobs may be stopped to make room for other jobs in the same queue."""
+    """Which jobs in this queue may be stopped so that other jobs in the queue can start."""
     aliases: tuple[str, ...] = ()
     """Additional names under which jobs are submitted to the queue, each in the form ``queue`` or
     ``namespace/queue``."""
@@ -173,8 +175,8 @@ class NodePartition:
     groups. If ``nodes`` is empty, the partition contains all nodes.
 
     - ``priority`` is the priority factor of the partition.
-    - Jobs in partitions with a higher ``tier`` are scheduled first. They preempt jobs in lower
-      partitions whose ``preempt`` is not ``off``.
+    - Jobs in partitions with a higher ``tier`` are scheduled first. If the ``preempt`` of a
+      partition is not ``off``, its jobs may be preempted by jobs in partitions with a higher tier.
     - Jobs are killed after running for ``max_time_s``. ``default_time_s`` is the time limit of jobs
       that do not give one.
     - ``billing`` gives the weights with which ``gpus``, ``cpus`` and ``memory_gb`` count towards
@@ -243,16 +245,16 @@ class Qos:
     priority: float = 0.0
     """Priority factor of its jobs."""
     max_time_s: float | None = None
-    """Time limit of its jobs, in seconds."""
+    """Time limit in seconds of the jobs with this QOS."""
     usage_factor: float = 1.0
-    """Factor by which the usage of its jobs counts."""
+    """Factor by which the usage of the jobs with this QOS is multiplied."""
     limits: Caps = field(default_factory=Caps)
     user_limits: Caps = field(default_factory=Caps)
     """Limits for each user in the QOS."""
     account_limits: Caps = field(default_factory=Caps)
     """Limits for each account in the QOS."""
     preempts: tuple[str, ...] = ()
-    """Names of the QOS whose jobs it preempts."""
+    """Names of the QOS whose jobs may be preempted by jobs with this QOS."""
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
     """What happens to a run of this QOS when it is preempted."""
     job_limits: JobCaps = field(default_factory=JobCaps)
@@ -361,9 +363,9 @@ class NodeOutage:
 
 @dataclass(frozen=True, slots=True)
 class JobSuspension:
-    """A period for which an operator suspended a job, on the same clock as reservations. In the
-    meantime, its runs make no progress, and other jobs may use its CPUs. Like an outage, it is not
-    known in advance. ``job`` is the id of the job.
+    """A period for which an operator suspended a job, on the same clock as reservations. During
+    this time, the job's runs make no progress, and other jobs may use its CPUs. Like an outage, it
+    is not known in advance. ``job`` is the id of the job.
 
     Raises:
         ModelError: It names no job, or ends before it begins.
@@ -410,8 +412,8 @@ class TimeLimits(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class QueueTree:
     """All queues of a site: the ``tree`` of accounts or cluster queues, the partitions, and the
-    qualities of service. It also contains the reservations and outages of nodes, the suspensions of
-    jobs, and how many of each licence the site has.
+    qualities of service (QOS). It also contains the reservations and outages of nodes, the
+    suspensions of jobs, and how many of each licence the site has.
 
     If the site's scheduler is Kueue, ``kueue`` contains Kueue's objects and ``tree`` is not used.
 

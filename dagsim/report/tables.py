@@ -369,9 +369,9 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = True) -> list[str]:
     """Return sentences about policies that use information from the log in hindsight, and about
-    contradictions within the input or with the site. With ``urgent``, return only the sentences
-    that must precede any result, and otherwise only the others. If there are several windows, the
-    sentences describe the worst one.
+    contradictions within the input or with the site. If ``urgent`` is True, return the sentences
+    that must precede any result. Otherwise, return the other sentences. If there are several
+    windows, the sentences describe the worst one.
     """
     from dagsim.systems.cluster.audit import Audit
 

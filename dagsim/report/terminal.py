@@ -51,8 +51,8 @@ class _Console(Console):
 
 
 def console(*, wide: bool = False) -> Console:
-    """Return a console for standard output. With ``wide``, it ignores the width of the terminal. If
-    the output is not a terminal, the width is taken from ``COLUMNS``.
+    """Return a console for standard output. If ``wide`` is True, the console ignores the width of
+    the terminal. If the output is not a terminal, the width is taken from ``COLUMNS``.
     """
     return _Console(width=_WIDE if wide else None if sys.stdout.isatty() or _columns() else _WIDTH)
 

@@ -1,9 +1,10 @@
 """The interface that all systems implement. It contains only what all systems have in common.
 
-A *system* is a kind of simulation (``System`` states what is known before anything is simulated).
-Its *scenario* contains a configuration and builds *kernels*, one per seed. A kernel yields a *view*
-of the current state and receives decisions in return. A ``Conversation`` drives the kernel.
-Everything above a system (runs, environments, training, comparisons, plots) uses only this module.
+A *system* is a kind of simulation. ``System`` contains what is known about it before anything is
+simulated. The *scenario* of a system contains a configuration and builds one *kernel* for each
+seed. A kernel yields a *view* of the current state and receives decisions in return. A
+``Conversation`` drives the kernel. All code above the systems (runs, environments, training,
+comparisons, plots) only uses this module.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ class Kernel(Protocol[ShownT, TakenT]):
 
 @runtime_checkable
 class Policy(Protocol[AskedT, AnswerT]):
-    """A policy. Heuristics, trained agents and users' own policies all implement this protocol.
+    """A policy. All policies implement this protocol: heuristics, trained agents and users' own
+    policies.
 
     A policy object is used in one simulation at a time and may keep state about it. If its class
     has ``clairvoyant = True``, it may read facts that no real scheduler could know, such as true
@@ -249,7 +251,7 @@ class EngineUse(NamedTuple):
 
 
 class Engaged(NamedTuple):
-    """A kernel, and its engine if the system has more than one engine."""
+    """A kernel and, if the system has more than one engine, the engine that the kernel uses."""
 
     kernel: Kernel[Any, Any]
     engine: EngineUse | None = None
@@ -265,7 +267,7 @@ class Blocking(NamedTuple):
 
 
 class System:
-    """A system, as described by a configuration before anything is simulated.
+    """A system as a configuration describes it, before anything is simulated.
 
     Every system defines ``system`` and ``policies``. All other attributes are optional features
     with defaults. A system overrides the ones that it supports.
@@ -341,8 +343,8 @@ class System:
 
     @property
     def episode_jobs(self) -> int | None:
-        """Number of jobs in a simulation, if ``kernel(jobs=...)`` can restrict it to the first
-        jobs, or else None.
+        """Number of jobs in a simulation. It is None if ``kernel(jobs=...)`` cannot restrict a
+        simulation to the first jobs.
         """
         return None
 
@@ -362,12 +364,12 @@ class System:
 
     @property
     def measured(self) -> tuple[int, int | None] | None:
-        """The range of jobs, in order of arrival, that metrics count, or None for all."""
+        """The range of jobs that metrics count, in order of arrival, or None if all jobs count."""
         return None
 
     def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
         """Return a hint for the user if another engine could have run a simulation that took
-        ``wall_s`` seconds, or else an empty text.
+        ``wall_s`` seconds. Otherwise, return an empty text.
         """
         return ""
 

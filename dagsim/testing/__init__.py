@@ -87,9 +87,9 @@ def heft_example() -> TaskGraph:
     """Return the ten tasks of a published example (figure 2 of Topcuoglu, Hariri and Wu, 2002),
     with their run times in seconds on the types P1, P2 and P3.
 
-    Each edge carries as many GB as its communication cost in the paper, so that it takes that many
-    seconds between nodes at 1 GB/s. With one processor per type, the makespan of HEFT is 80 and
-    that of CPOP is 86.
+    The number of GB on each edge is the edge's communication cost in the paper. At 1 GB/s between
+    nodes, a transfer therefore takes as many seconds as in the paper. With one processor per type,
+    the makespan of HEFT is 80 and that of CPOP is 86.
     """
     seconds = (
         (14, 16, 9),
@@ -128,14 +128,15 @@ def heft_example() -> TaskGraph:
 
 
 def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads: int = 6) -> None:
-    """Raise an error unless the policy handles small, difficult workloads: DAGs, gangs, shares of
-    GPUs, CPU-only tasks, two GPU types, crowds of jobs that arrive simultaneously, admission, wrong
-    estimates, and nodes that fail, leave for good or all go down simultaneously.
+    """Check that a policy handles small, difficult workloads, and raise an error otherwise. The
+    workloads contain DAGs, gangs, shares of GPUs, CPU-only tasks, two GPU types, many jobs that
+    arrive simultaneously, admission and wrong estimates. Nodes fail, are permanently removed, or
+    all go down simultaneously.
 
     The policy must:
 
-    - finish every job that the remaining nodes can run, even if tasks that take a day compete with
-      tasks that take seconds;
+    - finish every job that can run on the remaining nodes, even if tasks that take a day compete
+      with tasks that take seconds;
     - make the same decisions for the same seed, even if true durations change while the estimates
       stay equal (unless its class sets ``clairvoyant = True``);
     - change nothing except through decisions;
@@ -209,8 +210,8 @@ def check_codec(make: Callable[[], Any], workloads: int = 4) -> None:
     - Every choice leads to a decision that the kernel can carry out, and only the last choice means
       waiting.
     - All jobs finish, and the same choices give the same log.
-    - True durations stay hidden: with different true durations behind equal estimates, the arrays
-      are equal until a task ends.
+    - True durations stay hidden: if true durations differ but estimates are equal, the arrays are
+      equal until a task ends.
 
     Raises:
         AssertionError: A rule is broken. The message names the rule and the workload.

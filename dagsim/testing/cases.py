@@ -123,9 +123,9 @@ def crowd(gpus: int = 2, jobs: int = 9) -> Case:
 
 def random_case(seed: int) -> Case:
     """Return a random case that may combine all features: DAGs, gangs, shares of GPUs, CPU-only
-    tasks, CPUs and memory, bursts and equal times, two GPU types, nodes that fail, leave for good
-    or all go down simultaneously, networks, set-ups, wrong estimates, costly preemption and
-    admission.
+    tasks, CPUs and memory, bursts and equal times, two GPU types, networks, set-ups, wrong
+    estimates, costly preemption and admission. Nodes may fail, be permanently removed, or all go
+    down simultaneously.
     """
     rng = stream(seed, "case")
     cluster = _cluster(rng)

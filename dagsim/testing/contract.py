@@ -25,15 +25,16 @@ _LEAVES = (Kind.COMPLETED, Kind.REJECTED)
 
 
 def check_system(scenario: Scenario, policy: str | None = None, seed: int = 1) -> Schedule:
-    """Raise an error unless a system complies with the contract of the system interface, and return
-    the schedule for ``seed``. Use a small configuration with a few dozen jobs, whose seeds give
-    different jobs. ``policy`` names one of the system's policies; the default is the first.
+    """Check that a system follows the contract of the system interface, and return the schedule for
+    ``seed``. Raise an error if it does not. Use a small configuration with a few dozen jobs that
+    are different for each seed. ``policy`` names one of the system's policies; the default is the
+    first.
 
     - The scenario has a name, policies, a ranking metric and a cluster. It passes its own ``check``
       and can be pickled for another process.
     - The same seed gives the same log, byte for byte, in whatever way the kernel is driven. Another
       seed gives a different log.
-    - Every job arrives and leaves once, and every run starts and ends once, on nodes of the
+    - Every job arrives once and leaves once. Every run starts once and ends once, on nodes of the
       cluster. Times in the log never decrease, and the schedule ends at the time of its last row.
     - A kernel stops at ``until_s``, and the log up to that time is the same as without ``until_s``.
     - ``None`` and an empty answer have the same meaning, and anything that is not a decision raises
@@ -106,7 +107,7 @@ def _check_log(schedule: Schedule) -> None:
     assert not len(backwards), f"row {backwards[0] + 1} of the log is earlier than the row before"
     last_s = float(rows["time_s"][-1])
     assert schedule.ended_s == last_s, f"ended_s is {schedule.ended_s!r}, but the last row is at {last_s!r}"
-    started: dict[tuple[int, int], float] = {}  # by run and node, because a run on several nodes has one row per node
+    started: dict[tuple[int, int], float] = {}  # keyed by run and node, because a run has one row per node
     for row in schedule.log:
         where = f"run {row.run} on node {row.node}"
         if row.kind == Kind.STARTED:
@@ -168,8 +169,9 @@ def _check_counts(scenario: Scenario, make: Callable[[], Policy[Any, Any]], seed
 
 
 def check_env(make: Any, seed: int = 1, steps: int = 300) -> None:
-    """Raise an error unless an environment follows Gymnasium's interface and is repeatable. ``make``
-    is the environment, or a function that creates one (which is then called for every episode).
+    """Check that an environment follows Gymnasium's interface and is repeatable, and raise an error
+    otherwise. ``make`` is the environment, or a function that creates one (which is then called for
+    every episode).
 
     - Observations are in ``observation_space``, rewards are finite, and flags are Boolean.
     - The action mask, if there is one, always allows an action. This also applies after the end of
@@ -242,8 +244,8 @@ def _bytes(env: Any, observation: Any, step: int) -> bytes:
 
 
 def misspelt(policy: object) -> dict[str, str]:
-    """Return the public attributes of a policy whose names are almost those of optional attributes,
-    each with the name that was probably meant.
+    """Return the public attributes of a policy that look like misspelled optional attributes, each
+    with the name that was probably meant.
     """
     optional = [name for name in vars(Statements) if not name.startswith("_")]
     own = {name for name in dir(policy) if not name.startswith("_")} - set(optional)

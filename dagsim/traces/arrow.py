@@ -29,7 +29,7 @@ def import_pyarrow(purpose: str, module: str = "pyarrow", error: type[DagsimErro
 
     Raises:
         DagsimError: pyarrow is not installed. The error is an instance of ``error``, and its
-        message begins with ``purpose``.
+            message begins with ``purpose``.
     """
     try:
         return import_module(module)
@@ -99,7 +99,7 @@ class ArrowFile:
 
         Raises:
             TraceError: The type of the column at index ``column`` cannot be represented as CSV
-            text.
+                text.
         """
         arrow, array = self._arrow, _plain(self._arrow, array)
         types, kind = arrow.types, array.type

@@ -165,8 +165,8 @@ class _Document:
                     return value
 
     def _more(self) -> bool:
-        """Read at least as many further characters as the buffer contains unread. Return False at
-        the end.
+        """Read more characters, at least as many as are unread in the buffer. Return False at the
+        end.
         """
         left = len(self._buffer) - self._at
         if left > _LONGEST:

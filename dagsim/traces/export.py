@@ -1,8 +1,8 @@
 """Write jobs and machines in the formats of other simulators.
 
-Each format can only represent certain jobs. A job that another simulator would treat differently
-(such as a DAG in a format without dependencies, or a job with a share of a GPU) is rejected, and
-the error names the job. Attributes that only dagsim's own format has are left out, and the summary
+Each format can only represent certain jobs. A job is rejected if another simulator would treat it
+differently. Examples are a DAG in a format without dependencies, and a job with a share of a GPU.
+The error names the job. Attributes that only dagsim's own format has are left out, and the summary
 counts them.
 """
 

@@ -63,8 +63,8 @@ def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
     """Fetch one ``file`` as ``to``.
 
     Raises:
-        FetchError: As in ``fetch``. KeyboardInterrupt: The user stopped the download. The
-        downloaded part is kept.
+        FetchError: As in ``fetch``.
+        KeyboardInterrupt: The user stopped the download. The downloaded part is kept.
     """
     try:
         if to.exists():

@@ -215,7 +215,7 @@ class JobBatch(NamedTuple):
         return Block(self.every.chosen(kept), rows)
 
     def _hours(self, jobs: np.ndarray) -> Hours:
-        """Return the GPU-hours and core-hours of those given jobs that are kept."""
+        """Return the GPU-hours and core-hours of the given jobs, without those that are not kept."""
         gpu_h, core_h = self.every.chosen(jobs[self.kept[jobs]]).hours()
         return Hours(float(gpu_h.sum()), float(core_h.sum()))
 
@@ -236,20 +236,20 @@ class Checks:
         self.usable &= ~faulty
 
     def drop_for(self, reasons: Labels) -> None:
-        """Drop the rows that have a reason; an empty text means that there is no reason."""
+        """Drop the rows that have a reason. An empty text means that there is no reason."""
         for place, reason in enumerate(reasons.words):
             if reason:
                 self.drop(reasons.place == place, reason)
 
     def skip(self, rows: np.ndarray, reason: str, report: ReadReport) -> None:
-        """Skip the rows in a mask, (n,) bool, that are still usable."""
+        """Skip the rows in a mask, (n,) bool, unless they have already been dropped."""
         rows = rows & self.usable
         if rows.any():
             report.skip(reason, int(rows.sum()))
         self.usable &= ~rows
 
     def note(self, rows: np.ndarray, text: str) -> None:
-        """Add a note to the rows in a mask, (n,) bool, that are still usable."""
+        """Add a note to the rows in a mask, (n,) bool, unless they have already been dropped."""
         self.findings.note(np.flatnonzero(rows & self.usable), text)
 
     def number(self, column: int, field: str, blank: float = nan, where: np.ndarray | None = None) -> np.ndarray:
@@ -405,8 +405,8 @@ def single_rows(
     ``jobs`` has one job per row. ``ids`` (n,) object and ``times`` (n,) float64 contain the id and
     the arrival of each row. The arrival is ``inf`` if it cannot be read. Rows that are not usable
     may contain any values. ``again`` contains two reasons for dropping a row with a repeated id.
-    The first is for a row that equals the earliest row with that id, and the second is for one that
-    differs from it.
+    The first reason is for a row that equals the earliest row with that id. The second is for a row
+    that differs from it.
     """
     table, findings = checks.table, checks.findings
     groups = rows_by_job(ids, times)
@@ -439,7 +439,7 @@ def row_blocks(
 ) -> Iterator[Block]:
     """Return the jobs in a table with one row per job, sorted by arrival.
 
-    ``read`` reads the table; its column 0 contains the job ids. ``times`` returns the arrival of
+    ``read`` reads the table, whose column 0 contains the job ids. ``times`` returns the arrival of
     each row, or ``inf`` if it cannot be read. ``jobs`` creates one job per row and drops rows that
     cannot be kept. ``again`` has the same meaning as in ``single_rows``. If ``apart`` is True, rows
     with the same id but different arrivals are separate jobs.

@@ -68,9 +68,9 @@ class Source:
     ``archive.tar.gz:member``. Documents in the same folder (``README*``, ``*.md``) are not shards.
     A Parquet or Arrow file is read as CSV text with the same table and a header.
 
-    All methods raise ``TraceError``, each with a specific message, for a missing or empty file, a
-    Git LFS pointer, an HTML page, damaged or truncated gzip data, other binary data, and text that
-    is not UTF-8.
+    All methods raise ``TraceError`` for a missing or empty file, a Git LFS pointer, an HTML page,
+    damaged or truncated gzip data, other binary data, and text that is not UTF-8. Each of these
+    cases has its own message.
     """
 
     def __init__(self, path: Path | str, member: str | None = None) -> None:

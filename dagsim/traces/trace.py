@@ -142,7 +142,8 @@ class Trace:
         return self.source.size_bytes() > _COLUMNS_TO_B
 
     def arrays_if_large(self) -> JobArrays | None:
-        """Return ``arrays`` if the file is large, or else ``None``. The last result is cached.
+        """Return ``arrays`` if the file is large, and otherwise ``None``. The last result is
+        cached.
 
         Raises:
             TraceError: As in ``jobs``.

@@ -47,8 +47,9 @@ class TraceFile:
     Default: the number of seeds.
     """
     part: tuple[float, float] | None = None
-    """Part of the trace from which experiments take windows, as two fractions of its jobs. Default:
-    the whole trace."""
+    """Part of the trace from which experiments take windows: its beginning and end, as fractions of
+    the trace's jobs. Default: the whole trace.
+    """
     measure: Measure | None = None
     """Range of jobs that metrics count, ``[first, last]``, by order of arrival. If there are
     windows, it applies to each window. Default: all jobs.
@@ -299,8 +300,8 @@ class TraceFile:
         return self._scalable(meter.load()) / self.options.time_scale
 
     def part_of(self, trace: Trace) -> tuple[JobArrays, float] | None:
-        """Return the jobs that arrive in the part of the log that is simulated, with their original
-        times, and the time at which that part begins. Return ``None`` if the whole log is
+        """Return the jobs that arrive in the simulated part of the log, with their original times.
+        Also return the time at which that part begins. Return ``None`` if the whole log is
         simulated.
 
         Raises:

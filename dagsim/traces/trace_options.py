@@ -41,8 +41,8 @@ class TraceOptions:
     recorded demand.
     """
     reference_gpu: str | None = None
-    """The GPU type to which work in seconds refers. Seconds measured on another known type are
-    converted by peak FP32 rates.
+    """The GPU type on which work in seconds was measured. Seconds measured on another known type
+    are converted by peak FP32 rates.
     """
     time_scale: float = 1.0
     """Factor by which the times between arrivals are multiplied. At 0.5, jobs arrive twice as
@@ -61,8 +61,8 @@ class TraceOptions:
     strict: bool = False
     """True to stop with an error at the first row that would be dropped."""
     protocol: str | None = None
-    """Name of a published evaluation whose rules for reading the trace are applied, if the format
-    supports any.
+    """Name of a published evaluation. The trace is read according to the rules of this evaluation,
+    if the format supports them.
     """
     processors: int | None = None
     """Number of processors of the machine, if this number is missing or wrong in the trace."""
@@ -85,7 +85,7 @@ class TraceOptions:
     shards: int | None = None
     """Number of shards per GPU, for jobs that request shards. Without it, such jobs are dropped."""
     gpu_names: str | None = None
-    """GPU types for the names that the site uses, as in ``a100=A100-80,gpu7=T4``."""
+    """Which GPU types the site's own names stand for, as in ``a100=A100-80,gpu7=T4``."""
     map: str | None = None
     """Which column of the table each of dagsim's fields is read from, as in
     ``arrival_s=submitted_at,gpus=n_gpu``. All other fields are read from the columns with their own
@@ -175,8 +175,8 @@ class TraceOptions:
         return tuple([field.name for field in fields(self) if getattr(self, field.name) != field.default])
 
     def tenants(self, user: Labels, account: Labels, partition: Labels) -> Labels:
-        """Return the tenant of each job: the attribute that the option ``tenant`` names, or else the
-        job's account, or else its user.
+        """Return the tenant of each job: the attribute that the option ``tenant`` names. By
+        default, it is the job's account or, without one, its user.
         """
         if self.tenant is not None:
             return {"user": user, "account": account, "partition": partition}[self.tenant]

@@ -119,8 +119,8 @@ _KINDS = tuple(
 
 
 def unread_kind(source: Source) -> UnreadKind | None:
-    """Return the source's kind if dagsim recognises it as a kind of file that it does not read, or
-    else None.
+    """If dagsim recognises the source as a kind of file that it does not read, return this kind.
+    Otherwise, return None.
     """
     lines = source.head(80)
     for kind in _KINDS:

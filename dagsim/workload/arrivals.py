@@ -42,9 +42,9 @@ class Bursty:
     """A fraction ``share`` of the jobs arrives in ``bursts`` Gaussian bursts, and the other jobs are
     spread evenly.
 
-    Burst centres are uniform over the span; ``width`` is the standard deviation of a burst as a
-    fraction of the span. Arrivals outside the span are reflected into it. The defaults come from
-    MohammedYaseen97/gpu-optimizer.
+    The centres of the bursts are uniformly distributed over the span. ``width`` is the standard
+    deviation of a burst as a fraction of the span. Arrivals outside the span are reflected into it.
+    The defaults come from MohammedYaseen97/gpu-optimizer.
 
     Raises:
         WorkloadError: There are no bursts, the share is outside 0..1, or the width is not positive.
@@ -73,7 +73,7 @@ class Bursty:
 
 @dataclass(frozen=True, slots=True)
 class Diurnal:
-    """A Poisson process whose rate follows a cosine of the time of day.
+    """A Poisson process whose rate changes with the time of day, as a cosine.
 
     The highest rate is ``peak_to_trough`` times the lowest and occurs ``peak_s`` after the start of
     each period.
@@ -87,7 +87,7 @@ class Diurnal:
     period_s: float = 86400.0
     """Length of the cycle in seconds."""
     peak_s: float = 50400.0
-    """Time of the highest rate in each period, in seconds."""
+    """Time in seconds at which the rate is highest in each cycle."""
     kind: Literal["diurnal"] = "diurnal"
 
     __pydantic_config__ = _FORBID

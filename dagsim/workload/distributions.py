@@ -179,8 +179,8 @@ class Pareto:
     """Numbers from a Pareto distribution: all numbers are at least ``scale``, and a number exceeds
     ``x`` with probability ``(scale / x) ** alpha``. Numbers above ``high`` are clipped to it.
 
-    The smaller ``alpha`` is, the heavier the tail. Without ``high``, the variance is infinite for
-    ``alpha`` up to 2, and the mean for ``alpha`` up to 1.
+    The smaller ``alpha`` is, the heavier the tail. Without ``high``, the variance is infinite if
+    ``alpha`` is at most 2, and the mean is infinite if ``alpha`` is at most 1.
     """
 
     scale: float = 1.0

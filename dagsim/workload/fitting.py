@@ -215,8 +215,9 @@ def _kind(
 
 
 def _values(drawn: Sequence[float]) -> Distribution:
-    """Return a constant if there is a single value, the most frequent values with their weights if
-    these are most of the values, and otherwise quantiles.
+    """Return a distribution of the values. It is a constant if there is a single value. If most
+    values are among the most frequent ones, it consists of these with their weights. Otherwise, it
+    consists of quantiles.
     """
     common = Counter(map(float, drawn)).most_common(_VALUES)
     if len(common) == 1:
@@ -242,8 +243,8 @@ def _ranks(work: np.ndarray, kinds: Sequence[tuple[float, ...]]) -> np.ndarray:
 
 
 def _alike(members: Sequence[list[int]], ranks: np.ndarray) -> float:
-    """Return the fraction of similar jobs. Two jobs are similar if both belong to this fraction, so
-    the fraction is the square root of the rank correlation between successive jobs.
+    """Return the fraction of similar jobs. Two successive jobs are correlated if both belong to
+    this fraction, so the fraction is the square root of their rank correlation.
     """
     before = [place for own in members for place in own[:-1]]
     after = [place for own in members for place in own[1:]]

@@ -104,8 +104,8 @@ def workload_info(
     *,
     whole: bool = False,
 ) -> WorkloadInfo:
-    """Compute the statistics of ``jobs``. Load and critical paths need a cluster and a runtime model.
-    ``whole`` has the same meaning as in ``ArrivalTimes``.
+    """Compute the statistics of ``jobs``. The load and the critical paths are only computed if a
+    cluster and a runtime model are given. ``whole`` has the same meaning as in ``ArrivalTimes``.
 
     The jobs are iterated once, and a few numbers are stored per job and per task.
     """

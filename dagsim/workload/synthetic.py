@@ -93,14 +93,14 @@ class Synthetic:
 
     With ``load_mode="exact"``, the times of arrival are scaled so that every generated workload
     offers exactly ``load`` between its first arrival (at time 0) and its last. With ``"expected"``,
-    the arrival rate is the same for every seed and the load is right on average, up to the error of
-    a pilot run with 32,768 jobs (1 to 2%). Choose this mode if arrivals must be a true Poisson
-    process.
+    the arrival rate is the same for every seed, and the load is only right on average. The rate
+    comes from a pilot run with 32,768 jobs, which has an error of 1 to 2%. Choose this mode if
+    arrivals must be a true Poisson process.
 
     By default, ``priority`` is the priority in ``sizes``, or 0 if ``sizes`` has none. ``tenants``
     are equally likely. With ``slack``, a job's deadline is its arrival plus ``slack`` times its
-    ideal time, which is the critical path on the fastest GPUs that it may use. Each edge carries
-    ``output_gb`` GB of data.
+    ideal time. The ideal time is the length of the critical path on the fastest GPUs that the job
+    may use. Each edge carries ``output_gb`` GB of data.
 
     Raises:
         WorkloadError: There are no jobs, or the load is not positive. When jobs are generated: the
@@ -153,7 +153,7 @@ class Synthetic:
         Raises:
             WorkloadError: A size is below 0, or the cluster cannot run some of the work.
             ModelError: A job is invalid, because its work is not finite, it has a share of several
-            GPUs, or its slack is negative.
+                GPUs, or its slack is negative.
         """
         drawn, slack = self._drawn(_streams(seed), self.count)
         seconds = seconds_of(drawn, runtime, cluster.gpu_types) if self._asks_seconds() else None

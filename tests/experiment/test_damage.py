@@ -191,7 +191,7 @@ def test_a_run_whose_metric_fails_goes_on_from_its_log(tmp_path: Path, monkeypat
     [
         ("policies", [0], "policies: damaged: expected a text, got 0"),
         ("seeds", ["x"], "seeds: damaged: expected a whole number, got 'x'"),
-        ("trace", {}, "trace: was written by another version of dagsim, because a line has no 'path'"),
+        ("trace", {}, "trace: a line has no 'path', so another version of dagsim must have written the file"),
         ("plan", "x", "plan: damaged: expected an object, got 'x'"),
         ("command", 1, "command: damaged: expected a text, got 1"),
     ],

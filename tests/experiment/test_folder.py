@@ -166,7 +166,7 @@ def damage(path: Path, name: str, content: bytes | None) -> None:
         (
             "runs.jsonl",
             b'{"policy": "x"}\n',
-            r"runs\.jsonl: was written by another version of dagsim, because a line has no 'seed'",
+            r"runs\.jsonl: a line has no 'seed', so another version of dagsim must have written the file",
         ),
         ("schedules/000.npy", b"\x93NUMPY", r"000\.npy: the schedule log cannot be read"),
         ("schedules/000.json.gz", b"\x1f\x8b", r"000\.json\.gz: cannot be read as a list of jobs"),

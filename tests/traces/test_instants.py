@@ -176,6 +176,20 @@ def test_a_suspended_job_runs_to_its_recorded_end(at_s: float) -> None:
     assert not len(jobs_at(arrays, 150.0, 999.0, CLUSTER, Recorded()))
 
 
+def test_jobs_that_started_on_the_cpus_of_a_suspended_job_are_in_flight() -> None:
+    def job(name: str, start_s: float, cpus: float, nodes: tuple[str, ...] = ("n0",)) -> Job:
+        task = Task("t", 100.0, gpus=0, cpus=cpus)
+        return Job.single(name, task, start_s, observed_start_s=start_s, observed_nodes=nodes)
+
+    one = Cluster((Node("n0", cpus=8.0),))
+    arrays = JobArrays.of([job("naps", 0.0, 7.0), job("guest", 10.0, 5.0), job("elsewhere", 20.0, 3.0, ())])
+    flights = [
+        {job.id: len(job.in_flight) for job in jobs_at(arrays, 50.0, 99.0, one, Recorded(), suspended=suspended).jobs()}
+        for suspended in ((), ["naps"])
+    ]
+    assert flights == [{"naps": 1, "guest": 0, "elsewhere": 0}, {"naps": 1, "guest": 1, "elsewhere": 0}]
+
+
 def test_every_node_that_a_log_names_holds_an_instance() -> None:
     """Five instances of a batch job on three nodes, of which one is nearly full: 1, 3, 1 and not 1, 4, 0."""
     jobs = [

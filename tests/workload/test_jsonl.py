@@ -162,7 +162,7 @@ TASK = '{"name": "t", "work": 1}'
         (f'{{"id": "j", "tasks": [{TASK}], "edges": 1}}', "edges: should be a list"),
         (f'{{"id": "j", "tasks": [{TASK}], "edges": [[0]]}}', r"edges\[0\]: should be \[parent, child\]"),
         (f'{{"id": "j", "tasks": [{TASK}], "edges": [[0, true]]}}', r"edges\[0\]"),
-        (f'{{"id": "j", "tasks": [{TASK}], "edges": [[0, 7]]}}', "refers to a task that does not exist; tasks: 1"),
+        (f'{{"id": "j", "tasks": [{TASK}], "edges": [[0, 7]]}}', "refers to a missing task; number of tasks: 1"),
         (f'{{"id": "j", "tasks": [{TASK}], "edges": [[0, 0]]}}', "depends on itself"),
         (f'{{"id": "j", "tasks": [{TASK}], "arrival_s": -1}}', "arrival_s must be 0 or more"),
         (

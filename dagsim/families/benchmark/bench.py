@@ -7,8 +7,8 @@ read.
 
 The score for a task is the ratio of the entry to the reference, seed by seed. The score for the
 suite is the ratio of geometric means over the tasks. On the GPU cluster, the metric is the
-area-weighted response time (Boezennec, Dufossé, Pop 2024), because a mean slowdown can be improved
-by delaying the work of a few large jobs, but a mean that is weighted by area cannot.
+area-weighted response time (Boezennec, Dufossé, Pop 2024), because a mean weighted by area cannot
+be improved by delaying a few large jobs. A mean slowdown can.
 """
 
 from __future__ import annotations
@@ -467,7 +467,7 @@ def repeated_runs(content: Mapping[str, Any], sample: int, seed: int, executor: 
 
     Raises:
         ConfigError: The file has no runs of the suite's tasks to repeat, and no difference explains
-        this.
+            this.
     """
     findings = list(check_file(content))
     try:

@@ -73,7 +73,7 @@ def run_bench(
         ),
     ] = False,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the entry (default: the names of its policies).")
+        str | None, typer.Option(metavar="NAME", help="Name of the entry (default: the names of the policies).")
     ] = None,
     on: On = "local",
     out: Out = Path("results"),
@@ -159,7 +159,8 @@ def verify(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A benchmark entry.")],
     sample: Annotated[int, typer.Option(min=1, help="Number of runs to repeat.")] = 12,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed for choosing the runs (default: a new one, which is printed).")
+        int | None,
+        typer.Option(min=0, help="Seed with which the runs are chosen (default: a new seed, which is printed)."),
     ] = None,
     on: On = "local",
     json_: Json = False,

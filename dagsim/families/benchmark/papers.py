@@ -70,8 +70,8 @@ class Paper:
         """Return those of the paper's files that are below ``folder``.
 
         Raises:
-            InputError: None of the files is there, or a file that every figure needs is missing;
-            the message states where to get it.
+            InputError: None of the files is there, or a file that every figure needs is missing.
+                The message states where to get it.
         """
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder; it should contain {', '.join(self.files)} ({self.source})")

@@ -211,7 +211,7 @@ class Flows:
     def moved(
         self, prices: DualPrices, through: np.ndarray, start_s: np.ndarray, seconds: np.ndarray, pace: float
     ) -> DualPrices:
-        """Shift flow to the paths that end later."""
+        """Shift flow towards the paths whose last tasks end later."""
         job, parent, child = self._problem.job, self._problem.parent, self._problem.child
         if not len(parent):
             return prices

@@ -22,7 +22,7 @@ from dagsim.workload.load import seconds_of
 
 
 class Relaxation(NamedTuple):
-    """J jobs with V tasks, on T types of machines."""
+    """The relaxed problem, with J jobs and V tasks, on T types of machines."""
 
     arrival_s: np.ndarray
     """(J,) float64: seconds since the first arrival."""

@@ -236,7 +236,7 @@ class _Program(NamedTuple):
 
 def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
     """Build the program for a problem in slots. Return None if it is too large. ``start`` contains
-    start times that give a good order of the tasks.
+    start times whose order is a good order of the tasks.
     """
     from scipy.sparse import coo_array
 

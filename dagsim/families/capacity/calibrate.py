@@ -222,7 +222,7 @@ def _is_longer(pair: WaitPair) -> bool:
 
 
 def _limited(queues: QueueTree, account: str, caps: Caps) -> QueueTree:
-    """Return the queues with limits for one account, which is added if necessary."""
+    """Return the queues with limits for one account. Add the account if it does not exist."""
 
     def changed(node: QueueNode) -> QueueNode:
         children = tuple([changed(child) for child in node.children])

@@ -103,8 +103,8 @@ Accept_ = Annotated[
     typer.Option(
         metavar="A100=H200[:SPEED]",
         help=(
-            "Let jobs that request the first GPU type also use the second type, at the given relative speed. This "
-            "applies to all clusters except today's (repeatable)."
+            "Let jobs that request the first GPU type also use the second type, at the given relative speed "
+            "(repeatable). This applies to all clusters except today's."
         ),
     ),
 ]

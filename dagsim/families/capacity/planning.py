@@ -27,7 +27,7 @@ def plan(
     on: str = "local",
 ) -> SizePlan:
     """Like ``dagsim plan``, find the smallest cluster (or the cheapest mix of GPU ``types``) that
-    meets ``target`` on a log. ``target`` is one or several texts such as ``wait_s.p95<600``. If a
+    meets ``target`` on a log. ``target`` is one text, or several, such as ``wait_s.p95<600``. If a
     monthly ``budget`` is given, find the cluster with the best result for this budget instead.
 
     ``prices`` are texts such as ``H200=3.5`` (US dollars per GPU hour), and ``price_file`` is the

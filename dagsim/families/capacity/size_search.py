@@ -76,11 +76,11 @@ class Target:
     def read(cls, text: str, *, bounded: bool = True) -> Target:
         """Read ``wait_s.p95<600``, ``wait_s.p95<4h`` (s, min, h or d),
         ``partition[gpu].wait_s.p95<1h``, or a bound with ``>`` for metrics that should be high.
-        Without ``bounded``, a metric alone is enough, and every value meets it.
+        If ``bounded`` is False, a metric without a bound is enough, and every value meets it.
 
         Raises:
             ConfigError: The text has a different form, the metric does not exist, or more machines
-            would make it worse.
+                would make it worse.
         """
         match = _FORM.fullmatch(text)
         try:
@@ -278,7 +278,7 @@ def plan_size(
     """Find the smallest cluster, or the cheapest mix of ``types``, that meets ``target`` on the log
     of ``config``. Every trial replays the whole log.
 
-    The arguments are the same as for ``dagsim plan``; ``target`` may be one target or several.
+    The arguments are the same as for ``dagsim plan``. ``target`` may be one target or several.
     Trials are kept in the folder ``plan-NAME`` below ``out``. By default, each question has its own
     folder. ``watching`` shows the progress of the trials.
 

@@ -344,7 +344,7 @@ class Trial:
 
     @property
     def energy(self) -> dict[str, float]:
-        """The metrics in ``ENERGY`` that the configuration has."""
+        """Those metrics in ``ENERGY`` that the configuration contains."""
         return {name: self.value(name) for name in ENERGY if name in self.run.metrics}
 
     @property

@@ -249,8 +249,8 @@ def _rank(s: State, g: Groups, task: int) -> float:
 
 @inner
 def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, until_s: float) -> int:
-    """Among leaves of at most ``limit_s``, find the task with the lowest rank that ends by
-    ``until_s``. Return -1 if there is none.
+    """Find the task with the lowest rank that ends by ``until_s``, among the leaves of at most
+    ``limit_s``. Return -1 if there is none.
 
     The leaves are sorted by age. The search visits the subtrees that contain such a leaf from left
     to right.
@@ -368,7 +368,7 @@ def look(s: State, e: Ends) -> None:
 
 
 class Surplus(NamedTuple):
-    """What the reserved task leaves on its type for other tasks, in millionths.
+    """The amounts that the reserved task leaves on its type for other tasks, in millionths.
     For resources that the reserved task does not need, the amount is very large."""
 
     gpus: int

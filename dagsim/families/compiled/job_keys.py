@@ -167,8 +167,8 @@ def _before(s: State, o: JobOrder, one: int, other: int) -> bool:
 
 @inner
 def _head(s: State, o: JobOrder, queue: int) -> int:
-    """Return the first task in a queue, or -1 if the queue is empty. Drop tasks without waiting
-    instances on the way."""
+    """Return the first task in a queue, or -1 if the queue is empty. Along the way, drop tasks that
+    have no waiting instances."""
     at = s.queues[queue].at
     while s.queues[queue].held:
         task = o.ready[at].task

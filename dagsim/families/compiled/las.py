@@ -399,8 +399,8 @@ def _decide(s: State, log: np.recarray, p: Las) -> bool:
 
 @inner
 def _wait(p: Las) -> None:
-    """If any task waits, request another decision at the beginning of the next round that has to be
-    checked.
+    """Request another decision at the beginning of the next round that has to be checked, if any
+    task waits.
     """
     if p.q.count.ready:
         p.round.wake_s = min(p.round.wake_s, p.round.check * p.round.quantum_s)
@@ -505,7 +505,7 @@ def _look(s: State, p: Las) -> None:
 
 @inner
 def _round_begins(s: State, p: Las) -> bool:
-    """Count the rounds so far. Return True if one begins now."""
+    """Count the rounds so far. Return True if a round begins now."""
     now, quantum = s.clock.now_s, p.round.quantum_s
     quotient = (now - now % quantum) / quantum  # computed like Python's //, so that both engines count the same rounds
     whole = np.floor(quotient)
@@ -551,7 +551,7 @@ def _begin_round(s: State, p: Las) -> None:
 
 @inner
 def _compete(s: State, log: np.recarray, p: Las) -> bool:
-    """If runs have been chosen to be stopped, stop the next one. Otherwise, start the task for
+    """Stop the next of the runs that were chosen for this. If there is none, start the task for
     which runs were stopped, or choose the runs to stop for the next task. Return False after all
     tasks have had their turn.
     """

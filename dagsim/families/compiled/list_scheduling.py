@@ -118,7 +118,7 @@ def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns
 
     Raises:
         ConfigError: The key cannot be computed for all tasks at once, or the result for a single
-        task differs.
+            task differs.
     """
 
     def ask(task: Any) -> list[Any]:
@@ -287,8 +287,8 @@ def _fits(s: State, queue: int, width: int) -> bool:
 
 @inner
 def _head(s: State, queue: int) -> int:
-    """Return the first task in a queue, or -1 if the queue is empty. Drop tasks without waiting
-    instances on the way."""
+    """Return the first task in a queue, or -1 if the queue is empty. Along the way, drop tasks that
+    have no waiting instances."""
     at = s.queues[queue].at
     while s.queues[queue].held:
         task = task_of_entry(s, s.ready[at].what)

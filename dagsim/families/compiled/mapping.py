@@ -330,8 +330,8 @@ def _any_fits(s: State, m: MappingState) -> bool:
 
 @inner
 def _oldest_that_fits(s: State, m: MappingState) -> int:
-    """Among the shortest and the longest task of each group, return the oldest that fits, or -1 if
-    none fits."""
+    """Return the oldest task that fits among the shortest and the longest task of each group, or -1
+    if none fits."""
     oldest = int64(-1)
     for group in range(len(m.kind)):
         for heap in range(2):

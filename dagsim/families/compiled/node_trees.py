@@ -295,7 +295,7 @@ def _rank(s: State, task: int, type_: int, node: int) -> int:
 
 @inner
 def _smallest_that_holds(s: State, tree: int, type_: int, needed: int) -> int:
-    """Among the nodes on which enough instances fit, find the one on which the fewest fit. Return
+    """Find the node on which the fewest instances fit, among those on which enough fit. Return
     ``SPREAD`` if there is none. If several nodes are equally good, the last of them is chosen.
     O(nodes).
     """

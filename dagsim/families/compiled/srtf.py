@@ -305,7 +305,7 @@ def advance_srtf(s: State, log: np.recarray, p: Srtf) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, p: Srtf) -> bool:
-    """If runs are marked for stopping, stop the next one. Otherwise, start a task or mark runs for
+    """Stop the next run that is marked for this. If there is none, start a task, or mark runs for
     stopping. Return False if nothing can be done."""
     s.count.ended = 0
     if p.r.count.doomed:

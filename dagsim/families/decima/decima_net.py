@@ -204,7 +204,7 @@ class DecimaNet(ActorNet):
 
     @property
     def _of_stage(self) -> int:
-        """How many of the first columns in an embedding describe the stage."""
+        """The number of leading columns in an embedding that describe the stage."""
         return len(STAGE) + self.hidden
 
     def embed(self, graphs: Graphs) -> Tensor:

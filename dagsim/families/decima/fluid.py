@@ -68,8 +68,8 @@ class TaskSeconds(dict[StageState, float]):
 
 
 class FluidWitness:
-    """During an episode, records how many executor-seconds each job in the system has left. In
-    hindsight, also records the executor-seconds of all jobs that arrived.
+    """Records how many executor-seconds each job in the system has left during an episode. In
+    hindsight, it also records the executor-seconds of all jobs that arrived.
 
     Raises:
         ConfigError: The kernel belongs to a system other than Spark.

@@ -13,8 +13,18 @@ FAMILY = Family(
         ),
         "keys": (Entry("elastic", ".tasks:ElasticTasks", "ranges of GPUs and goodput models of tasks"),),
         "policies": (
-            Entry("pollux", ".resizing:Pollux", "based on Pollux: GPUs of elastic tasks by a genetic search", _RESIZES),
-            Entry("sia", ".resizing:Sia", "based on Sia: configurations of tasks by an integer program", _RESIZES),
+            Entry(
+                "pollux",
+                ".resizing:Pollux",
+                "based on Pollux: a genetic search assigns GPUs to elastic tasks",
+                _RESIZES,
+            ),
+            Entry(
+                "sia",
+                ".resizing:Sia",
+                "based on Sia: an integer program chooses a configuration for each task",
+                _RESIZES,
+            ),
             Entry(
                 "elastic-eft-wait",
                 ".resizing:EftResize",

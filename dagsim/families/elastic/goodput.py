@@ -2,8 +2,8 @@
 
 Symbols are the same as in the paper: ``n`` nodes, ``k`` replicas (one GPU each), ``m`` samples per
 replica and pass (the local batch), ``s`` accumulation steps, M = k m (s + 1) samples per iteration
-(the batch), and M0, the initial batch. Times are in seconds. All functions accept numbers or
-arrays, which are broadcast.
+(the batch), and the initial batch M0. Times are in seconds. All functions accept numbers or arrays,
+which are broadcast.
 """
 
 from __future__ import annotations

@@ -236,10 +236,11 @@ def read_applications(
     """Read the applications whose files are anywhere below the folders.
 
     Args:
-        folders: One or several folders, which are searched recursively; files in a later folder
-        replace those in an earlier one. names: The applications to read; by default all of
-        ``APPLICATIONS`` with placements. cluster: Sia's name for the measured cluster (such as
-        ``azure``); by default, Pollux's cluster with T4s.
+        folders: One or several folders, which are searched recursively. Files in a later folder
+            replace those in an earlier folder.
+        names: The applications to read (default: all of ``APPLICATIONS`` with placements).
+        cluster: Sia's name for the measured cluster, such as ``azure`` (default: Pollux's cluster
+            with T4s).
 
     Raises:
         TraceError: A named application is missing or incomplete, or a file is malformed.

@@ -199,15 +199,15 @@ class Pollux(_Resizing):
     seconds (``PolluxSearch``; Qiao et al., OSDI 2021).
 
     The policy supports only elastic tasks (the key ``elastic``) on equal nodes. A task whose nodes
-    change is restarted. The search has ``generations`` generations of ``population`` candidates,
-    with random numbers from ``seed``. With ``renew_s`` above 0, the search runs only after a task
-    has arrived, has ended or may have more GPUs than before, and every ``renew_s`` seconds. The
-    policy is preemptive. It is based on Pollux, and ``scripts/validate_pollux.py`` checks its mean
-    results.
+    change is restarted. The search runs for ``generations`` generations with ``population``
+    candidates each, and draws random numbers from ``seed``. If ``renew_s`` is above 0, the search
+    only runs every ``renew_s`` seconds, and after a task has arrived, has ended or may have more
+    GPUs than before. The policy is preemptive. It is based on Pollux, and
+    ``scripts/validate_pollux.py`` checks its mean results.
 
     Raises:
         ConfigError: The interval is not positive; or, during a simulation, there are other tasks or
-        unequal nodes, which the policy does not support.
+            unequal nodes, which the policy does not support.
     """
 
     def __init__(
@@ -264,13 +264,13 @@ class _Searched:
 
 
 class Sia(_Resizing):
-    """Solves Sia's program every ``interval_s`` seconds, which gives each task one configuration of
-    GPU type, nodes and GPUs, or none (``choose_configurations``; Jayaram Subramanya et al., SOSP
-    2023).
+    """Every ``interval_s`` seconds, solves Sia's integer program, which gives each task at most one
+    configuration of GPU type, nodes and GPUs (``choose_configurations``; Jayaram Subramanya et al.,
+    SOSP 2023).
 
-    A task without GPUs costs ``waiting_cost`` in the objective. ``power``, which is negative, is
-    the exponent of the goodputs in the objective: smaller values favour the tasks that are worst
-    off.
+    In the objective, each task without GPUs costs ``waiting_cost``. ``power`` is the exponent of
+    the goodputs in the objective, and is negative. Smaller values favour the tasks with the lowest
+    goodput.
 
     The policy is for elastic tasks (the key ``elastic``); other tasks start first, oldest first. A
     configuration is either a power-of-two number of GPUs on one node, or a number of whole nodes. A
@@ -326,9 +326,9 @@ class EftResize(_Resizing):
     node, or a number of whole nodes. All tasks begin without GPUs. The next GPUs always go to the
     task for which the reciprocal of the remaining time grows most per GPU, until no GPUs are left
     or no task would finish sooner. Short tasks therefore come first, and get more GPUs only as long
-    as these help them more than they would help another task. The policy decides at events, at
-    least ``gap_s`` seconds apart. A task keeps its GPUs unless another configuration is better by
-    the fraction ``hold``.
+    as these help them more than they would help another task. The policy makes decisions at events
+    that are at least ``gap_s`` seconds apart. A task keeps its GPUs unless another configuration is
+    better by at least the fraction ``hold``.
 
     The policy is for elastic tasks (the key ``elastic``); other tasks start first, oldest first. It
     uses estimates, and is preemptive.

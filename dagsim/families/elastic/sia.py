@@ -48,12 +48,14 @@ def choose_configurations(
 
     Args:
         goodputs: Shape (jobs, configurations), relative to the smallest goodput of each job.
-        options: The configurations. gpus: Number of GPUs of each type. present: Index of the
-        configuration that each job has now, or None if the job waits. restart_factors: For each
-        running job, the factor by which its goodput is multiplied in all other configurations.
-        locked: Indices of jobs that keep their configuration, because they are restarting. power:
-        Exponent p < 0: smaller values favour the jobs that are worst off. waiting_cost: Cost of a
-        job without GPUs (lambda_n); a job with its smallest goodput costs
+        options: The configurations.
+        gpus: Number of GPUs of each type.
+        present: Index of the configuration that each job has now, or None if the job waits.
+        restart_factors: For each running job, the factor by which its goodput is multiplied in all
+            other configurations.
+        locked: Indices of jobs that keep their configuration, because they are restarting.
+        power: A negative exponent. Smaller values favour the jobs that are worst off.
+        waiting_cost: Cost of a job without GPUs (lambda_n). A job with its smallest goodput costs
             at most 1.
 
     Raises:

@@ -65,7 +65,7 @@ class ElasticTasks:
     ``default`` is the application for tasks whose model has none: ``by-size`` chooses one according
     to the task's GPU-hours, and ``null`` leaves these tasks rigid. The application only determines
     the shape of the goodput; with the requested GPUs, a task takes the seconds of the runtime model
-    on each GPU type. Each start begins with a delay of ``restart_s`` seconds, by default the
+    on each GPU type. Each start begins with a delay of ``restart_s`` seconds. The default is the
     application's restart time.
 
     ``profiles`` is a folder of measured applications in Pollux's layout (variables such as
@@ -126,7 +126,7 @@ class ElasticTasks:
 
         Raises:
             ModelError: A task requests more GPUs than its application has batches for, or its
-            profile does not cover the requested placement or batch.
+                profile does not cover the requested placement or batch.
         """
         tasks = [self._task(task, job, seconds, cluster) for task in job.graph.tasks]
         if all(new is old for new, old in zip(tasks, job.graph.tasks, strict=True)):

@@ -132,7 +132,7 @@ class GoodputProgress:
         return self.task.models.get(gpu) or self.task.models.get("")
 
     def pace(self, interference: float = 0.0) -> Pace:
-        """Return the goodput of the placement."""
+        """Return the goodput of the current placement, which is the task's rate."""
         return Pace(self._rate * (1.0 - interference), self.task.samples)
 
     def advance(self, progress: float) -> None:
@@ -153,10 +153,10 @@ class Training:
 
     Args:
         job: The job.
-        batch: Samples per iteration; by default the batch with the best goodput, chosen again at
-            each placement and epoch.
-        whole_seconds: Whether epochs end after whole seconds, as in Pollux's simulator. speeds:
-        Factors by which the rate is multiplied, by GPU type.
+        batch: Samples per iteration (default: the batch with the best goodput, chosen again at each
+            placement and epoch).
+        whole_seconds: Whether epochs end after whole seconds, as in Pollux's simulator.
+        speeds: Factors by which the rate is multiplied, by GPU type.
 
     ``placement`` lists the replicas on each node and is empty while the job is not running.
     ``measured`` contains all iterations measured so far, by (nodes, replicas, local batch), in the

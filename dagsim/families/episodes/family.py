@@ -17,7 +17,7 @@ FAMILY = Family(
             Entry(
                 "search",
                 ".search:Search",
-                "best decision among several policies, by simulated futures",
+                "simulates decisions of several policies, and carries out the best one",
                 ("estimates", "costly"),
             ),
         ),

@@ -82,7 +82,9 @@ def below(values: np.ndarray, at: int, held: int, value: float) -> int:
 
 @inner
 def catch_up(e: EpisodeState) -> None:
-    """Bring the indexes up to date: jobs, ends of runs, ready tasks and starts, in this order."""
+    """Bring the indexes up to date: process jobs, ends of runs, ready tasks and starts, in this
+    order.
+    """
     s = e.state
     for index in range(e.tally.read, s.count.rows):
         kind = e.log[index].kind
@@ -111,7 +113,7 @@ def catch_up(e: EpisodeState) -> None:
 
 @inner
 def _count_job(e: EpisodeState, kind: int, time_s: float, job: int) -> None:
-    """Start counting a job when it arrives, and stop when it leaves."""
+    """Begin to count a job when it arrives, and stop counting it when it leaves."""
     e.tally.integral += e.tally.rate * (time_s - e.tally.since_s)
     e.tally.since_s = time_s
     if kind == ARRIVED:
@@ -242,7 +244,7 @@ def _move_end(e: EpisodeState, to: int, place: int) -> None:
 
 @inner
 def play_on(e: EpisodeState) -> bool:
-    """Continue the simulation until a task can start; return False at the end of the episode."""
+    """Continue the simulation until a task can start. Return False at the end of the episode."""
     s = e.state
     while True:
         if s.clock.phase == DECIDE:
@@ -303,7 +305,7 @@ def types_with_room(e: EpisodeState, kind: int) -> int:
 
 @inner
 def _offer(e: EpisodeState, task: int, room: int, choices: int) -> int:
-    """Add a choice for a task on every type on which it fits; return the new number of choices."""
+    """Add a choice for a task on every type on which it fits. Return the new number of choices."""
     for type_ in range(len(e.on_type)):
         if room >> type_ & 1:
             e.choice[choices, 0] = task
@@ -314,7 +316,7 @@ def _offer(e: EpisodeState, task: int, room: int, choices: int) -> int:
 
 @inner
 def _offer_proposals(e: EpisodeState, choices: int) -> int:
-    """Also add choices for the tasks that two heuristics would start; return the new number of
+    """Also add choices for the tasks that two heuristics would start. Return the new number of
     choices.
     """
     propose(e)
@@ -329,8 +331,8 @@ def _offer_proposals(e: EpisodeState, choices: int) -> int:
 
 @inner
 def _head(e: EpisodeState, heap: np.recarray, group: int, short: bool) -> int:
-    """Return the first task in a group's heap that is still waiting, or -1, and drop the tasks
-    before it."""
+    """Return the first task in a group's heap that is still waiting, or -1 if there is none. Drop
+    the tasks before it."""
     at = e.groups[group].at
     held = e.groups[group].short if short else e.groups[group].last
     task = int64(-1)
@@ -350,7 +352,9 @@ def _head(e: EpisodeState, heap: np.recarray, group: int, short: bool) -> int:
 
 @inner
 def take_choice(e: EpisodeState, choice: int) -> None:
-    """Start the task that a choice represents; any number beyond the starts means waiting."""
+    """Start the task that a choice represents. A number that is too large for a start means
+    waiting.
+    """
     s = e.state
     if choice >= e.tally.choices:
         s.clock.phase = MOVE
@@ -360,7 +364,7 @@ def take_choice(e: EpisodeState, choice: int) -> None:
 
 @inner
 def start_as_many(e: EpisodeState, task: int, type_: int) -> None:
-    """Start a task on a type; with the codec ``relative``, start as many instances as fit."""
+    """Start a task on a type. With the codec ``relative``, start as many instances as fit."""
     s = e.state
     start(s, e.log, task, type_, spot(s, task, type_))
     if e.tally.relative and not s.classes[s.tasks[task].kind].gang:

@@ -52,22 +52,24 @@ class Search:
     The policies are ``base``, six others (``eft-wait`` with several thresholds and orders, and
     ``srpt-work``) and a trained agent. When their next decisions differ, all of these decisions are
     tried: the current state is forked in the compiled engine, the decision is carried out, and
-    ``base``, or the policy that was best at the last arrival, continues. The search carries out the
-    decision with the smallest sum of completion times over ``futures`` simulated futures if it is
-    better than the decision of the followed policy by more than ``z`` standard errors. At each
-    arrival, whole policies are compared in the same way, and the best one is followed from then on.
-    The agent makes ``depth`` decisions before ``base`` takes over.
+    ``base``, or the policy that was best at the last arrival, continues. The search simulates
+    ``futures`` possible futures for each decision. The search carries out the decision with the
+    smallest sum of completion times if this decision is better than the followed policy's by more
+    than ``z`` standard errors. At each arrival, whole policies are compared in the same way, and
+    the best one is followed from then on. The agent makes ``depth`` decisions before ``base`` takes
+    over.
 
-    Nothing arrives in the first future. In each other future, ``ahead`` copies of recent jobs
-    arrive, at intervals taken from recent arrivals. All choices are tried in the same futures.
-    Apart from these arrivals, the simulated futures contain nothing unknown: tasks and runs take as
-    long as their estimates, and nothing fails. Networks and set-up times are ignored, too.
+    Nothing arrives in the first future. In all other futures, ``ahead`` copies of recent jobs
+    arrive, with gaps that are taken from recent arrivals. All choices are tried in the same
+    futures. Apart from these arrivals, the simulated futures contain nothing unknown: tasks and
+    runs take as long as their estimates, and nothing fails. Networks and set-up times are ignored,
+    too.
 
-    ``budget`` is the number of simulated decisions per decision; any part of it that is not used is
-    saved for later decisions. If the budget does not suffice for all futures, only the first one is
-    simulated, because a mean over two or three futures is too noisy. If the budget does not even
-    suffice for the first future, or if there are more than 1,000 ready tasks, the followed policy
-    decides alone.
+    ``budget`` is the number of decisions that may be simulated for each decision. What is left of
+    it is saved for later decisions. If the budget does not suffice for all futures, only the first
+    one is simulated, because a mean over two or three futures is too noisy. If the budget does not
+    even suffice for the first future, or if there are more than 1,000 ready tasks, the followed
+    policy decides alone.
 
     The policy uses estimates, and is not preemptive. Roll-outs: Bertsekas, Tsitsiklis and Wu 1997;
     choosing among policies: Deng et al., SC 2013.

@@ -394,7 +394,7 @@ _LOG_WORD = whole_sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) f
 
 class CompiledEpisodes:
     """``count`` episodes of a scenario that the compiled engine supports (``choice.why_not_live``),
-    or of a mixture of such scenarios. With ``recorded``, ``schedule`` returns the whole log.
+    or of a mixture of such scenarios. If ``recorded`` is True, ``schedule`` returns the whole log.
     ``own`` is the user's own reward. It replaces the built-in reward, and only the weight and the
     scale of ``terms`` are then used.
 
@@ -446,8 +446,8 @@ class CompiledEpisodes:
         return twin
 
     def saved(self, number: int) -> bytes | None:
-        """Return the memory of an episode, for ``restore``, or None for an episode with a whole
-        log."""
+        """Return the memory of an episode, from which ``restore`` can restore it, or None for an
+        episode with a whole log."""
         image = self._playing[number]
         return None if image is None or self._recorded else self._arenas[number][: len(image.bytes)].tobytes()
 
@@ -652,8 +652,8 @@ def are_warm() -> bool:
 
 
 def compile_episodes(*, trials: bool = False) -> bool:
-    """Compile the functions for episodes (with ``trials``, the functions with which a policy tries
-    its choices), and cache them. Return True if they were not compiled before.
+    """Compile and cache the functions for episodes or, if ``trials`` is True, the functions with
+    which a policy tries its choices. Return True if they were not compiled before.
     """
     names = _TRIALS if trials else _EPISODES
     if not jit.jitted() or all(map(jit.is_kept, names)):

@@ -82,9 +82,9 @@ class StepTraffic:
     """One training step of a gang. The gang computes for ``step_s`` seconds, and each rank takes
     part in ``calls`` collectives, which send ``gb`` GB per rank in total.
 
-    ``step_s`` is measured on the fastest GPU type in the cluster on which the task may run. With
-    ``overlap`` 1, the gang communicates while it computes; with 0, it communicates afterwards. Each
-    GPU is a rank; if instances have no whole GPU, each instance is a rank.
+    ``step_s`` is measured on the fastest GPU type in the cluster on which the task may run. If
+    ``overlap`` is 1, the gang communicates while it computes. If it is 0, the gang communicates
+    afterwards. Each GPU is a rank; if instances have no whole GPU, each instance is a rank.
 
     Raises:
         ModelError: A number is out of range.

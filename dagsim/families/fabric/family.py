@@ -11,19 +11,19 @@ FAMILY = Family(
             Entry(
                 "topology",
                 ".topology_policies:topology",
-                "EASY, gangs in the smallest sufficient node, rack or pod",
+                "EASY, with each gang in the smallest sufficient node, rack or pod",
                 _COSTLY,
             ),
             Entry(
                 "block",
                 ".topology_policies:block",
-                "EASY, segments of gangs within blocks, as Slurm's topology/block",
+                "EASY, with segments of gangs within blocks, as in Slurm's topology/block",
                 _COSTLY,
             ),
             Entry(
                 "defrag",
                 ".topology_policies:Defrag",
-                "topology, but runs migrate to make room if that costs less than it gains",
+                "like topology, but runs migrate to make room if the gain exceeds the cost",
                 ("estimates", "preemptive", "costly"),
             ),
         ),

@@ -14,11 +14,11 @@ With ``tensor`` and ``pipeline`` degrees above 1 (Megatron-LM: Shoeybi et al. 20
 al., SC 2021), ranks are ordered so that the ranks of a tensor group are adjacent, followed by data
 groups and then by pipeline stages. A tensor group all-reduces activations four times per layer and
 micro-batch (six with checkpointing), and a stage sends activations forward and gradients backward.
-A pipeline of p stages takes the time of p - 1 additional micro-batches (1F1B), or (p - 1) / v with
-v chunks of layers per stage, which send data v times as often (interleaved 1F1B; Narayanan et al.,
-section 2.2.2). Element-wise operations are assumed to be split over the tensor group (sequence
-parallelism, Korthikanti et al. 2022). The measured runs do not use such degrees, so these terms are
-not fitted.
+A pipeline of p stages takes the time of p - 1 additional micro-batches (1F1B). With v chunks of
+layers per stage, it takes the time of (p - 1) / v micro-batches, but sends data v times as often
+(interleaved 1F1B, Narayanan et al., section 2.2.2). Element-wise operations are assumed to be split
+over the tensor group (sequence parallelism, Korthikanti et al. 2022). The measured runs do not use
+such degrees, so these terms are not fitted.
 
 The seven constants of ``FITTED`` are a least-squares fit to 144 measured runs of MPT models on 8 to
 512 A100 and H100 GPUs (mosaicml/llm-foundry, ``scripts/train/benchmarking``, commit 8c8dd48):
@@ -74,8 +74,9 @@ class LlmTraining:
     sequence: int
     """Tokens per sequence."""
     micro_batch: int
-    """Sequences per micro-batch and data rank (per GPU if there are no tensor and pipeline
-    degrees)."""
+    """Micro-batch size: the number of sequences per data rank (per GPU if there is no tensor or
+    pipeline parallelism).
+    """
     accumulation: int = 1
     """Micro-batches per step."""
     precision: Literal["bf16", "fp8"] = "bf16"
@@ -85,7 +86,7 @@ class LlmTraining:
     keeps them all the time.
     """
     checkpointing: bool = False
-    """Recompute activations, which costs one additional forward pass."""
+    """True to recompute activations, which costs one additional forward pass."""
     tensor: int = 1
     """Number of GPUs over which each layer is split."""
     pipeline: int = 1
@@ -145,7 +146,7 @@ def compute_s(training: LlmTraining, gpu: GpuType, fit: LlmFit = FITTED) -> floa
 
     Raises:
         ModelError: The GPU type is not an A100 or H100, which are the only types with measured
-        runs, or it does not support FP8.
+            runs, or it does not support FP8.
     """
     family = gpu.name.split("-")[0]
     if family not in _NVLINK_GB_S:

@@ -34,10 +34,14 @@ class LinkFlow:
     def __init__(
         self, route: Iterable[int], size: float, cap: float = inf, weights: Mapping[int, int] | None = None
     ) -> None:
-        """Args: route: Numbers of the links, without duplicates. size: Bytes, or ``inf`` for a flow
-        that continues until it is stopped. cap: Upper limit of the rate, in bytes per second.
-        weights: Number of equal streams on each link of the route, for streams that all have the
-            same rate; ``rate`` is the rate of one stream. None means one stream on each link.
+        """Describe a flow.
+
+        Args:
+            route: Numbers of the links, without duplicates.
+            size: Bytes, or ``inf`` for a flow that continues until it is stopped.
+            cap: Upper limit of the rate, in bytes per second.
+            weights: Number of equal streams on each link of the route. All streams have the same
+                rate, and ``rate`` is the rate of one stream. None means one stream on each link.
         """
         self.route = tuple(route)
         self.weights = weights

@@ -123,8 +123,8 @@ class Explanation:
 
     @property
     def is_early(self) -> bool:
-        """True if the scheduler names the order of jobs or a lack of resources, but the rules never
-        let the job start.
+        """True if the scheduler states that the job waits for its turn or for resources, although
+        the rules never let it start.
         """
         return self.hindrance.fate is Fate.NEVER and self.stated.startswith(_PASSING)
 
@@ -149,7 +149,9 @@ class Explanation:
 
     @property
     def best(self) -> Sooner | None:
-        """The change with the soonest start, if it lets the job start sooner."""
+        """The change with which the job would start soonest, or None if no change makes it start
+        sooner.
+        """
         return next((change for change in self.changes if change.sooner_s >= _SOONER_S), None)
 
     def to_dict(self) -> dict[str, Any]:

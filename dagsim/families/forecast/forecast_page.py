@@ -105,7 +105,9 @@ def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
 
 
 def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
-    """Draw bands of 90% and 50% with the median, one row per job, on a logarithmic time axis."""
+    """Draw one row per job on a logarithmic time axis: the 90% band, the 50% band and the median of
+    its start.
+    """
     shown = [(name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…", name, values) for name, values in rows]
     shown = shown[:_MOST_BANDS]
     left = 12 + _LETTER * max([len(label) for label, *_ in shown], default=0)

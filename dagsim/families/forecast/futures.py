@@ -240,9 +240,9 @@ class Player:
         return scenario.kernel(0), policy
 
     def present(self, state: QueueState) -> tuple[Present, dict[str, TaskState], float]:
-        """Return what holds back the waiting jobs in a state: the causes, the first task of each
-        eligible job by its id, and the start of the clock used in the causes, as a time on the
-        log's clock.
+        """Return what holds back the waiting jobs in a state. The result consists of the causes,
+        the first task of each eligible job by its id, and the time on the log's clock at which the
+        clock of the causes begins.
         """
         scene = _Scene(self._estimated, state)
         run_s = scene.run_s(Future.LIMITS, RunTimes(), [np.random.default_rng(0)])
@@ -274,9 +274,9 @@ class Player:
         return {one.task.job.job.id: one.outcome for one in standings if one.outcome is not None}
 
     def planned_start(self, state: QueueState, place: int) -> tuple[float, tuple[str, ...]]:
-        """Return the seconds until the job at a place in ``state.waiting`` starts (infinity if it
-        does not start within a week), and its nodes, assuming that all jobs run to their limits and
-        no further jobs arrive.
+        """Return when the job at a place in ``state.waiting`` starts, in seconds from now, and on
+        which nodes. The time is infinite if it does not start within a week. All jobs are assumed
+        to run to their limits, and no further jobs to arrive.
         """
         scene, rng = _Scene(self._estimated, state), np.random.default_rng(0)
         jobs = scene.jobs(scene.run_s(Future.LIMITS, RunTimes(), [rng])[:, 0], None)

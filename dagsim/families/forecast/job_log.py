@@ -145,7 +145,9 @@ _LISTS = [column.name for column in fields(JobLog) if str(column.type).startswit
 
 
 def _names(jobs: JobArrays) -> tuple[list[str], list[str], list[str]]:
-    """Return the user, the account (or else the tenant) and the partition of each job."""
+    """Return the user, the account and the partition of each job. The tenant serves as the account
+    if there is none.
+    """
     listed = {
         name: [""] * len(jobs) if (labels := getattr(jobs, name)) is None else labels.tolist()
         for name in ("user", "account", "partition", "tenant")

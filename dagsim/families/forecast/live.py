@@ -118,7 +118,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Prospect(Generic[T]):
-    """Forecasts from some futures, or from all of them."""
+    """An answer to a question: the forecasts that follow from some or all of the futures."""
 
     rows: list[T]
     futures: int
@@ -303,8 +303,8 @@ def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
 
 
 def _doubtful_reasons(listing: Listing, queues: QueueTree | None) -> list[str]:
-    """Return remarks on jobs that are held back by a kind of limit that the configuration lacks, or
-    by a reason that dagsim does not recognise.
+    """Return remarks on jobs with doubtful reasons: a kind of limit that the configuration lacks,
+    or a reason that dagsim does not recognise.
     """
     tree = queues or QueueTree()
     nodes = [node for node, _ in tree.walk()]

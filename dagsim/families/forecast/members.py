@@ -76,7 +76,8 @@ class Forecaster:
     def raw(
         self, rows: Rows, past: KnownPast, instant: int, played: Sequence[np.ndarray] | None = None
     ) -> dict[str, np.ndarray]:
-        """Make the forecasts at the ``instant``-th time; ``past`` must have moved to that time.
+        """Make the forecasts at the time with number ``instant``. ``past`` must have moved to that
+        time.
 
         If ``played`` is given, it contains futures from ``waits``, which are used instead of new
         simulations. The forecast in which all jobs run to their limits is then made only if the

@@ -97,8 +97,8 @@ Class = tuple[str, object]
 
 def classes_of(user: str, limit_s: float, array: str) -> list[Class]:
     """Return the classes of a job, from wide to narrow: all jobs, jobs whose limits are in the same
-    band (powers of two), jobs of the same user, then also with the same band or the same limit, and
-    jobs of the same array if there is one.
+    band (powers of two), jobs of the same user, the user's jobs in the same band, the user's jobs
+    with the same limit, and, if the job belongs to an array, the jobs of that array.
     """
     band = round(log2(max(limit_s, 1.0) / 3600))
     listed: list[Class] = [

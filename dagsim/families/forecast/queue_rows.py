@@ -97,8 +97,8 @@ def read_queue_log(path: Path) -> QueueLog:
 
 
 def read_reasons(trace: Trace) -> dict[str, Listed]:
-    """Read what a snapshot contains about its waiting jobs, by job name (for tasks of an array, by the
-    array's name).
+    """Read what a snapshot states about its waiting jobs. The keys are the names of jobs or, for
+    tasks of an array, the name of the array.
     """
     listing: dict[str, Listed] = {}
     for job in reader(trace.format).waiting(trace.source, trace.options.zone()):

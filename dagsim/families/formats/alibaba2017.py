@@ -49,8 +49,8 @@ class Alibaba2017(Reader):
     """Builds one job per ``job_id``, which is kept if all its tasks terminated (or with
     ``keep_partial``); tasks have no parents.
 
-    Work is ``modify - create``; instances are independent. A job created before the window arrives
-    at the start of the window.
+    Work is ``modify - create``, and instances are independent. A job created before the window
+    arrives at the start of the window.
     """
 
     name = "alibaba2017"

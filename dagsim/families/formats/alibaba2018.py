@@ -279,8 +279,8 @@ def _graph(key: np.ndarray, job: np.ndarray, name: np.ndarray, degree: np.ndarra
 
 def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np.ndarray) -> np.ndarray:
     """Return a mask of the tasks that wait for themselves, directly or through other tasks, (n,)
-    bool. Every cycle contains an edge whose parent has no smaller number than its child
-    (``upward``).
+    bool. In every cycle, there is an edge whose parent has the same number as its child, or a
+    larger one (``upward``).
     """
     if not len(child):
         return np.zeros(len(job), bool)

@@ -26,7 +26,7 @@ _KNOWN = ("ClusterId", "QDate", "JobStatus")
 
 
 class HtCondor(BatchReader):
-    """Builds one task per job, on one slot. Work is the duration of the last run; removed jobs are
+    """Builds one task per job, on one slot. Work is the duration of the last run. Removed jobs are
     kept if they ran.
     """
 

@@ -1,7 +1,7 @@
 """Alibaba ``cluster-trace-gpu-v2023`` ("openb"): pod lists, with the node lists as the cluster.
 
 Pods: ``name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phase, creation_time,
-deletion_time, scheduled_time``, in seconds; the ``multigpu`` lists end after ``gpu_milli``.
+deletion_time, scheduled_time``, in seconds. The ``multigpu`` lists end after ``gpu_milli``.
 ``gpu_milli`` is per GPU. ``gpu_spec`` may allow several types (``V100M16|V100M32``), and any type
 if it is empty. Nodes: ``sn, cpu_milli, memory_mib, gpu, model``. Jobs are sorted by creation,
 because resampled lists are not in this order.

@@ -142,7 +142,8 @@ class _Tables:
 
     @classmethod
     def beside(cls, source: Source) -> _Tables:
-        """Return the tables in ``source`` if it is a directory, otherwise those in its directory.
+        """Return the tables in ``source`` if it is a directory, and otherwise those in its
+        directory.
 
         Raises:
             TraceError: There is no task table.

@@ -3,9 +3,9 @@ scheduler.
 
 - Simulator (``pai_job_duration_estimate_100K.csv``): a header with at least ``job_id, num_gpu,
   submit_time, duration``, and ``num_inst, num_cpu, user, gpu_type`` if known. Demands are per
-  instance; instances form a gang.
-- Hydra: a header with ``job_name, norm_job_submit_time, ddl`` and a column of seconds per GPU
-  type; one GPU per job.
+  instance, and the instances form a gang.
+- Hydra: a header with ``job_name, norm_job_submit_time, ddl`` and a column of seconds per GPU type.
+  Each job has one GPU.
 
 Rows are sorted by submission, on disk if there are many.
 """

@@ -51,10 +51,10 @@ class Swf(Reader):
     ``protocol`` selects the rules by which a published evaluation converts rows to jobs:
 
     - ``rlscheduler`` (Zhang et al., SC 2020): rows with run time 0 are left out, and a run time
-      below 0 means 10 s; the number of processors is the larger of allocated and requested.
-    - ``pyss`` (Hebrew University): times are whole seconds; a run ends at its requested time; a row
-      without run time or processors is one processor for one second; a row without a requested time
-      requests one second.
+      below 0 means 10 s. The number of processors is the larger of allocated and requested.
+    - ``pyss`` (Hebrew University): times are whole seconds. A run ends at its requested time. A row
+      without run time or processors counts as one processor for one second, and a row without a
+      requested time requests one second.
     """
 
     name = "swf"

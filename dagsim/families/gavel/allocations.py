@@ -92,8 +92,8 @@ def _proportional(situation: Situation) -> dict[str, float]:
 
 class Fifo(_Rule):
     """First come, first served: each job gets the fastest type with enough free GPUs, which is
-    chosen again at each solve. With ``pairs``, waiting jobs then join the running jobs with which
-    they run best.
+    chosen again at each solve. If ``pairs`` is True, waiting jobs then join the running jobs with
+    which they run best.
     """
 
     needs_priority = True

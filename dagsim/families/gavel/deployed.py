@@ -1,6 +1,6 @@
 """Gavel on a real cluster, with leases, based on the scheduler that Shockwave's authors ran (Zheng
-et al., NSDI 2023; the code is in their repository). ``scripts/validate_shockwave.py`` compares this
-policy with their measurements.
+et al., NSDI 2023, with the code in their repository). ``scripts/validate_shockwave.py`` compares
+this policy with their measurements.
 """
 
 from __future__ import annotations

@@ -53,15 +53,15 @@ class GavelEvents:
     - ``makespan`` minimises the time until all tasks have ended,
     - ``cost`` maximises the throughput per dollar.
 
-    In rounds of ``round_s`` seconds, the tasks that are furthest behind their shares run. These are
-    the tasks with the highest ratio of their share to the fraction of time that they have spent on
-    the type so far. Between rounds, tasks that fit start in the same order.
+    In each round of ``round_s`` seconds, the tasks that are furthest behind their shares run. These
+    are the tasks with the highest ratio of their share to the fraction of time that they have spent
+    on the type so far. Between rounds, tasks that fit start in the same order.
 
-    The program covers the running tasks and the ``window`` oldest ready tasks, each with all its
-    GPUs at once; other tasks wait. Tasks of the same kind share a row in the program, and a program
-    that has been solved before is not solved again. The policy uses estimates, and is preemptive.
-    It is costly by definition: a program with kinds x types variables takes some milliseconds
-    (based on Narayanan et al., OSDI 2020, sections 3 and 4).
+    The program includes the running tasks and the ``window`` oldest ready tasks, and each task
+    needs all its GPUs at the same time. Other tasks wait. Tasks of the same kind share a row in the
+    program, and a program that has been solved before is not solved again. The policy uses
+    estimates, and is preemptive. It is costly by definition: a program with kinds x types variables
+    takes some milliseconds (based on Narayanan et al., OSDI 2020, sections 3 and 4).
 
     Raises:
         ConfigError: The objective is unknown, or ``round_s`` is not positive.

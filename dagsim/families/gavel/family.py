@@ -19,7 +19,7 @@ FAMILY = Family(
             Entry(
                 "gavel-events",
                 ".events:GavelEvents",
-                "based on Gavel: shares of time by a linear program, starts between rounds",
+                "based on Gavel: a linear program computes shares; tasks also start between rounds",
                 ("estimates", "preemptive", "costly"),
             ),
         )

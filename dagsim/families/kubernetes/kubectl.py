@@ -397,8 +397,8 @@ def _of(entries: Sequence[_Found], fate: str) -> list[_Found]:
 
 
 def _counted(entries: Sequence[_Found]) -> Sequence[_Found]:
-    """If there are workloads, return their pod sets, because a workload represents its pods.
-    Otherwise, return the pods.
+    """Return the pod sets of the workloads if there are any, because a workload represents its
+    pods. Otherwise, return the pods.
     """
     return [entry for entry in entries if entry.piece.is_workload] or entries
 

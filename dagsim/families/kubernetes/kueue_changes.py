@@ -28,8 +28,8 @@ def changed_queues(queues: QueueTree | None, file: Path) -> tuple[QueueTree, tup
 
     Raises:
         TraceError: The file cannot be read, it contains no Kueue object or one that the API would
-        reject, or a queue names a flavor that does not exist. InputError: The configuration has no
-        Kueue objects, or the file changes none of them.
+            reject, or a queue names a flavor that does not exist.
+        InputError: The configuration has no Kueue objects, or the file changes none of them.
     """
     if queues is None or queues.kueue is None:
         raise InputError(f"{file}: the configuration has no Kueue objects (queues.kueue) that the file could change")
@@ -70,7 +70,7 @@ def _notes(manifests: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if not name and kind != "Configuration":
             raise TraceError(f"a {kind} has no metadata.name")
         if (kind, name) in there:
-            raise TraceError(f"{kind} {name!r} occurs twice; give each alternative a file of its own")
+            raise TraceError(f"{kind} {name!r} occurs twice; give each alternative its own file")
         there.add((kind, name))
         unknown = [key for key in object_in(manifest, "spec") if key not in READ_KEYS.get(kind, (key,))]
         unknown += [key for key in _quota_keys(manifest) if key not in _QUOTA_KEYS]

@@ -74,7 +74,7 @@ class TopologyNode:
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuota:
-    """The quota for a resource in a flavor. None means that there is no limit."""
+    """The quota that one flavor provides for one resource. None means that there is no limit."""
 
     nominal: float
     """The queue's own amount of the resource."""
@@ -202,9 +202,9 @@ class ClusterQueue:
     """With ``StrictFIFO``, a workload that does not fit blocks the workloads behind it. With
     ``BestEffortFIFO``, later workloads may overtake it."""
     resource_groups: tuple[ResourceGroup, ...] = ()
-    """The quotas of the queue, by groups of resources."""
+    """The quotas of the queue, for each group of resources."""
     preemption: QueuePreemption = field(default_factory=QueuePreemption)
-    """Which workloads the workloads in the queue may preempt."""
+    """Which workloads may be preempted by the workloads in this queue."""
     flavor_fungibility: FlavorFungibility = field(default_factory=FlavorFungibility)
     """Whether a workload that would have to borrow or preempt in one flavor tries the next flavor
     first.
@@ -214,7 +214,7 @@ class ClusterQueue:
     stop_policy: StopPolicy = "None"
     """``Hold`` stops new admissions, and ``HoldAndDrain`` also evicts the admitted workloads."""
     usage_based: bool = False
-    """Whether and how LocalQueues share the queue according to their past usage
+    """True if LocalQueues share the queue according to their past usage
     (``admissionScope.admissionMode``).
     """
 
@@ -284,7 +284,9 @@ class KueueObjects:
     """The nodes on which Kueue places pods according to a topology."""
     fair_sharing: tuple[Strategy, ...] | None = None
     admission_fair_sharing: AdmissionFairSharing | None = None
-    """How LocalQueues share a ClusterQueue according to past usage. None turns this off."""
+    """Settings for sharing ClusterQueues among LocalQueues according to past usage. None turns this
+    off.
+    """
 
     __pydantic_config__ = _STRICT
 

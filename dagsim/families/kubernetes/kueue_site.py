@@ -66,7 +66,7 @@ _LABELS = (*TYPE_LABELS, "amd.com/gpu.product-name", "amd.com/gpu.family")
 
 @dataclass(slots=True)
 class KueueSite(ImportedSite):
-    """What the files of a site contain."""
+    """The contents of a site's files."""
 
     policy = "kueue"
     objects: dict[str, dict[str, Mapping[str, Any]]] = field(default_factory=dict)
@@ -211,7 +211,7 @@ class KueueSite(ImportedSite):
         queues = self.objects.get("ClusterQueue", {})
         if not queues:
             kinds = ", ".join(f"{len(self.objects[kind])} {kind}" for kind in sorted(self.objects))
-            raise TraceError(f"no file has a ClusterQueue, only {kinds}; add kubectl get clusterqueues -o json")
+            raise TraceError(f"no file contains a ClusterQueue, only {kinds}; add kubectl get clusterqueues -o json")
         for kind, names in (("ClusterQueue", queues), ("LocalQueue", self.objects.get("LocalQueue", {}))):
             for name, manifest in names.items():
                 own = {name} if kind == "LocalQueue" else self._local_queues_of({name})

@@ -555,7 +555,7 @@ def _holds(status: Any, kind: str) -> bool:
 
 
 def _since(status: Any, kind: str) -> float | None:
-    """Return the time from which on a condition has been true, or ``None`` if it is not true."""
+    """Return the time since which a condition has been true, or ``None`` if it is not true."""
     if not _holds(status, kind):
         return None
     return moment_s(text_in(_condition(status, kind), "lastTransitionTime"), "lastTransitionTime", None)

@@ -37,7 +37,7 @@ class WarmStart(CheckedSettings):
     policy: str
     """The heuristic to imitate."""
     episodes: int = 60
-    """Number of episodes of the heuristic from which the network learns."""
+    """Number of recorded episodes of the heuristic, from which the network learns."""
     epochs: int = 3
     """Number of passes over the recorded episodes."""
     minibatch: int = 512
@@ -84,8 +84,9 @@ class TrainConfig(CheckedSettings):
     is resumed, the time before the interruption counts too.
     """
     time_constant_s: tuple[float, float] | None = None
-    """Time constant of the discount at the start and at the end of training, instead of the
-    algorithm's ``discount_jcts``."""
+    """Time constant of the discount at the start and at the end of training. It replaces the
+    algorithm's ``discount_jcts``.
+    """
     first_jobs: int | None = None
     """Curriculum for Spark: the first episodes have this number of jobs, and over the first half of
     training, the number grows until all jobs are used.
@@ -108,8 +109,8 @@ class TrainConfig(CheckedSettings):
     """A heuristic to imitate before training (behaviour cloning), or the settings of the imitation."""
     lockstep: int = LOCKSTEP
     """Number of episodes that are simulated side by side, so that one forward pass of the network
-    serves all of them. Workers receive an iteration in parts of this size, so the number of workers
-    does not change the result.
+    serves all of them. An iteration is divided into parts of this size for the workers, so the
+    number of workers does not change the result.
     """
     validate_every: int = 5
     """Iterations between validations."""
@@ -124,7 +125,7 @@ class TrainConfig(CheckedSettings):
     """
 
     tracker: str | None = None
-    """A class of your own (``module:attr``) that records the training run (``Tracker``)."""
+    """Your own class (``module:attr``) that records the training run (see ``Tracker``)."""
 
     section: ClassVar[str] = "train"
 

@@ -95,7 +95,7 @@ class Checkpoint:
             RunFolderError: The file is missing or damaged, belongs to another version of dagsim or
                 to another system, or contains an agent that was trained on other observations.
             CodeNotAllowed: Its codec or network is code outside dagsim that the caller did not
-            specify.
+                specify.
         """
         plain = read_plain(path)
         if plain.get("format") != _FORMAT:
@@ -264,8 +264,8 @@ def _unfamiliar(config: Config, facts: Mapping[str, Any]) -> str | None:
 
 
 def _overlap(config: Config, seeds: Iterable[int], facts: Mapping[str, Any]) -> str | None:
-    """If an experiment contains jobs with which an agent was trained or selected, return a warning.
-    It states how many of the experiment's windows contain such jobs.
+    """Return a warning if an experiment contains jobs with which the agent was trained or selected.
+    The warning states how many of the experiment's windows contain such jobs.
 
     Return None if no window contains such jobs.
     """

@@ -364,8 +364,8 @@ class CriticalPaths:
 
 
 class _Path:
-    """The longest path of one job. ``until_s`` is when the longest path through its runs ends.
-    ``ready_s`` is the length of the longest path through its ready tasks."""
+    """The longest path of one job. ``until_s`` is the time at which the longest path through the
+    job's runs ends. ``ready_s`` is the length of the longest path through its ready tasks."""
 
     __slots__ = ("_ranks", "_waiting", "ready_s", "until_s")
 

@@ -1,4 +1,4 @@
-"""Rewards of your own that are functions of columns, so that they run as fast as the compiled
+"""User-defined rewards that are functions of columns, and are therefore as fast as the compiled
 engine."""
 
 from __future__ import annotations

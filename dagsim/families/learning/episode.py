@@ -69,7 +69,7 @@ class Episode:
 
         Raises:
             Stalled: The choice is to wait although there is nothing to wait for, or the episode is
-            over.
+                over.
         """
         conversation = self._conversation
         decisions = self.codec.decode(conversation.view, choice)

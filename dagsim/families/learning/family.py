@@ -72,6 +72,7 @@ FAMILY = Family(
         "public": (
             Entry("make_env", ".make_env:make_env"),
             Entry("make_sb3_env", ".sb3_env:make_sb3_env"),
+            Entry("make_torchrl_env", ".torchrl_env:make_torchrl_env"),
             Entry("make_vector_env", ".make_env:make_vector_env"),
             Entry("record_episodes", ".data_set:record_episodes"),
             Entry("train", ".session:train"),

@@ -86,13 +86,13 @@ class MixtureScenario(ClusterWorld):
     noise: tuple[float, float] = (0.2, 1.0)
     """Smallest and largest ``sigma`` of these errors."""
     hidden: float = 0.0
-    """Share of worlds in which policies know nothing about durations."""
+    """Share of worlds in which policies have no information about durations."""
     limited: float = 0.0
     """Share of worlds in which policies know only the users' time limits. A time limit is 1 to
     about 20 times the true duration, rounded up to a power of 2.
     """
     failing: float = 0.0
-    """Share of worlds in which nodes fail; runs on a failed node start over."""
+    """Share of worlds in which nodes fail. If a node fails, its runs start over."""
     restart_s: tuple[float, float] = (0.0, 0.0)
     """Smallest and largest set-up time in seconds when a preempted run resumes. In a quarter of the
     worlds, it has the smallest value.
@@ -131,7 +131,8 @@ class MixtureScenario(ClusterWorld):
             require(0 <= getattr(self, name) <= 1, f"mixture: {name} must be between 0 and 1", getattr(self, name))
         if self.noisy + self.hidden + self.limited > 1 + 1e-9:
             raise ConfigError(
-                "mixture: noisy, hidden and limited are shares of all worlds; their sum must be 1 or less"
+                "mixture: noisy, hidden and limited are shares of all worlds, so their sum must be 1 or less; got "
+                f"{self.noisy:g} + {self.hidden:g} + {self.limited:g}"
             )
         for trace in self.traces:
             if trace.window is None:

@@ -77,8 +77,8 @@ class Presets:
         return Parts(flat, tokens, flat[begin:end], flat[end:].reshape(self._types, self._gpus))
 
     def spread(self, gpus: np.ndarray) -> None:
-        """If the codec describes only one GPU type, repeat its row for all types (..., types,
-        D)."""
+        """Repeat the row of the single GPU type for all types (..., types, D), if the codec
+        describes only one."""
         if not self._levelled:
             gpus[..., 1:, :] = gpus[..., :1, :]
 
@@ -207,7 +207,7 @@ class Levelled:
         return observation._replace(tokens=tokens)
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
-        """Return the decisions for which a row stands."""
+        """Return the decisions that a row represents."""
         if self.level == "task_type":
             return self.codec.decode(view, choice)
         if choice >= len(self._rows):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def training_progress(
     wanted: bool, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Callable[[TrainingProgress], None] | None]:
-    """If ``wanted``, show the progress of a training run on standard error. On a terminal, this is
+    """Show the progress of a training run on standard error, if ``wanted``. On a terminal, this is
     a bar. Otherwise, a line is printed from time to time.
     """
     if not wanted:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RolloutTraffic:
-    """How many messages the roll-outs of a training run have sent so far."""
+    """Counts of the messages that a training run has sent for its roll-outs so far."""
 
     rollouts: int = 0
     parts: int = 0

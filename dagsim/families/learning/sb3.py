@@ -91,7 +91,7 @@ def load_sb3(path: Path, types: int, level: Level = "task_type") -> Sb3Policy:
 
     Raises:
         RunFolderError: The file is missing or damaged, or it is not a model with a perceptron and
-        discrete actions.
+            discrete actions.
         ConfigError: The model does not fit the cluster or the level.
     """
     state, activation = _read(path)

@@ -97,7 +97,7 @@ def check_training(train: TrainConfig, scenario: Scenario) -> None:
     if scenario.varied:
         if train.reference == "best":
             raise ConfigError(
-                "train.reference: each seed has its own cluster, so there is no common best heuristic; name one"
+                "train.reference: each seed has its own cluster, so no heuristic is the best for all; name a policy"
             )
         if train.time_constant_s is not None:
             raise ConfigError(

@@ -55,7 +55,9 @@ def planned_trainings(grid: SweepGrid) -> list[PlannedTraining]:
         InputError: A configuration is wrong, or two points are the same.
     """
     if any(axis.key == "policy" for axis in grid.axes):
-        raise InputError("sweep: policy: a training run has no other policy, so over may not contain both")
+        raise InputError(
+            "sweep: over contains policy and keys of train, but a training run has only one policy; remove policy"
+        )
     cells = list(grid.points())
     seeds = list(dict.fromkeys(cell.seed for cell in cells))
     cells.sort(key=lambda cell: seeds.index(cell.seed))

@@ -179,9 +179,9 @@ class TrainingRun:
         starts from the weights of an agent.
 
         Raises:
-            KeyboardInterrupt: The user stopped the run; the checkpoint contains the last complete
-            iteration. RunFolderError: Another process is writing to the folder, or it cannot be
-            written to.
+            KeyboardInterrupt: The user stopped the run. The checkpoint contains the last complete
+                iteration.
+            RunFolderError: Another process is writing to the folder, or it cannot be written to.
         """
         with self.folder.writing(), ExitStack() as stack:
             rollouts = stack.enter_context(self._rollouts())

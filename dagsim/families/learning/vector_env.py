@@ -308,8 +308,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return infos
 
     def _final(self, ended: np.ndarray) -> dict[str, Any]:
-        """If episodes restart in the same step, return the last observations and infos of the
-        episodes that ended."""
+        """Return the last observations and infos of the episodes that have ended, if episodes
+        restart in the same step."""
         here = np.zeros(self.num_envs, bool)
         here[ended] = True
         observations = self._observations()

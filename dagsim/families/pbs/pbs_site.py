@@ -42,7 +42,7 @@ _PLAIN = re.compile(
 
 @dataclass(slots=True)
 class PbsSite(ImportedSite):
-    """What the files of a site contain: the attributes of the server and of each queue."""
+    """The contents of a site's files: the attributes of the server and of each queue."""
 
     policy = "slurm-multifactor"
     server: dict[str, str] = field(default_factory=dict)

@@ -320,7 +320,7 @@ class RampCodec:
         return RampObservation(self._rows(view, room, left), context, types, *graph[:4])
 
     def decode(self, view: RampView, choice: int) -> Iterable[Partition]:
-        """Return the decision for which a row stands.
+        """Return the decision that a row represents.
 
         Raises:
             IllegalDecision: There is no such row.

@@ -158,8 +158,8 @@ class ComputationGraph:
 
     @property
     def step_s(self) -> float:
-        """How many seconds a training step takes on one GPU of the profiled type, on which the
-        operations run in sequence.
+        """The duration of a training step, in seconds, on one GPU of the profiled type, on which
+        the operations run in sequence.
         """
         if self._step_s < 0:
             self._step_s = ordered_sum(self.costs())

@@ -173,7 +173,7 @@ class RampKernel:
         return Outlook(parts, placement, step or self.planner.step(parts, placement), job.steps)
 
     def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
-        """For each set of free servers (a bit mask), yield how many seconds the waiting job would
+        """Yield, for each set of free servers (a bit mask), how many seconds the waiting job would
         take there, or None if it cannot be placed there. The values equal those of ``outlook``, but
         are computed faster.
         """
@@ -292,7 +292,7 @@ class RampKernel:
         self._check_servers(name, decision)
         if decision.degree not in self.degrees():
             offered = ", ".join(map(str, self.degrees()))
-            raise IllegalDecision(f"{name} cannot be split into {decision.degree} parts now; offered: {offered}")
+            raise IllegalDecision(f"{name} cannot be split into {decision.degree} parts now; allowed: {offered}")
 
     def _check_servers(self, name: str, decision: Partition) -> None:
         """Check that the decision names a placer or free servers of this fabric, but not both."""

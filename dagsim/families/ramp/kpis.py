@@ -133,7 +133,7 @@ def kpis(kernel: RampKernel) -> dict[str, float]:
     and means over blocked jobs.
 
     As in ddls, a job that is still running at the end counts as blocked. The work that it has done
-    is counted nevertheless. A mean is omitted if there are no jobs to average over.
+    still counts. A mean is omitted if there are no jobs to average over.
     """
     rows = list(job_rows(kernel))
     end_s = kernel.schedule.ended_s

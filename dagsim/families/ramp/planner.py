@@ -51,7 +51,8 @@ class Outlook(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """How many bytes a job sends per training step, and how many channels it uses."""
+    """The number of bytes that a job sends per training step, and the number of channels that it
+    uses."""
 
     flow_bytes: float
     channels: int

@@ -71,8 +71,8 @@ class MaxParallelism:
 
 
 class SipMlDegree:
-    """Splits jobs up to ``degree`` ways: it takes the largest possible degree that is not above
-    ``degree`` (Khani et al. 2021).
+    """Splits each job with the largest possible degree that is not above ``degree`` (Khani et al.
+    2021).
 
     Raises:
         ConfigError: ``degree`` is below 1.
@@ -87,8 +87,8 @@ class SipMlDegree:
 
 
 class ConstantDegree:
-    """Splits jobs exactly ``degree`` ways, or rejects them. If ``degree`` is a power of two, the
-    blocks tile the fabric without gaps.
+    """Splits each job with exactly the degree ``degree``, or rejects it. If ``degree`` is a power
+    of two, the blocks tile the fabric without gaps.
 
     Raises:
         ConfigError: ``degree`` is below 1.
@@ -133,8 +133,8 @@ class AcceptableJct:
 
 
 class OnTime:
-    """Chooses the smallest degree of at least ``least`` that can be placed now and is in time; if
-    there is none, rejects the job.
+    """Chooses the smallest degree from ``least`` on that can be placed now and with which the job
+    is in time. If there is no such degree, rejects the job.
 
     ``placer`` is the rule that places operations.
 
@@ -189,9 +189,9 @@ class Roomy:
     rejects the job if no way is in time.
 
     All combinations of a degree and a free block are compared by the blocks that will be free at
-    the next arrivals (``dagsim.families.ramp.view``). Degrees below ``least`` are used only if no
-    other degree meets the acceptable time. ``tuned`` names weights in ``roomy.json``, found by
-    ``scripts/tune_ramp.py``; ``least`` then has no effect.
+    the next arrivals (``dagsim.families.ramp.view``). Degrees below ``least`` are only used if the
+    job would be too slow with every other degree. ``tuned`` is the name of weights in
+    ``roomy.json`` that ``scripts/tune_ramp.py`` has found. If it is given, ``least`` has no effect.
 
     Raises:
         ConfigError: ``least`` is below 1, or there are no weights with that name.
@@ -239,7 +239,7 @@ def tuned_weights() -> dict[str, Any]:
 def _tuned(name: str) -> RoomWeights:
     tuned = tuned_weights()
     if name not in tuned:
-        raise ConfigError(f"roomy: there are no tuned weights called {name!r}; tuned: {', '.join(tuned)}")
+        raise ConfigError(f"roomy: there are no tuned weights called {name!r}; available: {', '.join(tuned)}")
     weights = tuned[name]
     degrees = {int(degree): float(worth) for degree, worth in weights["degrees"].items()}
     scarcity, blocks = (np.array(weights[part], np.float64).reshape(_SHAPE) for part in ("scarcity", "blocks"))

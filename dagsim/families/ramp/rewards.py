@@ -82,7 +82,9 @@ class LookaheadJct(_PerDecision):
     ) -> None:
         super().__init__(kernel)
         if isinstance(fail, str) and fail != "sequential":
-            raise ConfigError(f"lookahead_job_completion_time: fail must be sequential or seconds, got {fail!r}")
+            raise ConfigError(
+                f"lookahead_job_completion_time: fail must be sequential or a number of seconds, got {fail!r}"
+            )
         self.fail, self.fail_factor, self.normalised = fail, fail_factor, normalised
         self._shape = _Shape(inverse, sign, log)
 

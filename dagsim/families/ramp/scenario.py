@@ -47,8 +47,8 @@ class _Made:
 
 @dataclass(frozen=True)
 class RampScenario(Scenario):
-    """Training jobs as computation graphs, partitioned over the servers of a fabric (Parsonson et
-    al. 2023).
+    """Training jobs that are given as computation graphs and are partitioned over the servers of a
+    fabric (Parsonson et al. 2023).
 
     Jobs are drawn uniformly from ``graphs`` (a folder of PipeDream ``graph.txt`` profiles,
     restricted to ``models``), or from synthetic graphs. A job starts on arrival, or it is rejected.
@@ -81,7 +81,7 @@ class RampScenario(Scenario):
     gpus: tuple[str, ...] = ("A100-80",)
     """GPU type of all servers, or a list with one per server."""
     graphs: str | None = None
-    """Folder of computation graphs; by default, synthetic graphs."""
+    """Folder with computation graphs. By default, synthetic graphs are used."""
     models: tuple[str, ...] = ()
     """Names of the graphs to draw from (file names without ``.txt``). By default, all graphs in the
     folder are used.
@@ -100,7 +100,7 @@ class RampScenario(Scenario):
     gap_s: float = 1.0
     """Seconds between two arrivals."""
     poisson: bool = False
-    """Draw gaps from an exponential distribution with mean ``gap_s``."""
+    """True to draw the times between arrivals from an exponential distribution with mean ``gap_s``."""
     beta: str = "A"
     """Distribution of the longest acceptable duration of a job, as a fraction of the time that one
     GPU would need. It is one of A to D (PAC-ML), or a form such as ``uniform[least=0.1,most=1]`` or
@@ -111,8 +111,9 @@ class RampScenario(Scenario):
     max_degree: int = 16
     """Maximum number of pieces into which an operation may be divided."""
     partitioner: str = "sip_ml"
-    """Rule that divides operations into pieces: ``sip_ml`` (even numbers of pieces of about one
-    quantum) or ``random``."""
+    """Rule by which operations are divided into pieces: ``sip_ml`` (an even number of pieces that
+    take about one quantum each) or ``random``.
+    """
     placer: str = "first_fit"
     """Rule that places pieces on servers: ``first_fit``, ``packed``, ``best_fit``, ``same_type`` or
     ``random``."""
@@ -143,7 +144,7 @@ class RampScenario(Scenario):
     def __post_init__(self) -> None:
         require(self.horizon_s is None or self.horizon_s > 0, "horizon_s must be positive", self.horizon_s)
         if self.training_steps < 1 or self.jobs < 1:
-            raise ConfigError("jobs and training_steps must be at least 1")
+            raise ConfigError(f"jobs and training_steps must be at least 1, got {self.jobs} and {self.training_steps}")
         if self.profiled_on is not None:
             gpu_type(self.profiled_on)
         _ = self._rules, self._fabric()

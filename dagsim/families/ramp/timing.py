@@ -88,8 +88,8 @@ class _Pricing:
         return TimedGraph(self.parts, self.placement, tuple(map(tuple, bundles)), tuple(places))
 
     def _collectives(self) -> dict[int, float]:
-        """For each edge (by number), return the seconds of the collective to which the edge
-        belongs."""
+        """Return the duration of the collective to which each edge belongs, in seconds, by the
+        edge's number."""
         leaving: dict[int, list[int]] = {}
         entering: dict[int, list[int]] = {}
         for number, edge in enumerate(self.parts.edges):

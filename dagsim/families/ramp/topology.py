@@ -113,7 +113,10 @@ class Switch:
     def __init__(self, servers: int = 32, *, link_bytes_per_s: float = 25e9, latency_s: float = 2e-6) -> None:
         require(servers >= 1, "Switch: servers must be at least 1", servers)
         if not (link_bytes_per_s > 0 and latency_s >= 0):
-            raise ConfigError("Switch: link_bytes_per_s must be positive and latency_s must be 0 or more")
+            raise ConfigError(
+                "Switch: link_bytes_per_s must be positive and latency_s must be 0 or more, got "
+                f"{link_bytes_per_s!r} and {latency_s!r}"
+            )
         self.servers = servers
         self.link_bytes_per_s = link_bytes_per_s
         self.latency_s = latency_s
@@ -181,7 +184,10 @@ class TorusBoxes:
         if not shape or any(length < 1 for length in shape):
             raise ConfigError(f"Torus: every dimension must be at least 1, got {shape!r}")
         if not (link_bytes_per_s > 0 and hop_s >= 0):
-            raise ConfigError("Torus: link_bytes_per_s must be positive and hop_s must be 0 or more")
+            raise ConfigError(
+                "Torus: link_bytes_per_s must be positive and hop_s must be 0 or more, got "
+                f"{link_bytes_per_s!r} and {hop_s!r}"
+            )
         self.shape = tuple(shape)
         self.link_bytes_per_s = link_bytes_per_s
         self.hop_s = hop_s
@@ -308,7 +314,10 @@ class LeafSpine:
             raise ConfigError(f"FatTree({leaves}, {per_leaf}): leaves and servers per leaf must be at least 1")
         require(oversubscription >= 1, "FatTree: oversubscription must be at least 1", oversubscription)
         if not (link_bytes_per_s > 0 and hop_s >= 0):
-            raise ConfigError("FatTree: link_bytes_per_s must be positive and hop_s must be 0 or more")
+            raise ConfigError(
+                "FatTree: link_bytes_per_s must be positive and hop_s must be 0 or more, got "
+                f"{link_bytes_per_s!r} and {hop_s!r}"
+            )
         self.leaves = leaves
         self.per_leaf = per_leaf
         self.oversubscription = oversubscription
@@ -431,11 +440,13 @@ class Ramp:
         if servers_per_rack > groups * (groups + 1):
             raise ConfigError(
                 f"RAMP({groups}, {racks}, {servers_per_rack}): a rack can hold at most C (C + 1) = "
-                f"{groups * (groups + 1)} servers, because its last round would have no free channel "
-                "otherwise"
+                f"{groups * (groups + 1)} servers, because otherwise its last round would have no free channel"
             )
         if not (node_bytes_per_s > 0 and propagation_s >= 0 and io_s >= 0):
-            raise ConfigError("RAMP: node_bytes_per_s must be positive, and propagation_s and io_s must be 0 or more")
+            raise ConfigError(
+                "RAMP: node_bytes_per_s must be positive, and propagation_s and io_s must be 0 or more, got "
+                f"{node_bytes_per_s!r}, {propagation_s!r} and {io_s!r}"
+            )
         self.shape = (groups, racks, servers_per_rack)
         self.channel_bytes_per_s = node_bytes_per_s / groups
         self.latency_s = propagation_s + 2 * io_s

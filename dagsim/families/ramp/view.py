@@ -85,7 +85,7 @@ class RampView:
 
     @property
     def remaining_s(self) -> tuple[float, ...]:
-        """How many seconds of its job each server has left, or 0 for a server without a job."""
+        """The remaining seconds of each server's job, or 0 for a server without a job."""
         return self._kernel.remaining_s()
 
     @property
@@ -116,7 +116,7 @@ class RampView:
         return self._kernel.outlook(degree, placer, servers)
 
     def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
-        """For each set of free servers (a bit mask), yield how many seconds the job would take
+        """Yield, for each set of free servers (a bit mask), how many seconds the job would take
         there, or None if it cannot be placed there.
         """
         return self._kernel.jct_on(degree, servers)
@@ -181,8 +181,8 @@ _made: WeakKeyDictionary[Fabric, _Blocks] = WeakKeyDictionary()
 
 
 class Room:
-    """How many blocks will be free at the next arrivals, by ``ARRIVALS`` (rows) and ``SIZES``
-    (columns)."""
+    """The number of blocks that will be free at the next arrivals, by ``ARRIVALS`` (rows) and
+    ``SIZES`` (columns)."""
 
     def __init__(self, view: RampView) -> None:
         self._blocks = blocks = _blocks_of(view.fabric)

@@ -50,8 +50,9 @@ def import_site(
 
     Raises:
         InputError: There are several files but none describes queues, or an existing file that
-        differs is kept. ContradictoryInput: The log and the site contradict each other, and
-        ``strict`` is set. TraceError, ConfigError: A file cannot be read, or an argument is wrong.
+            differs is kept.
+        ContradictoryInput: The log and the site contradict each other, and ``strict`` is set.
+        TraceError, ConfigError: A file cannot be read, or an argument is wrong.
     """
     named, zone, files = named_gpus(gpus, "--gpu"), TraceOptions(timezone=timezone).zone(), site_files(paths)
     for kind in named.values():
@@ -65,7 +66,7 @@ def import_site(
         name, queues, network = site.cluster_name or out.stem, site.queues(named), site.network(imported.node_names())
         restarts = site.restarts(queues)
         log = log_in(paths)
-        # ``queues`` and ``network``, called above, have added to ``site.unmodelled``
+        # ``queues`` and ``network``, called above, have added to ``unmodelled``
         unmodelled = with_jobs(site.unmodelled, log, site.written_s)
         text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy, restarts)
     elif listed := _node_lists(files):

@@ -31,7 +31,7 @@ _DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAILING"})
 
 @dataclass(slots=True)
 class ControllerLog:
-    """What the log states about outages of nodes, reservations and boots. All times are in seconds
+    """The outages of nodes, reservations and boots that the log reports. All times are in seconds
     since 1970."""
 
     outages: list[tuple[str, float, float | None, str]] = field(default_factory=list)

@@ -593,7 +593,7 @@ def _squeue_state(job: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _unstated_reason(job: Mapping[str, Any]) -> str:
-    """If the listing states no reason for a waiting job, derive one from the job's other fields:
+    """Derive the reason why a job waits from its other fields, if the listing states no reason:
     slurmctld lists the conditions that are not met, and gives held jobs the priority 0. Return an
     empty text if the fields give no reason.
     """

@@ -74,7 +74,7 @@ class TopologySwitch(NamedTuple):
 
 @dataclass(slots=True)
 class SlurmSite(ImportedSite):
-    """What the files of a site contain. ``conf`` contains the keys of slurm.conf in lower case."""
+    """The contents of a site's files. ``conf`` contains the keys of slurm.conf in lower case."""
 
     policy = "slurm-multifactor"
     conf: dict[str, str] = field(default_factory=dict)
@@ -402,9 +402,9 @@ _LINES = re.IGNORECASE | re.MULTILINE
 
 
 def _copied(file: Path, kind: str, kinds: Sequence[tuple[Path, str]]) -> str:
-    """If this file is a copy that Slurm does not read, return the name of the file that it reads
-    instead. Otherwise, return an empty text. Slurm reads ``slurm.conf`` and similar files by name,
-    and the name of a copy usually has a further ending (``slurm.conf.bak``).
+    """Return the name of the file that Slurm reads instead of this one, if this one is only a copy.
+    Otherwise, return an empty text. Slurm reads ``slurm.conf`` and similar files by name, and the
+    name of a copy usually has a further ending (``slurm.conf.bak``).
     """
     names = {other.name: other_kind for other, other_kind in kinds}
     if kind in _CONFIGURATION and file.name != kind and kind in names:

@@ -1,4 +1,4 @@
-"""Submissions in Slurm's accounting: what each of them requested, and how it continued."""
+"""Submissions in Slurm's accounting: what each of them requested, and what happened to it."""
 
 from __future__ import annotations
 

@@ -294,8 +294,9 @@ def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
 class StagesConfig:
     """A choice consists of a stage and a number.
 
-    ``action`` determines what the number means: ``executors`` to add, or a ``limit`` on the
-    executors of the stage's job (parallelism limit, Mao et al. 2019, section 5.2).
+    ``action`` determines what the number means: with ``executors``, the number of executors to add;
+    with ``limit``, a limit on the number of executors of the stage's job (the parallelism limit of
+    Mao et al. 2019, section 5.2).
     """
 
     action: Action = "executors"

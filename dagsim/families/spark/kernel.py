@@ -193,7 +193,7 @@ class SparkKernel:
                 return True
 
     def _opens(self) -> bool:
-        """If some pool has executors that can be committed, open a round for it."""
+        """Open a round for a pool with executors that can be committed, if there is one."""
         cluster = self.cluster
         while True:
             source = cluster.source

@@ -63,8 +63,8 @@ class FairShare:
 
     The executors are shared among all jobs (``counts="active"``, as in spark-sched-sim), or only
     among the jobs with a stage that could use another executor (``counts="wanting"``, as in
-    decima-sim). With ``dynamic=False``, every job's share is the whole cluster, so jobs are served
-    first come, first served.
+    decima-sim). With ``dynamic=False``, the share of every job is the whole cluster, so jobs are
+    served in order of arrival.
     """
 
     def __init__(self, counts: Counted = "active", dynamic: bool = True) -> None:
@@ -254,8 +254,8 @@ THRESHOLDS = (0.2, 0.4, 0.6, 0.8)
 
 
 class Graphene:
-    """Shares executors between jobs as ``WeightedFair`` does with ``alpha``, and runs the stages in a
-    job in the job's planned order.
+    """Divides executors between jobs like ``WeightedFair`` with ``alpha``, and runs the stages of
+    each job in the order that was planned for this job.
     """
 
     def __init__(self, alpha: float = -0.5) -> None:

@@ -79,7 +79,7 @@ class SparkScenario(Scenario):
     batch: int = 1
     """Number of jobs that arrive together at the start."""
     moving_delay_s: float = 2.0
-    """Seconds for which an executor is unavailable when it moves to another job."""
+    """Time in seconds for which an executor is unavailable when it moves to another job."""
     parity: bool = False
     """Reproduce spark-sched-sim bit for bit, with its rules and its random numbers (requires
     ``profiles``).
@@ -103,7 +103,7 @@ class SparkScenario(Scenario):
             if not 0 <= value < float("inf"):
                 raise ConfigError(f"{name} must be 0 or more and finite, got {value!r}")
         if not self.mean_gap_s:
-            raise ConfigError("mean_gap_s must be positive; to make jobs arrive simultaneously, set batch")
+            raise ConfigError("mean_gap_s must be positive, got 0; to make jobs arrive simultaneously, set batch")
         if self.trace is not None and (self.parity or self.profiles is not None):
             raise ConfigError("a trace cannot be combined with profiles or with parity")
         if self.parity and (self.batch != 1 or not isinstance(self.executors_of(0), int)):

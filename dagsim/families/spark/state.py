@@ -107,8 +107,8 @@ class StageState:
 
     @property
     def demand(self) -> int:
-        """How many more executors the stage could use, in addition to those that are running its
-        tasks or are on their way.
+        """The number of executors that the stage could use in addition to those that are running
+        its tasks or are on their way.
         """
         return self.remaining - self.inbound
 
@@ -193,8 +193,8 @@ def first_stage(choice: Iterable[StageState]) -> StageState | None:
 
 
 def critical_stage(choice: Iterable[StageState]) -> StageState | None:
-    """Of the stages of a job that can run immediately, return the first one on the path with the
-    most remaining work.
+    """Return the stage with the longest remaining path, among the stages of one job that can run
+    immediately.
 
     If none can run immediately, all stages are considered. Return ``None`` if ``choice`` is
     empty.
@@ -207,7 +207,7 @@ def critical_stage(choice: Iterable[StageState]) -> StageState | None:
 
 
 def path_ms(job: SparkJobState) -> dict[StageState, float]:
-    """For each incomplete stage, return the largest amount of remaining work on a path from the
+    """Return, for each incomplete stage, the largest amount of remaining work on a path from the
     stage to the end of the job. The stage itself counts. The cost is O(stages + edges).
     """
     longest: dict[StageState, float] = {}

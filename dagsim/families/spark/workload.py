@@ -74,7 +74,7 @@ def _samples(by_executors: Mapping[str, list[int]]) -> dict[int, list[int]]:
 
 
 def _size(text: object) -> tuple[int, str]:
-    """Return a sort key. It puts known sizes in their order, and other sizes after them by name."""
+    """Return a sort key. Known sizes come first, in their order. Other sizes follow by name."""
     name = str(text)
     return (SIZES.index(name), name) if name in SIZES else (len(SIZES), name)
 
@@ -198,8 +198,8 @@ def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJo
 
 
 class _Query:
-    """What a query has in common for all input sizes: the tree, the scanned tables, and how the
-    work grows with the input size.
+    """The properties that a query has for all input sizes: the tree, the scanned tables, and how
+    the work grows with the input size.
     """
 
     def __init__(self, rng: np.random.Generator, stages_at: float, work_at: float) -> None:
@@ -218,7 +218,7 @@ class _Query:
             self.inner_tasks[-1] = rng.choice([1, 3, 5, 6, _SHUFFLE_TASKS], p=[0.45, 0.15, 0.1, 0.1, 0.2])
 
     def stages(self, gb: float) -> list[tuple[int, float, bool]]:
-        """For each stage, return the number of tasks, how long a later task takes with few
+        """Return, for each stage, the number of tasks, how long a later task takes with few
         executors (ms), and whether the stage is a scan. Scans come first, and the sink comes last.
         """
         scans = [

@@ -10,7 +10,7 @@ FAMILY = Family(
             Entry(
                 "tiresias-events",
                 ".simulator:TiresiasEvents",
-                "Tiresias' own simulator: queues by service, at events, as published",
+                "the rules of Tiresias' own simulator: queues by service, decisions at events",
                 ("estimates", "preemptive", "costly"),
             ),
         )

@@ -53,11 +53,11 @@ class TiresiasEvents:
 
     ``schedule`` is the name of one of the simulator's own schedules:
 
-    - ``dlas-gpu``: three queues. A task moves to the tail of the next queue when its GPU-seconds
-      reach ``limits``. Tasks run in the order of the queues; those that do not fit are skipped or
-      stopped. Within a queue, running tasks come before waiting ones. With ``dlas``, service is
-      measured in seconds. With a factor after the name (``dlas-gpu-8``), a task returns to the first
-      queue once it has waited for that many times the service that it has received.
+    - ``dlas-gpu``: three queues. When a task's GPU-seconds reach one of ``limits``, the task moves
+      to the end of the next queue. Tasks run in the order of the queues; those that do not fit are
+      skipped or stopped. Within a queue, running tasks come before waiting ones. With ``dlas``,
+      service is measured in seconds. With a factor after the name (``dlas-gpu-8``), a task returns
+      to the first queue once it has waited for that many times the service that it has received.
     - ``dlas-gpu-gittins``: like ``dlas-gpu``, but the queues are sorted by Gittins indices
       (``tiresias_indices``), highest first.
     - ``shortest``, ``shortest-gpu``: the task with the fewest remaining seconds, or GPU-seconds,
@@ -100,8 +100,8 @@ class TiresiasEvents:
         require(list(limits) == sorted(set(limits)) and limits, "tiresias-events: limits must rise", limits)
         if (schedule == "dlas-gpu-gittins") != bool(samples):
             raise ConfigError(
-                "tiresias-events: only dlas-gpu-gittins takes samples (the GPU-seconds of earlier "
-                f"tasks), and it needs them; got {schedule} with {len(samples)}"
+                "tiresias-events: samples (the GPU-seconds of earlier tasks) must be given for dlas-gpu-gittins, "
+                f"and only for it, got {schedule} with {len(samples)}"
             )
         self.schedule = schedule.removesuffix("-gittins")
         self.samples = tuple(sorted(samples))

@@ -59,7 +59,10 @@ def serve(
         str | None, typer.Option("--policy", "-a", metavar="NAME", help="Scheduler that the forecasts simulate.")
     ] = None,
     futures: Annotated[
-        int, typer.Option("--samples", min=1, max=1000, help="Number of simulated futures in each forecast.")
+        int,
+        typer.Option(
+            "--samples", min=1, max=1000, help="Number of possible futures that are simulated for each forecast."
+        ),
     ] = 25,
     watch: Annotated[
         bool,
@@ -76,7 +79,10 @@ def serve(
         float | None,
         typer.Option(
             min=1.0,
-            help="With --watch: seconds between snapshots, which also limits the time for a forecast (default: 60).",
+            help=(
+                "With --watch: seconds between two snapshots, and at the same time the time limit for a forecast "
+                "(default: 60)."
+            ),
         ),
     ] = None,
 ) -> None:
@@ -89,9 +95,9 @@ def serve(
 
     With --watch, forecasts are made for every new snapshot. The snapshots come from --command,
     which is run every --every seconds, or from another program. Forecasts and actual starts are
-    appended to RESULTS/forecasts.jsonl, and served as /queue.json (for portals) and /metrics (for
-    Prometheus); see docs/live.md. Without --watch, the server writes nothing. The server never
-    contacts another host.
+    appended to RESULTS/forecasts.jsonl. They are also served as /queue.json (for portals) and
+    /metrics (for Prometheus); see docs/live.md. Without --watch, the server writes nothing. The
+    server never contacts another host.
 
     Example: dagsim serve results
     """

@@ -1,4 +1,6 @@
-"""A folder with snapshots of a queue: forecasts from the newest one, made in a separate process."""
+"""A folder with snapshots of a queue. Forecasts are made from the newest snapshot, in a separate
+process.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ class Forecasted(NamedTuple):
 
 class Snapshots:
     """The newest snapshot below ``root`` and its page. A first page, from five futures and without
-    calibration, is available early; the page from all futures replaces it.
+    calibration, is available early. It is later replaced by the page from all futures.
 
     A watched queue gets a forecast for each snapshot, in the order in which the snapshots were
     written. There are no pauses, so a folder of recorded snapshots is processed as fast as
@@ -185,7 +187,7 @@ class Snapshots:
 
     @property
     def _name(self) -> list[Any]:
-        """Name of the requested snapshot, preceded by its time in nanoseconds."""
+        """The name of the requested snapshot, with its time in nanoseconds as a prefix."""
         return [] if self._asked is None else list(self._asked[0])
 
     def _next(self) -> tuple[Path, Stamp] | None:

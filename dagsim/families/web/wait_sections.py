@@ -330,7 +330,7 @@ def _times(folder: Store, place: int) -> _Times:
 
 
 def _means(times: Iterable[_Times]) -> list[str]:
-    """Format the mean of each quantity over the runs; ``-`` if no run has a finite value."""
+    """Format the mean of each quantity over the runs, or ``-`` if no run has a finite value."""
     rows = np.array(list(times))
     finite = [column[np.isfinite(column)] for column in rows.T]
     return [number(float(column.mean())) if len(column) else "-" for column in finite]

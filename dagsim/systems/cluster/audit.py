@@ -192,7 +192,7 @@ def _listed(names: Sequence[str], count: int) -> str:
 
 
 class _Nodes:
-    """Identical nodes: the empty state of one of them, and a bit set of all of them."""
+    """A group of identical nodes: the empty state of one of them, and a bit set of all of them."""
 
     def __init__(self, machine: NodeState) -> None:
         self.machine = machine

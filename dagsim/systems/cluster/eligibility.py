@@ -101,7 +101,7 @@ class Eligibility(Forked):
             self._time_conditions()
             if decides:
                 return True
-        # The job's own conditions take precedence over the eligible time in the log.
+        # Use the eligible time in the log only if the job has no conditions of its own.
         eligible_s = None if decides is False or job.in_flight else job.eligible_s
         if eligible_s is not None and eligible_s > kernel.now:
             heappush(self._held, (eligible_s, active.number, active))

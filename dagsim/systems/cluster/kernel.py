@@ -91,12 +91,12 @@ _NOTHING = ()
 
 
 class ClusterKernel(Forked):
-    """A simulation of one cluster and one stream of jobs, with the models of everything that takes
+    """A simulation of one cluster and one stream of jobs. It uses a model for everything that takes
     time.
 
     ``jobs`` must be in order of arrival. They are read one by one, so only the jobs in the system
-    and the next job are in memory. ``origin_s`` is the time in the log that corresponds to 0 s. The
-    same arguments and ``seed`` give the same log, byte for byte.
+    and the next job are in memory. ``origin_s`` is the time in the log that corresponds to time 0
+    of the simulation. The same arguments and ``seed`` give the same log, byte for byte.
 
     The simulation begins at ``begins_s``. Jobs that arrived earlier are in the system from the
     beginning, and their runs continue (``Job.in_flight``). The log starts with these earlier
@@ -257,9 +257,9 @@ class ClusterKernel(Forked):
         return rng
 
     def time_limit_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> float:
-        """Return the time limit of a task on its slowest type. A task starts before a reservation
-        only if this limit ends by then. ``seconds`` are the true run times. If policies may know
-        true run times, these replace a missing limit.
+        """Return the time limit of a task on its slowest type. A task only starts before a
+        reservation if this limit ends before the reservation begins. ``seconds`` are the true run
+        times. If policies may know true run times, these replace a missing limit.
         """
         limits = self._site_limits(job)
         if task.estimate is None and self.models.estimates.kind != "predicted":
@@ -382,7 +382,7 @@ class ClusterKernel(Forked):
             if not self.running:
                 if self.done or self._only_rules_bind():
                     break
-                # true at the beginning, before the first call of the policy
+                # true only at the beginning, before the policy is called for the first time
                 due = clock.peek() <= self.now
                 if not (self.pending or due) and asked_s < self.now:
                     # call the policy again: it may have been waiting for something that can no
@@ -490,8 +490,8 @@ class ClusterKernel(Forked):
             self.enter(active)
 
     def state_of(self, job: Job, number: int) -> tuple[JobState, RejectReason | None]:
-        """Create the state of a job and its tasks. Return this state and the reason why the job can
-        never run, or None if it can run.
+        """Create the state of a job and its tasks. Return the state, and the reason why the job can
+        never run (None if it can run).
         """
         graph, machines, seconds_of = job.graph, self.machines, self.models.runtime.seconds
         if machines.site is None and SiteState.is_needed_for(job.request):
@@ -527,7 +527,7 @@ class ClusterKernel(Forked):
         )
 
     def enter(self, active: JobState) -> None:
-        """Let a job enter the system: its tasks without parents become ready."""
+        """Let a job enter the system, so that its tasks without parents become ready."""
         self.frontier.jobs[active.number] = active
         for task in active.tasks:
             if not task.missing:
@@ -649,13 +649,13 @@ class ClusterKernel(Forked):
         self._leave(number, _REJECTED, float(reason))
 
     def wait(self, until_s: float) -> None:
-        """Call the policy at ``until_s`` or earlier."""
+        """Make sure that the policy is called at ``until_s`` or earlier."""
         if until_s < self._wake_s:
             self._wake_s = until_s
             self.call_at(until_s, self.wake)
 
     def wake(self, _: Event) -> None:
-        """Call the policy once the current events have been processed."""
+        """Make sure that the policy is called when the current events have been processed."""
         self.changed = True
         self.wakes.count_one(self)
 
@@ -690,8 +690,8 @@ class ClusterKernel(Forked):
             self.life.begin(run)
 
     def end(self, event: Event) -> None:
-        """Complete a run. As a result, its task and its job may be done, and child tasks may become
-        ready.
+        """Complete a run. If this completes its task, child tasks may become ready, and the job may
+        be done.
         """
         run: Run = event  # type: ignore[assignment]
         self._release(run, _FINISHED)

@@ -352,7 +352,7 @@ class Life(Forked):
             self._transfers.cancel(number)
 
     def _left(self, run: Run, kept: KeptWork) -> float:
-        """Return the fraction of the task's work that would remain if the run stopped now."""
+        """Return which fraction of the task's work would remain if the run stopped now."""
         task, progress, preemption = run.task, run.progress, self._preemption
         if progress is not None:
             self.settle(run, progress)
@@ -410,7 +410,7 @@ class Life(Forked):
 
     def recall(self, run: Run) -> None:
         """Manage a run that started to compute before the beginning of the simulation."""
-        self._setup_s(run)  # called only to record which job the GPUs run
+        self._setup_s(run)  # the result is not needed; the call records which job the GPUs run
         preemption, begins_s = self._preemption, self._kernel.now
         if self.by_network and preemption.checkpoint_interval_s is not None:
             progress = run.progress = WorkProgress(run.computing_s or 0.0)

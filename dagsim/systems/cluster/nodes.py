@@ -326,6 +326,7 @@ class ClusterState(Forked):
         "_alone": SAME,
         "_enough_cpus": COPIED,
         "_enough_memory": COPIED,
+        "_held_on": EMPTY,
         "_judged_on": SAME,
         "_shapes": SAME,
         "asleep": SAME,
@@ -357,6 +358,8 @@ class ClusterState(Forked):
         the nodes ``_judged_on`` (``hopeless``).
         """
         self._judged_on = -1
+        self._held_on: dict[tuple[DemandClass, int], bool] = {}
+        """Results of ``holds``, because repeating reservations open and close the same nodes often."""
         self.types: tuple[GpuType | None, ...] = cluster.gpu_types
         place = {gpu: index for index, gpu in enumerate(self.types)}
         self.list = [NodeState(index, node, place[node.gpu]) for index, node in enumerate(cluster.nodes)]
@@ -754,10 +757,13 @@ class ClusterState(Forked):
         they were empty. Whether a task can ever start depends only on this method and on the rules
         of the policy.
         """
-        kept = demand.nodes, demand.opened
-        demand.open_to(nodes)
-        fits = any(self._largest(demand, type_) >= max(demand.gang, 1) for type_ in demand.types)
-        demand.nodes, demand.opened = kept
+        fits = self._held_on.get((demand, nodes))
+        if fits is None:
+            kept = demand.nodes, demand.opened
+            demand.open_to(nodes)
+            fits = any(self._largest(demand, type_) >= max(demand.gang, 1) for type_ in demand.types)
+            demand.nodes, demand.opened = kept
+            self._held_on[demand, nodes] = fits
         return fits
 
     def capacity(self, demand: DemandClass, type_: int, *, now: float | None = None) -> int:

@@ -427,7 +427,7 @@ class OnDemandNodes(Forked):
             for machine, room in there:
                 count = min(room, missing)
                 missing -= count
-                # ``machine`` is a copy that represents a node which is not up
+                # the node is not up, and ``machine`` is a copy of it
                 if count and machine is not machines[machine.index]:
                     filled.append((machine, count))
             if not filled or (demand.gang and missing > 0):

@@ -15,7 +15,7 @@ from dagsim.errors import ModelError
 from dagsim.model import Attempt, Cluster, InFlight, Job, Placement, Share
 from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.cluster.nodes import ClusterState, DemandClass
+from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import demand_words, may_mix_types
 from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import seconds_of
@@ -44,7 +44,8 @@ def jobs_at(
     it states itself, if there are any. Other jobs without a start are waiting if the input is a
     snapshot (``stated``). In a log, it is unknown when such jobs ran, so they are left out. If a
     job was suspended, its run is moved later by the length of the suspension. The ids in
-    ``suspended`` are exceptions, because the simulation itself suspends these jobs.
+    ``suspended`` are exceptions, because the simulation itself suspends these jobs. Other jobs may
+    have started on their CPUs.
 
     Raises:
         ModelError: With ``exact``, a node that the log names does not exist or is too full. The
@@ -258,6 +259,7 @@ def _flights(
     before_s = nextafter(begins_s, -inf)
     flights: dict[int, tuple[InFlight, ...]] = {}
     unplaced: list[tuple[float, int, Job, DemandClass]] = []
+    lent: list[tuple[NodeState, int]] = []
     listed = list(jobs.jobs())
     for number in np.argsort(listed_s, kind="stable").tolist():
         job, since_s, lasts_s = listed[number], listed_s[number], seconds[number].tolist()
@@ -283,6 +285,12 @@ def _flights(
             unplaced.append((-task.gpus * task.instances, number, job, demand))
             continue
         flights[number] = _taken(machines, demand, placement, since_s)
+        if job.id in suspended:
+            lent += [(machines.list[share.node], demand.cpus * share.instances) for share in placement]
+            for machine, cpus in lent[-len(placement) :]:
+                machines.lend_cpus(machine, cpus)
+    for machine, cpus in lent:  # whether other jobs ran on these CPUs is unknown
+        machines.lend_cpus(machine, -min(cpus, machine.cpus))
     for _, number, job, demand in sorted(unplaced, key=lambda entry: entry[:2]):
         placement = _by_best_fit(machines, demand, job.graph.tasks[0].instances, seconds[number].tolist())
         flights[number] = () if placement is None else _taken(machines, demand, placement, listed_s[number])

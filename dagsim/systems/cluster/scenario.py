@@ -440,7 +440,7 @@ class ClusterScenario(Models, ClusterWorld):
 
     def auditor(self, trace: Trace | None = None) -> Auditor:
         """Return the auditor for the jobs in a trace or in a window of a trace."""
-        # imported here because the module imports traces, which other workloads do not need
+        # imported here because the module imports dagsim.traces, which other workloads do not need
         from dagsim.systems.cluster.audit import Auditor
 
         as_stated = self.elastic is None and not (isinstance(self.runtime, Fed) and self.runtime.cores != "asked")
@@ -461,7 +461,7 @@ class ClusterScenario(Models, ClusterWorld):
         """Set up the empty site. Return a function that names the site's rules, if any, under which
         a given job could never start.
         """
-        # imported here because that module imports this one
+        # imported here because present_waits imports this module
         from dagsim.systems.cluster.present_waits import Obstacles
 
         return Obstacles(self, None).rules_against

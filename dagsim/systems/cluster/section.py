@@ -454,7 +454,7 @@ class DescribedCluster(GpuCluster):
 
     @property
     def measured(self) -> tuple[int, int | None] | None:
-        """The range of jobs, in order of arrival, that metrics count, or None for all."""
+        """The range of jobs that metrics count, in order of arrival, or None if all jobs count."""
         measured: tuple[int, int | None] | None = self.keys.workload.measure
         return measured
 

@@ -99,8 +99,9 @@ _NO_REQUEST = Request()
 class SiteState(Forked):
     """The restrictions at a site, and the free licences. All attributes are plain data.
 
-    ``origin_s`` is the time in the log that corresponds to 0 s. Constraints apply only if the nodes
-    of the cluster have features. A reservation or licence that the site does not list is ignored.
+    ``origin_s`` is the time in the log that corresponds to time 0 of the simulation. Constraints
+    apply only if the nodes of the cluster have features. A reservation or licence that the site
+    does not list is ignored.
     """
 
     __slots__ = {
@@ -385,10 +386,11 @@ class SiteState(Forked):
         places = [(times, bisect_right(times, now, key=_end_s)) for times in self._times if times[0].number == number]
         return min([times[place] for times, place in places if place < len(times)], key=_start_s, default=None)
 
-    def is_under_way(self, number: int, time_s: float) -> bool:
-        """Return True if a reservation is in effect at a time."""
-        held = self.held(number, time_s)
-        return held is not None and held.start_s <= time_s
+    def attracting(self, now: float) -> dict[int, int]:
+        """Return the nodes of the magnetic reservations that are in effect, by their numbers."""
+        numbers = [self._numbers[one.name] for one in self.magnets if one.name in self._numbers]
+        held = {number: self.held(number, now) for number in numbers}
+        return {number: one.nodes for number, one in held.items() if one is not None and one.start_s <= now}
 
     def next_s(self, terms: Terms, now: float) -> float:
         """Return the next time at which the nodes that are open for these terms may change just

@@ -27,8 +27,8 @@ AnyIndex = TypeVar("AnyIndex")
 
 @runtime_checkable
 class ClusterPolicy(Protocol):
-    """A scheduling policy. Heuristics, trained agents and users' own policies all implement this
-    protocol.
+    """A scheduling policy. All policies implement this protocol: heuristics, trained agents and
+    users' own policies.
 
     A policy object is used in one simulation at a time and may keep state about it. It must be
     possible to deep-copy this state, so that look-ahead can fork the simulation. With
@@ -157,10 +157,10 @@ class ClusterView:
 
     @property
     def rejected(self) -> Sequence[JobState]:
-        """Jobs that have just arrived at a site (``queues``) and were rejected, because they could
-        never run there. They are not in the system. If a policy represents a scheduler that keeps
-        such jobs in its queue, the policy must remember them, because the list is emptied before
-        simulated time advances.
+        """Jobs that have just arrived at a site (``queues``) and were rejected because they could
+        never run at this site. They are not in the system. If a policy represents a scheduler that
+        keeps such jobs in its queue, the policy must remember them, because the list is emptied
+        before simulated time advances.
         """
         return self._frontier.rejected
 
@@ -184,7 +184,7 @@ class ClusterView:
     @property
     def expected_free(self) -> ExpectedFree:
         """The times at which GPUs are expected to become free. This index is created on first use
-        and shared. Read this property again at each decision.
+        and shared. Read this property again whenever you make a decision.
         """
         ends = self.index(ExpectedFree, lambda: ExpectedFree(self))
         ends.refresh()
@@ -211,8 +211,8 @@ class ClusterView:
         return self._simulation.sharing
 
     def queue(self, key: Key) -> Queue:
-        """Return an index of the ready tasks by ``key``, which the kernel keeps up to date. Pass
-        the same function each time.
+        """Return an index of the ready tasks, sorted by ``key``. The kernel keeps it up to date.
+        Pass the same function each time.
         """
         index = self._frontier.indexes.get(key)
         if index is None:
@@ -220,8 +220,8 @@ class ClusterView:
         return index
 
     def typed_queue(self, key: TypedKey) -> TypedQueue:
-        """Return an index of the pairs of a ready task and a GPU type by ``key``, which the kernel
-        keeps up to date. Pass the same function each time.
+        """Return an index, sorted by ``key``, of all pairs of a ready task and a GPU type. The
+        kernel keeps it up to date. Pass the same function each time.
         """
         index = self._frontier.indexes.get(key)
         if index is None:
@@ -244,7 +244,7 @@ class ClusterView:
         """Send the same events to ``listener`` that an ``index`` receives, unless it already
         receives them. Use this for a listener that records past events which a view does not show.
         Call this method at each decision. In a fork, the copy of the listener receives the runs
-        again. Return True if the listener was added, and False if it already received events.
+        again. Return True if the listener is new, and False if it already received events.
         """
         if listener in self._frontier.indexes:
             return False
@@ -259,7 +259,7 @@ class ClusterView:
         """Place the task's waiting instances by best fit. Return the placement, or ``None`` if they
         do not fit. The placement uses ``type_`` or, if that is None, the fastest type on which the
         task fits. If several types are equally fast, the method chooses the type with the fuller
-        node. As many independent instances as fit go to a single node.
+        node. As many independent instances as possible are placed on a single node.
         """
         demand, machines = task.demand, self._machines
         types = demand.types
@@ -290,8 +290,8 @@ class ClusterView:
         return self._simulation.expected_moves_s(moves)
 
     def behind(self, active: JobState) -> int:
-        """Return the number of tasks in a job's array that are not in the system yet because of the
-        array's limit (``Request.array_limit``).
+        """Return how many tasks of a job's array are not in the system yet because of the array's
+        limit (``Request.array_limit``).
         """
         return self._simulation.behind(active)
 
@@ -402,8 +402,8 @@ class ExpectedFree:
         return self.freed_in_s(gpus - self._machines.idle_gpus(type_), type_)
 
     def freed_in_s(self, gpus: float, type_: int, never_s: float = NEVER_S) -> float:
-        """Return the seconds until ``gpus`` more GPUs of the type are expected to have been
-        released. Return 0 if ``gpus`` is 0, and ``never_s`` if this is never expected.
+        """Return the seconds until runs on the type are expected to have released ``gpus`` more
+        GPUs. Return 0 if ``gpus`` is 0, and ``never_s`` if this is never expected.
         """
         if gpus <= 0:
             return 0.0

@@ -428,7 +428,7 @@ RUNS = workload("old", "c", 0, ("main", 1, 10), runs_since=1, of="chem")
 
 def test_workloads_without_a_cluster_queue_are_an_error(tmp_path: Path) -> None:
     file = dump(tmp_path, RUNS, queues=[FLAVOR, local_queue("c", "chem")])
-    assert "no file has a ClusterQueue, only 1 LocalQueue, 1 ResourceFlavor, 1 Workload" in refused(file)
+    assert "no file contains a ClusterQueue, only 1 LocalQueue, 1 ResourceFlavor, 1 Workload" in refused(file)
 
 
 def test_objects_of_two_clusters_are_an_error_but_the_same_object_twice_is_not(tmp_path: Path) -> None:

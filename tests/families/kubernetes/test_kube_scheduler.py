@@ -208,7 +208,7 @@ def test_requests_that_have_to_be_refused_change_nothing(tmp_path: Path, fake: s
 def test_wrong_parameters_are_errors(tmp_path: Path, fake: str) -> None:
     with pytest.raises(UnknownName, match="there is no program '/no/such'"):
         KubeScheduler("/no/such")
-    with pytest.raises(ConfigError, match="no program"):
+    with pytest.raises(ConfigError, match="the parameter binary is missing"):
         KubeScheduler()
     with pytest.raises(ConfigError, match="timeout_s"):
         KubeScheduler(fake, timeout_s=0)

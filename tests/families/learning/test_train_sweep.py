@@ -65,7 +65,7 @@ def test_training_runs_that_are_worse_than_the_median_end_early(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("more", "options", "message"),
     [
-        ("stop: mean\n", (), "stop: expected median"),
+        ("stop: mean\n", (), "stop: must be median"),
         ("", ("--metric", "jct_s.p95"), "--metric: does not apply to a sweep over training runs"),
         ("", ("--max-cells", "2"), "--max-cells: does not apply"),
     ],

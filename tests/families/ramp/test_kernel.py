@@ -148,7 +148,7 @@ def test_no_decision_and_degree_0_turn_a_job_away() -> None:
 @pytest.mark.parametrize(
     ("decision", "words"),
     [
-        (Partition(0, 3), "at 1 s: job 0 cannot be split into 3 parts now; offered: 0, 1, 2, 4"),
+        (Partition(0, 3), "at 1 s: job 0 cannot be split into 3 parts now; allowed: 0, 1, 2, 4"),
         (Partition(0, -1), "cannot be split into -1 parts"),
         (Partition(0, 8), "cannot be split into 8 parts"),
         (Partition(5, 2), "job 5 is not waiting for a decision, but job 0 is"),

@@ -103,7 +103,7 @@ def test_normalised_throughput_is_over_what_the_servers_can_do() -> None:
 
 
 def test_wrong_parameters_are_named() -> None:
-    with pytest.raises(ConfigError, match="fail must be sequential or seconds, got 'never'"):
+    with pytest.raises(ConfigError, match="fail must be sequential or a number of seconds, got 'never'"):
         rewards("lookahead_job_completion_time[fail=never]", TWO, 1)
     with pytest.raises(ConfigError, match="sign must be 1 or -1, got 3"):
         rewards("mean_compute_throughput[sign=3]", TWO, 1)

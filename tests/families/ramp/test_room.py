@@ -169,7 +169,7 @@ def test_tuned_weights_are_named_and_whole() -> None:
     for name in weight_sets:
         weights = RAMP_POLICIES.create(f"roomy[tuned={name}]").weights  # type: ignore[attr-defined]
         assert weights.scarcity.shape == weights.blocks.shape == (len(ARRIVALS), len(SIZES))
-    with pytest.raises(ConfigError, match="there are no tuned weights called 'nothing'; tuned: "):
+    with pytest.raises(ConfigError, match="there are no tuned weights called 'nothing'; available: "):
         RAMP_POLICIES.create("roomy[tuned=nothing]")
     with pytest.raises(ConfigError, match="least must be at least 1, got 0"):
         RAMP_POLICIES.create("roomy[least=0]")

@@ -118,7 +118,7 @@ def expected_start(wanted: int, linear_s: float) -> float:
     assert table.limits.order == [100, 125, 131, 160, 310, 1000, 3000]
     times = [50.0, 100.0, 160.0, 1000.0, 0.0, 50.0, 125.0, 131.0, 310.0, 3000.0]
     rooms = [0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
-    start_s, _ = earliest(
+    start_s, *_ = earliest(
         Where([0, 1], [0, 1], [1, 1], -2, 5000.0),
         FitSteps(times, rooms, [4, 5]),
         table.limits,
@@ -128,6 +128,7 @@ def expected_start(wanted: int, linear_s: float) -> float:
         10.0,
         float(wanted),
         False,
+        -inf,
         table.out,
     )
     return start_s

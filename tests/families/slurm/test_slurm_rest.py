@@ -272,6 +272,40 @@ def test_a_magnetic_reservation_takes_jobs_of_its_account_unasked() -> None:
     assert first(played(jobs, queues, nodes=1)) == {"mine": 150, "other": 300}
 
 
+def test_a_magnetic_reservation_comes_before_other_nodes() -> None:
+    """``sort_job_queue2`` puts a job within the reservation before the same job outside it."""
+    magnet = NodeReservation("m", ("n1",), 100, 300, magnetic=True, accounts=("lab",))
+    jobs = [job("mine", 150, 10, account="lab"), job("other", 150, 10, account="x")]
+    queues = QueueTree((QueueNode("lab"), QueueNode("x")), reservations=(magnet,))
+    times = starts(played(jobs, queues))
+    assert [times[name][0] for name in ("mine", "other")] == [(150, "n1"), (150, "n0")]
+
+
+@pytest.mark.parametrize("backfill", ["true", "false"])
+def test_a_job_starts_within_a_magnetic_reservation_or_outside_it(backfill: str) -> None:
+    """``job_test_resv`` returns the nodes of the reservation, or all others."""
+    magnet = NodeReservation("m", ("n0",), 0, 1000, magnetic=True, accounts=("lab",))
+    queues = QueueTree((QueueNode("lab"), QueueNode("x")), reservations=(magnet,))
+    busy = job("busy", 0, 50, 4, request=Request(nodes=("n2",)), account="x")
+    wide = job("wide", 1, 10, 2, nodes=2, account="lab")
+    spec = f"slurm-multifactor[order=basic,backfill={backfill},gangs=distinct]"
+    assert first(played([busy, wide], queues, spec, nodes=3)) == {"busy": 0, "wide": 50}
+
+
+def test_backfill_plans_nodes_for_a_job_that_names_them_although_others_are_free() -> None:
+    """``_will_run_test`` frees runs until the named nodes suffice, so no longer job takes one of these nodes first."""
+    on_both = Request(nodes=("n0", "n1"), spread=False, least_nodes=2, most_nodes=2)
+    jobs = [
+        job("busy", 0, 100, 4, request=Request(nodes=("n0",))),
+        job("named", 1, 10, 2, nodes=4, request=on_both),
+        job("long", 2, 1000, 4),
+    ]
+    # the main loop tests only the first job
+    schedule = played(jobs, QueueTree(), FIFO.replace("]", ",queue_depth=1,sched_interval_s=1e6]"), nodes=4)
+    assert first(schedule) == {"busy": 0, "named": 100, "long": 2}
+    assert starts(schedule)["long"][0][1] == "n2"
+
+
 def test_a_job_that_a_later_magnetic_reservation_attracts_keeps_its_nodes_from_the_main_loop() -> None:
     """``ESLURM_RESERVATION_NOT_USABLE`` in job_scheduler.c: on site-C, the main loop left b004 alone while small jobs
     of the account of ``magnet`` waited.

@@ -66,11 +66,11 @@ class KubeDefault:
     the same as in kube-scheduler 1.35 if all nodes are scored (see ``docs/kubernetes.md``).
 
     ``config`` is a KubeSchedulerConfiguration that sets the weights and arguments of the plugins.
-    Without ``config``, ``scoring`` (``least`` or ``most`` allocated) and the weights of ``cpu``,
-    ``memory`` and ``gpu`` set the strategy of NodeResourcesFit. With ``preempt``, a pod for which
-    no node is found stops pods of lower priority on the node where this does the least harm. A
-    preempted or lost pod comes back after ``restart_s`` seconds, behind the other pods of its
-    priority; a victim occupies its node for another ``grace_s`` seconds.
+    If there is no ``config``, NodeResourcesFit uses the strategy ``scoring`` (``least`` or ``most``
+    allocated) and the weights ``cpu``, ``memory`` and ``gpu``. With ``preempt``, a pod for which no
+    node is found preempts pods of lower priority on the node where this does the least harm. A
+    preempted or lost pod returns after ``restart_s`` seconds, behind the other pods of its
+    priority. A preempted pod occupies its node for another ``grace_s`` seconds.
 
     A gang starts as a whole, as it does with a gang scheduling plug-in. The policy uses no
     estimates and is preemptive. Trying a pod costs O(nodes) operations on columns, and examining a
@@ -316,8 +316,8 @@ class _State:
         return None if node is None else (Share(node),)
 
     def _best(self, view: ClusterView, task: TaskState, nodes: np.ndarray) -> int | None:
-        """Return the best feasible node on which the kernel can place the task, too. The kernel
-        checks more than the filters: whether nodes are down, and shares of GPUs.
+        """Return the best feasible node on which the kernel can place the task, too. In addition to
+        the filters, the kernel checks whether nodes are down and whether shares of GPUs fit.
         """
         machines, demand = view.machines.list, task.demand
         if not len(nodes):
@@ -450,8 +450,8 @@ class KubeWaits:
 
 
 class _Rejection(NamedTuple):
-    """Why a pod was rejected, as far as this decides after which events kube-scheduler tries the
-    pod again (its queueing hints).
+    """The part of a rejection that decides after which events kube-scheduler tries the pod again
+    (its queueing hints).
     """
 
     by_pods: bool
@@ -723,7 +723,7 @@ class _Queue:
         return None if first is None else first[-1]
 
     def _overtake(self, view: ClusterView, first: TaskState) -> None:
-        """If there is no node for the first pod, let the other pods with the same priority overtake
+        """Let the other pods with the same priority overtake the first pod, if there is no node for
         it.
 
         The pods of a failed node are deleted in turn. kube-scheduler tries the first waiting pod

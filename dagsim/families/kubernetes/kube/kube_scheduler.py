@@ -125,7 +125,7 @@ class KubeScheduler:
 
         Raises:
             PolicyFailed: The program ended, it was not idle in time, or a task cannot be expressed
-            as a pod.
+                as a pod.
         """
         if self._session is None:
             beside = Beside(self.name, self._timeout_s)
@@ -517,7 +517,7 @@ class _Session:
             self._store.create(PODS, admitted(PODS, json.loads(json.dumps(pod)), self._store))
 
     def _add_past(self, run: Run) -> None:
-        """Create the pods of a run that was already running when the simulation began."""
+        """Create the pods of a run that was already in progress when the simulation began."""
         key = run.task.job.number, run.task.index, run.task.piece
         manifest = self._pod(run.task, key)
         for machine, count, *_ in run.held:
@@ -790,8 +790,8 @@ class _Rest:
 
 
 class _Account(NamedTuple):
-    """How many attempts have begun but not ended, how many changes were sent but not handled, and
-    how many preemptions have begun but not ended."""
+    """Numbers of unfinished items: attempts that have begun but not ended, changes that were sent
+    but not handled, and preemptions that have begun but not ended."""
 
     attempts: float
     unhandled: float

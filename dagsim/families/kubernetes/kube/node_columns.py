@@ -250,8 +250,8 @@ def matches_all(terms: Iterable[Term], pod: Pod) -> bool:
 
 
 def by_domain(domains: np.ndarray, column: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
-    """For each node, return the sum of a column over the node's domain, or 0 if the node has no
-    domain. ``among`` restricts the sum to some nodes.
+    """Return the sum of a column over the domain of each node, or 0 for a node without a domain.
+    ``among`` restricts the sum to some nodes.
     """
     if not len(domains) or domains.max() < 0:
         return np.zeros(len(domains), np.int64)

@@ -38,7 +38,7 @@ class Filters:
         self._snapshot = snapshot
 
     def verdicts(self, pod: Pod) -> tuple[np.ndarray, dict[str, int]]:
-        """For each node, return the outcome of all filters: 0 if the node passes, 1 if preemption
+        """Return the outcome of all filters for each node: 0 if the node passes, 1 if preemption
         might help, and 2 otherwise. Also return the number of nodes for each reason, in the words
         of kube-scheduler. A node counts once for each resource that it lacks. Nominated pods are
         ignored."""
@@ -84,8 +84,8 @@ class Filters:
         return passes and (not others or self.passes(pod, node))
 
     def static(self, pod: Pod) -> np.ndarray:
-        """For each node, return the number of the first filter that rejects the node because of its
-        description alone, or 0 if there is none."""
+        """Return, for each node, the number of the first filter that rejects the node because of
+        its description alone, or 0 if there is none."""
         profile, nodes = self._profile, self._snapshot.nodes
         on = profile.filters
 

@@ -391,8 +391,8 @@ class TopologyTree:
 
 @dataclass(slots=True)
 class _Spread:
-    """How the pods of one group are distributed over domains. With ``least_free``, domains with the
-    smallest capacity are filled first. Otherwise, domains are chosen by best fit.
+    """The rule by which the pods of one group are distributed over domains. With ``least_free``,
+    domains with the smallest capacity are filled first. Otherwise, domains are chosen by best fit.
     """
 
     count: int

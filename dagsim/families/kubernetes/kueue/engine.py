@@ -254,7 +254,7 @@ class Admission:
 
         Raises:
             EndlessPreemption: Workloads preempt each other in an endless cycle, as they do in
-            Kueue.
+                Kueue.
         """
         if drained := self.drain(now):
             yield Cycle(preempted=[Preempted(workload, "", "Stopped") for workload in drained], advances=True)

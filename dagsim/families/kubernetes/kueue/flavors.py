@@ -210,7 +210,7 @@ class FlavorSearch:
     def _unsuitable(
         self, workload: WorkloadState, queue: ClusterQueueState, members: list[int], number: int, group: FlavorGroup
     ) -> list[str]:
-        """For each flavor, return the reason why the pods cannot run there, or an empty string if
+        """Return, for each flavor, the reason why the pods cannot run there, or an empty string if
         they can."""
         key = (queue.name, number, workload.shape, members[0])
         reasons = self._suitable.get(key)

@@ -46,11 +46,11 @@ class Kueue:
     the queue named by its partition, account or tenant, or else to the first queue.
 
     A gang is one workload, and so is each instance that is not part of a gang. An admitted workload
-    holds its quota, and it starts as soon as it fits on nodes. Without a topology, the nodes are
-    those that the default scheduler would choose with the strategy ``scoring`` and the weights
+    holds its quota, and it starts as soon as it fits on nodes. Without a topology, nodes are chosen
+    as the default scheduler would choose them with the strategy ``scoring`` and the weights
     ``cpu``, ``memory`` and ``gpu``. Preempted workloads keep their positions in the queue.
-    Workloads that were set aside come back ``requeue_s`` seconds after quota is released (1 s in
-    Kueue), and admission checks take ``checks_s`` seconds.
+    Workloads that were set aside return to their queue ``requeue_s`` seconds after quota is
+    released (1 s in Kueue). Admission checks take ``checks_s`` seconds.
 
     The policy uses no estimates; it is preemptive if a queue is configured to be. A cycle costs
     O(queues), and a search for targets costs O(running log running); as long as nothing changes,

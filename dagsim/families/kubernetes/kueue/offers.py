@@ -101,8 +101,8 @@ class Site:
         return queue
 
     def missing_queue(self, task: TaskState) -> str:
-        """If the workload in a task's manifest names a LocalQueue that does not exist, return this
-        name. Otherwise, return an empty string.
+        """Return the name of the LocalQueue in a task's manifest if no such queue exists.
+        Otherwise, return an empty string.
         """
         carried = self.workload(task)
         named = "" if carried is None or carried.spec is None else carried.spec.queue

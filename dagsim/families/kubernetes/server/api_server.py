@@ -442,7 +442,7 @@ async def _body(receive: Receive, headers: Mapping[str, str]) -> Any:
 def _from_yaml(text: bytes) -> Any:
     """Read YAML, but reject aliases, because with aliases a short text can become a huge object."""
     if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-        raise ValueError("aliases are not read")
+        raise ValueError("YAML aliases are not allowed")
     return yaml.safe_load(text)
 
 

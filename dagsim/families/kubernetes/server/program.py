@@ -40,12 +40,12 @@ def checked_program(kind: str, binary: str, timeout_s: float) -> str:
 
     Raises:
         ConfigError: No program is given, uvicorn is not installed, or ``timeout_s`` is not
-        positive.
+            positive.
         UnknownName: The program does not exist.
     """
     require(0 < timeout_s < 1e6, f"{kind}: timeout_s must be a number of seconds above 0", timeout_s)
     if not binary:
-        raise ConfigError(f"{kind}: no program; expected {kind}[binary=PATH]")
+        raise ConfigError(f"{kind}: the parameter binary is missing; expected {kind}[binary=PATH]")
     path = shutil.which(binary)
     if path is None:
         raise UnknownName(f"{kind}: there is no program {binary!r}")

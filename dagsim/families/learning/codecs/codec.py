@@ -46,7 +46,7 @@ class ClusterCodec(Protocol):
         """Encode the choices. Return ``None`` if waiting is the only one."""
 
     def decode(self, view: ClusterView, choice: int) -> Iterable[Decision]:
-        """Return the decisions for which row ``choice`` of the last observation stands. An empty
+        """Return the decisions that row ``choice`` of the last observation represents. An empty
         list means to wait until something changes."""
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:

@@ -52,9 +52,10 @@ class _OffPolicy(Algorithm):
 
 @dataclass(frozen=True, slots=True)
 class D3qnConfig(_OffPolicy):
-    """Deep Q-learning: double (van Hasselt et al. 2016) and duelling (Wang et al. 2016), with
-    prioritised n-step replay (Schaul et al. 2016). Rewards are discounted by elapsed time instead
-    of by step, as in a semi-Markov process."""
+    """Deep Q-learning with double estimation (van Hasselt et al. 2016), a duelling network (Wang et
+    al. 2016) and prioritised n-step replay (Schaul et al. 2016). Rewards are discounted by elapsed
+    time instead of by step, as in a semi-Markov process.
+    """
 
     kind: Literal["d3qn"] = "d3qn"
     exploration: tuple[float, float] = (0.5, 0.02)

@@ -73,7 +73,7 @@ def shuffled(rows: np.ndarray, size: int, rng: np.random.Generator) -> Iterator[
 
 
 class PolicyGradient(ABC, Generic[ConfigT]):
-    """In each iteration, runs ``replicas`` episodes on each of ``sequences`` job sequences, and
+    """Runs ``replicas`` episodes on each of ``sequences`` job sequences in each iteration, and
     learns from them."""
 
     def __init__(self, context: LearnerContext, config: ConfigT) -> None:

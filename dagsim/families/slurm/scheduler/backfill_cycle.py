@@ -9,7 +9,7 @@ from dagsim.families.slurm.scheduler.main_loop import SchedulerParts
 from dagsim.families.slurm.scheduler.pending_jobs import BackfillOutlook, PendingJob, PendingJobs, may_fit
 from dagsim.families.slurm.scheduler.running_jobs import LATE_S
 from dagsim.families.slurm.scheduler.slurm_backfill import NodePlan
-from dagsim.families.slurm.scheduler.slurm_rules import account_of, together, user_of
+from dagsim.families.slurm.scheduler.slurm_rules import account_of, magnets, together, user_of
 from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
 from dagsim.families.slurm.scheduler.start_limits import licensed
 from dagsim.model import Decision, Placement, Start
@@ -115,8 +115,9 @@ class BackfillCycle:
         """Index of the job that is examined."""
         self._fitting: dict[DemandClass, bool] = {}
         """Whether a demand fits on the machines now."""
-        self._roomy: dict[tuple[DemandClass, str, bool, int, int], int] = {}
-        """Nodes with room for an instance now, by demand, partition, exclusive use, type and barred nodes."""
+        self._roomy: dict[tuple[DemandClass, str, bool, int, int, int], int] = {}
+        """Nodes with room for an instance now, by demand, partition, exclusive use, type, barred nodes and
+        reservation."""
         self._examined: PendingJob | None = None
         """The job that was last examined in advance."""
         self._open: list[tuple[int, float]] = []
@@ -144,7 +145,10 @@ class BackfillCycle:
                 self._outlook.removed(job, self._at)
                 self._pending.set_aside(self._at, holder, job.amounts)
                 continue
-            self._left -= 1
+            if job.attracted and job.reservation not in self._parts.placing.attracting:
+                self._at += 1
+                continue
+            self._left -= not job.attracted
             if (self._tested.most and self._tested.is_over(job)) or not licensed(machines, job.task):
                 self._at += 1
                 continue
@@ -171,7 +175,7 @@ class BackfillCycle:
         if placement is not None or not self._preempting or job.refused or delayed or parts.limits.is_over_nodes(job):
             return placement
         end_s, before = self._now + self._limit_s(job), len(parts.running.facts)
-        open_nodes = parts.rules.nodes[job.part.name] & ~self._plan.kept(self._now, end_s, closed=self._ties)
+        open_nodes = parts.placing.open_to(job) & ~self._plan.kept(self._now, end_s, closed=self._ties)
         yield from parts.preemption.make_way(self._view, job, open_nodes)
         if len(parts.running.facts) < before:
             self._renew()
@@ -200,7 +204,8 @@ class BackfillCycle:
         yield Start(task, placement)
         self._outlook.started()
         if not task.waiting:
-            for entry, place in self._pending.drop(self._at, several=len(parts.rules.parts(task.job)) > 1):
+            several = len(parts.rules.parts(task.job)) > 1 or bool(magnets(task))
+            for entry, place in self._pending.drop(self._at, several=several):
                 self._outlook.removed(entry, place)
                 self._at -= place < self._at
         self._renew()
@@ -211,6 +216,8 @@ class BackfillCycle:
         """
         preemption, outlook = self._parts.preemption, self._outlook
         self._at += 1
+        if job.attracted:  # Slurm plans no later start in a magnetic reservation
+            return True
         # Jobs further back may preempt runs only on nodes without a reservation, so this job must
         # reserve its nodes.
         if self._preempting:
@@ -294,7 +301,7 @@ class BackfillCycle:
         placing, machines, demand = self._parts.placing, self._view.machines, job.task.demand
         nodes, barred = 0, placing.barred(job.task)
         for type_ in self._parts.limits.allowed(job, types):
-            key = demand, job.part.name, job.alone, type_, barred
+            key = demand, job.part.name, job.alone, type_, barred, job.reservation
             roomy = self._roomy.get(key)
             if roomy is None:
                 roomy, states = 0, machines.list

@@ -1,4 +1,5 @@
-"""What the owners of Slurm's limits hold at present, and how much more each of them may take."""
+"""The resources that the owners of Slurm's limits hold at present, and the amounts that each of
+them may still take."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ _EMPTY = (0.0, 0.0, 0.0, 0.0)
 
 
 class PastUse(NamedTuple):
-    """What a user's jobs in one account, QOS and partition had used when the simulation began:
-    seconds by resource, both in full and decayed.
+    """The usage of a user's jobs in one account, QOS and partition before the simulation began. It
+    is stated in seconds by resource, both in full and decayed.
     """
 
     account: str
@@ -164,9 +165,10 @@ class Budget:
 
 
 class Holdings:
-    """What each holder has in use, and what its limits are. All attributes are plain data. A query,
-    a start or an end takes O(holders of the job). With ``safe``, a job starts only if it would stay
-    within the budgets even if it ran until its time limit (AccountingStorageEnforce).
+    """The resources that each holder uses, and the limits of each holder. All attributes are plain
+    data. A query, a start or an end takes O(holders of the job). With ``safe``, a job starts only
+    if it would stay within the budgets even if it ran until its time limit
+    (AccountingStorageEnforce).
     """
 
     def __init__(self, *, safe: bool = True) -> None:

@@ -1,4 +1,5 @@
-"""How Slurm places a pending job: which nodes the job may use now, and which of them it takes."""
+"""The placement of a pending job by Slurm: which nodes the job may use now, and which of them it
+takes."""
 
 from __future__ import annotations
 
@@ -30,6 +31,8 @@ class JobPlacing:
 
     def __init__(self, rules: SlurmRules, limits: StartLimits, users: NodeUsers, choice: NodeChoice) -> None:
         self.choice = choice
+        self.attracting: dict[int, int] = {}
+        """The nodes of each magnetic reservation that is under way, as bit sets."""
         self._rules, self._limits, self._users = rules, limits, users
 
     def fit(self, machines: ClusterState, job: PendingJob, nodes: int, room: float) -> Placement | None:
@@ -86,9 +89,21 @@ class JobPlacing:
         node = chosen.bit_length() - 1
         return (Share(node, int(min(rooms[node], task.waiting, room))),)
 
+    def open_to(self, job: PendingJob) -> int:
+        """Return the nodes in the job's partition. A job that a magnetic reservation attracts starts
+        either within the reservation or outside it, so each of its entries has only some of them.
+        """
+        nodes = self._rules.nodes[job.part.name]
+        if job.attracted:
+            return nodes & self.attracting.get(job.reservation, 0)
+        if self.attracting and job.task.demand.terms is not None:
+            for number in job.task.demand.terms.welcome:
+                nodes &= ~self.attracting.get(number, 0)
+        return nodes
+
     def usable(self, job: PendingJob) -> int:
         """Return the nodes in the job's partition that it may use, shared or exclusively."""
-        nodes = self._rules.nodes[job.part.name] & ~self._users.whole
+        nodes = self.open_to(job) & ~self._users.whole
         if job.alone:
             nodes &= ~self._users.busy
         return nodes & ~self.barred(job.task)

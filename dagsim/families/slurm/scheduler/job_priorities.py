@@ -9,7 +9,7 @@ from dagsim.families.slurm.scheduler.pending_jobs import PendingJob, PendingJobs
 from dagsim.families.slurm.scheduler.priority_formulas import decay_per_second
 from dagsim.families.slurm.scheduler.slurm_preemption import SlurmPreemption
 from dagsim.families.slurm.scheduler.slurm_priority import Asked, Capacity, PriorityBook, RankColumns
-from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, account_of, reserved_in, user_of
+from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, account_of, magnets, reserved_in, user_of
 from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
 from dagsim.model import NodePartition, QueueTree
 from dagsim.model.arithmetic import ordered_sum
@@ -80,8 +80,9 @@ class JobPriorities:
 
     def entries(self, task: TaskState) -> list[PendingJob]:
         """Return the task's entries in the list of pending jobs, one for each partition in which it
-        may run. Partitions that refuse the job's account count, too. Compute the priority in
-        partitions in which the task has none yet.
+        may run. Partitions that refuse the job's account count, too. There are as many entries for
+        each magnetic reservation that attracts the job (``job_resv_append_magnetic``). Compute the
+        priority in partitions in which the task has none yet.
         """
         jobs, rules, types = [], self._rules, task.demand.types
         gpu = rules.gpu_names[types[0]] if len(types) == 1 and task.demand.demand.gpus else ""
@@ -92,18 +93,22 @@ class JobPriorities:
             (holders, amounts), alone = rules.claim(task, part, gpu), rules.alone(task.job, part)
             tier = part.tier + (_RESERVED if reserved_in(task) >= 0 else 0)
             slot = self._slot(task, place, part, tier, amounts.cpus if alone else None) if self.are_used else -1
-            jobs.append(
-                PendingJob(
-                    tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
-                    rules.layout(task, part), rules.nodes[part.name], rules.questions(task, part), rules.counts(task),
-                    refused, rules.quality(task.job) if self._settings.preempt == "qos" else None,
-                )
+            job = PendingJob(
+                tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
+                rules.layout(task, part), rules.nodes[part.name], rules.questions(task, part), rules.counts(task),
+                refused, rules.quality(task.job) if self._settings.preempt == "qos" else None, reserved_in(task),
             )  # fmt: skip
+            jobs.append(job)
+            for further, number in enumerate(magnets(task), 1):
+                place = job.place + further * len(rules.parts(task.job))
+                slot = self._slot(task, place, part, tier + _RESERVED, None) if self.are_used else -1
+                attracted = {"reservation": number, "attracted": True}
+                jobs.append(job._replace(tier=tier + _RESERVED, slot=slot, place=place, **attracted))
         return jobs
 
     def drop(self, task: TaskState) -> None:
         """Drop the priorities of a task that no longer waits."""
-        for place in range(len(self._rules.parts(task.job))):
+        for place in range(len(self._rules.parts(task.job)) * (1 + len(magnets(task)))):
             self.ranks.drop((task.order, task.piece, place))
 
     def eligible_s(self, task: TaskState) -> float:

@@ -10,7 +10,7 @@ from dagsim.families.slurm.scheduler.job_placing import JobPlacing
 from dagsim.families.slurm.scheduler.pending_jobs import PendingJob, PendingJobs
 from dagsim.families.slurm.scheduler.running_jobs import LATE_S, RunningJobs
 from dagsim.families.slurm.scheduler.slurm_preemption import SlurmPreemption
-from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, reserved_in, together
+from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, together
 from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
 from dagsim.families.slurm.scheduler.start_limits import StartLimits, licensed
 from dagsim.model import Decision, Kill, Placement, RejectReason, Start
@@ -41,8 +41,7 @@ class _Blocked:
     def blocks(self, job: PendingJob) -> bool:
         """Return True if an earlier job has blocked the reservation in which this job runs, or
         (without one) this job's partition."""
-        reservation = reserved_in(job.task)
-        return job.part.name in self.partitions if reservation < 0 else reservation in self.reservations
+        return job.part.name in self.partitions if job.reservation < 0 else job.reservation in self.reservations
 
     def close(self, job: PendingJob, nodes: int) -> None:
         """Block the job's partition and its nodes."""
@@ -80,7 +79,9 @@ class MainLoop:
             if not task.waiting:
                 del listed[at]
                 continue
-            if blocked.blocks(job) or not licensed(view.machines, task):
+            # reservations that have not begun are among the nodes that are off limits
+            later = job.attracted and job.reservation not in parts.placing.attracting
+            if later or blocked.blocks(job) or not licensed(view.machines, task):
                 at += 1
                 continue
             # Only backfill starts jobs that have to start together. Until then, this job blocks its
@@ -116,8 +117,8 @@ class MainLoop:
         """Return a placement of a job, for which runs may be preempted. If there is none, record
         what this job blocks for the jobs behind it.
         """
-        parts, part = self._parts, job.part
-        nodes = parts.rules.nodes[part.name] & ~blocked.nodes
+        parts = self._parts
+        nodes = parts.placing.open_to(job) & ~blocked.nodes
         placement = parts.placing.fit(view.machines, job, nodes, room)
         if placement is not None:
             return placement
@@ -128,8 +129,8 @@ class MainLoop:
         if placement is None:
             if named := parts.rules.named(job.task):
                 blocked.nodes |= named
-            elif (reservation := reserved_in(job.task)) >= 0:
-                blocked.reservations.add(reservation)
+            elif job.reservation >= 0:
+                blocked.reservations.add(job.reservation)
             elif not over and parts.placing.is_held_up(view, job, nodes):
-                blocked.close(job, parts.rules.nodes[part.name])
+                blocked.close(job, parts.rules.nodes[job.part.name])
         return placement

@@ -50,10 +50,10 @@ class SlurmMultifactor:
     share, size, partition, QOS and TRES.
 
     The main loop runs at every event. It starts jobs in order of priority, and stops in a partition
-    at the first job that does not fit. Backfill runs every ``bf_interval_s`` if anything has
-    changed. Backfill tests the first ``bf_max_job_test`` jobs: a job starts if it delays no job
-    ahead of it; otherwise backfill reserves specific whole nodes for it (SchedMD, sched_config,
-    2024). Priorities are computed when a job becomes ready, and for all jobs every
+    at the first job that does not fit. Backfill runs every ``bf_interval_s`` seconds if anything
+    has changed. Backfill tests the first ``bf_max_job_test`` jobs. A job starts if it does not
+    delay any job ahead of it. Otherwise, backfill reserves specific whole nodes for it (SchedMD,
+    sched_config, 2024). Priorities are computed when a job becomes ready, and for all jobs every
     ``calc_period_s``. Accounts, partitions, qualities of service and their limits are the
     ``queues`` of the configuration (docs/reference/schedulers.md). A ready task is a Slurm job: a
     gang is one job, and independent instances are an array. Time limits are those that users
@@ -67,34 +67,37 @@ class SlurmMultifactor:
     (PriorityWeightAssoc). ``tres_gpus``, ``tres_cpus`` and ``tres_memory`` weight the requested
     GPUs, CPUs and memory (PriorityWeightTRES).
 
-    ``max_age_s`` is the age from which on the age factor is 1 (PriorityMaxAge). ``half_life_s`` is
+    ``max_age_s`` is the age at which the age factor reaches 1 (PriorityMaxAge). ``half_life_s`` is
     the half-life of past usage, where 0 means no decay (PriorityDecayHalfLife). ``algorithm``
     computes fair share by Fair Tree (``tree``) or by the classic formula (``classic``). ``damping``
-    is the divisor in the classic formula (FairShareDampeningFactor). ``favor_small`` gives small
-    jobs the larger size factor (PriorityFavorSmall). ``relative_size`` divides a job's size by its
-    time limit (SMALL_RELATIVE_TO_TIME). ``max_tres`` bills the largest weighted resource instead of
-    the sum (MAX_TRES). ``accrue_always`` counts the age from the submission (ACCRUE_ALWAYS).
-    ``calc_phase_s`` is the time of one priority calculation, on the site's clock if there is one.
+    is the divisor in the classic formula (FairShareDampeningFactor). With ``favor_small``, smaller
+    jobs have a larger size factor (PriorityFavorSmall). With ``relative_size``, the size of a job
+    is divided by its time limit (SMALL_RELATIVE_TO_TIME). With ``max_tres``, only the largest
+    weighted resource is billed instead of the sum (MAX_TRES). With ``accrue_always``, the age of a
+    job is counted from its submission (ACCRUE_ALWAYS). ``calc_phase_s`` is the time of one priority
+    calculation, on the site's clock if there is one.
 
     ``queue_depth`` is the number of jobs that the main loop considers (default_queue_depth). Every
-    ``sched_interval_s``, the main loop considers all jobs (sched_interval).
+    ``sched_interval_s`` seconds, the main loop considers all jobs (sched_interval).
     ``sched_min_interval_s`` is the shortest time between two main loops (sched_min_interval).
     ``backfill`` turns backfill on or off. ``bf_phase_s`` is the time of the first backfill cycle.
     ``bf_window_s`` is how far ahead backfill plans (bf_window). ``bf_window_linear_s`` is the time
-    added to each further window of the search for a start, or 0 to double the window
-    (bf_window_linear). ``bf_max_job_user``, ``bf_max_job_assoc`` and ``bf_max_job_part`` limit the
-    tested jobs in a cycle by user, association and partition, where 0 means no limit.
-    ``bf_max_job_array_resv`` is the number of tasks of one array that may have reservations.
-    ``bf_resolution_s`` is the multiple to which backfill rounds times down (bf_resolution). With
-    ``bf_ties=fit`` a job may start if its limit ends exactly when a reservation begins.
+    by which each further window is longer when backfill searches a start time. With 0, the window
+    is doubled instead (bf_window_linear). ``bf_max_job_user``, ``bf_max_job_assoc`` and
+    ``bf_max_job_part`` limit how many jobs a cycle tests for each user, association and partition.
+    0 means no limit. ``bf_max_job_array_resv`` is the number of tasks of one array that may have
+    reservations. Backfill rounds times down to multiples of ``bf_resolution_s`` seconds
+    (bf_resolution). With ``bf_ties=fit``, a job may start if its time limit ends exactly when a
+    reservation begins.
 
-    With ``limits=safe`` a job starts only if its time limit fits into the budgets of its account
-    and QOS; with ``limits=used`` it starts unless they are used up. ``preempt`` sets whether a
-    partition's tier or a QOS may stop runs. A requeued job is eligible again after
-    ``requeue_delay_s``. With ``kill=limit`` a run ends at the user's own limit as well, and with
-    ``kill=never`` at no limit. A run ends ``over_time_s`` after it has reached its limit. With
-    ``gangs=distinct`` each instance in a gang gets a node of its own. With ``place=best`` a job
-    takes the fullest node on which it fits, instead of the first.
+    With ``limits=safe``, a job only starts if its whole time limit fits into the budgets of its
+    account and QOS. With ``limits=used``, it starts unless these budgets are used up. ``preempt``
+    determines which jobs may stop others: those in a higher partition tier, or those with a certain
+    QOS. A requeued job is eligible again after ``requeue_delay_s`` seconds. With ``kill=limit``, a
+    run is also ended at the user's own time limit. With ``kill=never``, a run is never ended at a
+    time limit. A run ends ``over_time_s`` seconds after it has reached its limit. With
+    ``gangs=distinct``, each instance of a gang is placed on a node of its own. With ``place=best``,
+    a job is placed on the fullest node on which it fits, instead of the first one.
 
     The policy uses estimates (for tasks without a requested time), and is preemptive if configured.
     It is costly by definition: a backfill cycle takes O(running + jobs tested x times x nodes), and
@@ -169,6 +172,8 @@ class SlurmMultifactor:
         pending.rank_anew(self._priorities.book, view.now)
         standings = []
         for job in pending.listed:
+            if job.attracted:
+                continue
             parts = self._priorities.parts(job.task, job.part)
             priority = float(truncated(ordered_sum(parts.values())))
             standings.append(Standing(job.task, job.part.name, job.tier, priority, parts, job.span))
@@ -295,14 +300,15 @@ class SlurmMultifactor:
             self._set_up(view)
         self._now = self._priorities.now = now
         self._some_fit = None
+        site = view.machines.site
         self._parts.placing.choice.asleep = view.machines.asleep
+        self._parts.placing.attracting = {} if site is None else site.attracting(now)
         known_s = before_s if view.follow(self) else -inf
         self._recalls = False
         pending = view.index((PendingJobs, self), lambda: self._pending(known_s))
         self._running.changed = self._running.changed or view.machines.returned_s > before_s
         self._priorities.calculate(now)
         self._times.advance(now)
-        site = view.machines.site
         if not (self._lists and site and any(one.end_s > now for one in site.closed)):
             self._times.rested = True
         return pending

@@ -1,4 +1,4 @@
-"""What users and accounts had used when a simulation begins."""
+"""The usage of users and accounts before a simulation begins."""
 
 from __future__ import annotations
 

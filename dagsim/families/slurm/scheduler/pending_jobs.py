@@ -53,6 +53,10 @@ class PendingJob(NamedTuple):
     """True if the partition refuses the job's account, so that the job never starts there."""
     quality: Qos | None = None
     """Its QOS if a QOS may preempt others."""
+    reservation: int = -1
+    """The number of the reservation in which the job would start, or -1."""
+    attracted: bool = False
+    """True if this entry is for a magnetic reservation, which the job did not request."""
 
     def preempts(self, other: PendingJob) -> bool:
         """Return True if this job's QOS may preempt the QOS of the other job."""
@@ -159,8 +163,8 @@ class PendingJobs:
         self._aside.setdefault(holder, {}).setdefault(amounts, []).append(self.listed.pop(at))
 
     def after_s(self, holdings: Holdings, decay: float) -> float:
-        """For the jobs that wait for a budget, return how many seconds usage must decay until one
-        of them may start, or infinity if that never happens.
+        """Return how many seconds usage must decay until one of the jobs that wait for a budget may
+        start, or infinity if that never happens.
         """
         waits = [
             holdings.budgets[holder].after_s(amounts, decay)
@@ -262,8 +266,8 @@ def _first_preempted(jobs: Sequence[PendingJob], job: PendingJob) -> int:
 
 
 class BackfillOutlook:
-    """Which jobs may still start in a backfill cycle. Free resources only shrink during a cycle, so
-    a job that cannot start now cannot start later in the cycle either. It is therefore enough to
+    """The jobs that may still start in a backfill cycle. Free resources only shrink during a cycle,
+    so a job that cannot start now cannot start later in the cycle either. It is therefore enough to
     check each job once, in order. As soon as no remaining job could start, no further reservations
     are needed.
 

@@ -17,7 +17,7 @@ LATE_S = 1e-6
 
 
 class RunFacts(NamedTuple):
-    """What the scheduler has to remember about a run until the run ends."""
+    """The facts about a run that the scheduler needs until the run ends."""
 
     job: int
     partition: str
@@ -30,7 +30,7 @@ class RunFacts(NamedTuple):
 
 
 class NodeSharing(NamedTuple):
-    """How a run shares its nodes with other runs."""
+    """The way in which a run shares its nodes with other runs."""
 
     user: str
     alone: bool

@@ -455,8 +455,8 @@ class NodePlan:
         wanted: int = 0,
     ) -> tuple[float, int] | None:
         """Return the first time within the backfill window at which one of the groups of nodes can
-        run ``demand`` for ``limit_s``. Also return the nodes of the first suitable group that the
-        job takes.
+        run ``demand`` for ``limit_s``. Also return the nodes that the job takes, which belong to
+        the first suitable group.
 
         A gang uses nodes of a single group. ``span`` contains all nodes in the partition. ``alone``
         requires nodes without other users. ``layout`` sets how the instances are distributed over
@@ -484,10 +484,14 @@ class NodePlan:
         kept = Reserved(table.begins, table.untils, table.owners, table.kept, table.kept_stride, edges)
         # pass plain tuples, because numba takes 0.5 us to recognise each named tuple
         parts = [tuple(part) for part in (search.where, search.steps, runs.limits, kept, self._clock)]
+        after_s = -inf
         while True:
-            begin_s, first = self._earliest(*parts, least_s, limit_s, float(wanted), layout.spread, out)
+            begin_s, first, start_s, freed_s = self._earliest(
+                *parts, least_s, limit_s, float(wanted), layout.spread, after_s, out
+            )
             if begin_s == inf:
-                search.never_s = limit_s if from_s <= search.least_s else search.never_s
+                never = from_s <= search.least_s and not (layout.shares or layout.most)
+                search.never_s = limit_s if never else search.never_s
                 return None
             # ``members`` is sorted by group, so the first node found is the best.
             if wanted == 1 and self._choice.in_order:
@@ -497,16 +501,14 @@ class NodePlan:
                 free = sum([1 << node for node in room])
                 of_group = next(free & nodes for nodes in groups if free & nodes)
                 chosen = self._choice.nodes(of_group, room, room, wanted, layout)
-                if not chosen:  # too few of the required nodes are free, so try again after the next end of a run
-                    least_s = _next_end_s(runs.limits.order, begin_s)
-                    if least_s > until_s:
-                        return None
+                if not chosen:  # too few of the required nodes are free, so free further runs
+                    least_s, after_s = start_s, freed_s
                     continue
             if begin_s <= least_s or not self._taken(chosen, begin_s, begin_s + limit_s):
                 return begin_s, chosen
             # Some of these nodes are reserved within this period, so search again from its
             # beginning, as Slurm does.
-            least_s = begin_s
+            least_s, after_s = begin_s, -inf
 
     def _without(self, gone: frozenset[int]) -> RunTable:
         """Return the table of running jobs as if the runs ``gone`` had ended."""
@@ -543,7 +545,6 @@ class NodePlan:
                 until_s = min(until_s, nextafter(times[0].end_s, -inf)) if times else -inf
                 if times:
                     usable, least_s = usable & times[0].nodes, max(least_s, times[0].start_s)
-            own = next((number for number in terms.welcome if site.is_under_way(number, self.now)), own)
         listed, members = self._table.members(tuple([usable & nodes for nodes in groups]))
         never_s = -inf if least_s > until_s or not usable else inf
         span &= self._all_up & ~self._drained
@@ -609,12 +610,6 @@ class NodePlan:
             if shared or place == len(runs) - 1:
                 end_s = float(table.ends[node * table.stride + place])
                 yield max(end_s, self.now + 1.0), machine.room(demand)
-
-
-def _next_end_s(order: Any, after_s: float) -> float:
-    """Return the next time at which the limit of a run ends, or infinity if there is none."""
-    place = bisect_right(order, after_s)
-    return float(order[place]) if place < len(order) else inf
 
 
 @cache

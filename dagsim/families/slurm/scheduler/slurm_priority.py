@@ -78,7 +78,7 @@ class Capacity(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What the priority formula needs about a submission. The amounts are totals over all of its
+    """A submission as the priority formula needs it. The amounts are totals over all of its
     nodes."""
 
     user: str

@@ -430,10 +430,9 @@ class SlurmRules:
         if site is None or not site.magnets:
             return 0
         for task, part in jobs:
-            terms, request = task.demand.terms, task.job.job.request
-            if terms is None or not task.waiting or (request is not None and request.together):
+            if not task.waiting:
                 continue
-            for number in terms.welcome:
+            for number in magnets(task):
                 period = site.held(number, view.now)
                 if period is None or not period.known_s <= view.now < period.start_s:
                     continue
@@ -495,6 +494,13 @@ def reserved_in(task: TaskState) -> int:
     """Return the index of the reservation in which the task has to run, or -1 if there is none."""
     terms = task.demand.terms
     return -1 if terms is None else terms.reservation
+
+
+def magnets(task: TaskState) -> tuple[int, ...]:
+    """Return the numbers of the magnetic reservations in which the task may start. Components of
+    heterogeneous jobs start in none.
+    """
+    return () if task.demand.terms is None or together(task) else task.demand.terms.welcome
 
 
 def together(task: TaskState) -> str:

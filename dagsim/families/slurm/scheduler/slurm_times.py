@@ -97,8 +97,8 @@ class Reserved(NamedTuple):
 
 
 class SiteClock(NamedTuple):
-    """The current time, and how Slurm rounds times on the site's clock. This clock shows
-    ``origin_s`` at 0 s.
+    """The current time, and the way in which Slurm rounds times on the site's clock. This clock
+    shows ``origin_s`` at 0 s.
     """
 
     now: float
@@ -111,8 +111,8 @@ class SiteClock(NamedTuple):
 def fill_rooms(
     nodes: Any, held: Held, is_open: Any, is_whole: Any, needs: Any, alone: bool, now: float, steps: FitSteps
 ) -> None:
-    """For each of ``nodes``, compute the times from which more instances fit. An instance needs the
-    GPUs, CPUs and memory ``needs``.
+    """Compute, for each of ``nodes``, the times from which more instances fit. An instance needs
+    the GPUs, CPUs and memory ``needs``.
 
     Nodes with ``is_whole`` set take instances only while nothing else runs there. For a demand that
     is ``alone``, this is true of all nodes. A run that has exceeded its limit may end at any
@@ -161,11 +161,13 @@ def earliest(
     limit_s: float,
     wanted: float,
     spread: bool,
+    after_s: float,
     out: Any,
-) -> tuple[float, int]:
+) -> tuple[float, int, float, float]:
     """Return the first time from ``least_s`` on at which Slurm expects to start ``wanted``
     instances for ``limit_s``, or infinity if there is none. Also return the first node on which an
-    instance then fits, or -1. ``out`` is filled with the number of instances that fit on each node.
+    instance then fits, or -1; the possible start time that was tried; and the time up to which runs
+    are freed for it. ``out`` is filled with the number of instances that fit on each node.
 
     Slurm tries one start after another: ``least_s`` first, then the end of each reservation that
     keeps the job from nodes in its partition (_attempt_backfill in backfill.c). For each start, it
@@ -178,7 +180,8 @@ def earliest(
     next end of a run.
 
     The reservation ``own`` is ignored. Reservations of the site end at the next multiple of
-    ``resolution_s``. With ``spread``, a node takes at most one instance.
+    ``resolution_s``. With ``spread``, a node takes at most one instance. At ``least_s`` itself, only
+    tests after ``after_s`` count, because those before did not find the nodes that the job needs.
     """
     nodes, span, asked, own, until_s = where
     times, rooms, counts = steps
@@ -264,7 +267,7 @@ def earliest(
                         room = rooms[place]
                     if room > 0:
                         total += 1.0 if spread else room
-            if total >= wanted:
+            if total >= wanted and (freed_s > after_s or start_s > least_s):
                 break
             at += 1
             # Find the next end of a run on these nodes.
@@ -291,7 +294,7 @@ def earliest(
         if begin_s > later_s or freed_s == inf:
             continue
         if begin_s > until_s:
-            return inf, -1
+            return inf, -1, inf, inf
         first = -1
         for index in range(len(nodes)):
             node = nodes[index]
@@ -303,8 +306,8 @@ def earliest(
             out[node] = room
             if room > 0 and first < 0:
                 first = node
-        return begin_s, first
-    return inf, -1
+        return begin_s, first, start_s, freed_s
+    return inf, -1, inf, inf
 
 
 class NodeLayout(NamedTuple):
@@ -464,7 +467,7 @@ def _best_block(
     fewest: int,
     spread: bool,
 ) -> list[int]:
-    """Among the blocks that suffice, return the one with the fewest free CPUs. If none suffices,
+    """Return the block with the fewest free CPUs among those that suffice. If none suffices,
     return the block with the most free CPUs.
     """
     held = [whole_sum(1 if spread else room[node] for node in block) for block in blocks]

@@ -1,4 +1,5 @@
-"""How many starts of a pending job the limits at a Slurm site allow now, and on which nodes."""
+"""The number of starts of a pending job that the limits at a Slurm site allow now, and the nodes
+that they allow."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class SpotCapacity:
     else starts there. If the notice is at least as long as ``Preemption.checkpoint_write_s``, the
     runs keep all work done until then. Otherwise, they lose as much work as in a failure. If
     checkpoints are sent over a network to a storage, they must arrive within the notice. ``nodes``
-    contains the nodes that may be taken (by default, all nodes of the cluster).
+    lists the nodes that may be reclaimed. By default, all nodes of the cluster may be reclaimed.
     """
 
     mean_up_s: float
@@ -259,8 +259,9 @@ class Outages:
 
 @dataclass(frozen=True, slots=True)
 class FailureLog:
-    """Failures from a CSV file with the columns ``node`` (its number), ``start_s`` and ``end_s``
-    (empty if the node never returns). Overlapping failures of a node count as one.
+    """Failures that are read from a CSV file with the columns ``node`` (the number of the node),
+    ``start_s`` and ``end_s`` (empty if the node never returns). Overlapping failures of a node
+    count as one.
     """
 
     path: str
@@ -392,7 +393,7 @@ class Setup(Protocol):
 @dataclass(frozen=True, slots=True)
 class MovingDelay:
     """A delay of ``delay_s`` whenever a GPU switches to another job and has to load its images,
-    weights and data. ``first`` tells whether the first job on a GPU is delayed as well.
+    weights and data. If ``first`` is true, the first job on a GPU is delayed as well.
 
     Spark executors that move between jobs need about 2 s (Mao et al., SIGCOMM 2019).
     """

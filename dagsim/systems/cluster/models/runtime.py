@@ -125,7 +125,8 @@ class _ByType(ABC):
         if len(self._known) >= 64:  # so many entries mean that the caller creates a new tuple for every call
             self._known.clear()
         rates = next((rates for types, rates in self._known.values() if types == gpus), {})
-        held = self._known[id(gpus)] = (gpus, rates)  # keeping the tuple alive prevents its id from being reused
+        # the tuple is stored so that it stays alive and its id is not reused
+        held = self._known[id(gpus)] = (gpus, rates)
         return held
 
     def _rates(self, task: Task, gpus: Gpus, speeds: Mapping[str, float]) -> _Rates:

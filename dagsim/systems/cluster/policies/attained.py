@@ -24,7 +24,7 @@ def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", le
     that has run for the fewest seconds comes first. Jobs are ranked again every ``quantum_s``
     seconds. The policy needs no estimates, and it preempts runs. It costs as much as ``Rounds``.
 
-    With ``lead``, a run gives way only to a job that has received less than 1 - ``lead`` times as
+    With ``lead``, a run is only stopped for a job that has received less than 1 - ``lead`` times as
     much service.
     """
     return Rounds(BySeconds(), quantum_s, placement, lead)
@@ -35,7 +35,7 @@ def las_2d(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit",
     GPU-seconds comes first. Jobs are ranked again every ``quantum_s`` seconds. The policy needs no
     estimates, and it preempts runs. It costs as much as ``Rounds``.
 
-    With ``lead``, a run gives way only to a job that has received less than 1 - ``lead`` times as
+    With ``lead``, a run is only stopped for a job that has received less than 1 - ``lead`` times as
     much service.
     """
     return Rounds(ByGpuSeconds(), quantum_s, placement, lead)
@@ -48,7 +48,7 @@ def tiresias(
     placement: str | PlacementRule = "best-fit",
 ) -> Rounds:
     """Discretised 2D-LAS (based on Tiresias, Gu et al., NSDI 2019): a job moves down one level each
-    time its GPU-seconds pass one of ``thresholds``. Within a level, jobs are served in order of
+    time its GPU-seconds exceed one of ``thresholds``. Within a level, jobs are served in order of
     arrival. A job that has waited ``promote`` times as long as it has run returns to the top level.
     The policy needs no estimates, and it preempts runs. It costs as much as ``Rounds``.
 
@@ -198,12 +198,12 @@ def gittins_2d(
     ``a`` GPU-seconds of service, and ``S`` is the size of a past job, the index is the maximum over
     ``d`` of ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``.
 
-    ``history`` lists sizes in GPU-seconds that are known in advance, and every completed job adds
-    its own size. Until sizes are known, and in ties, jobs are served in order of arrival. A job
-    that has received more service than all past jobs comes last. The policy preempts. The policy
-    uses only the distribution of past sizes, so it needs no estimate of a job's own size. Once
-    2,048 sizes are known, they are replaced by 1,024 quantiles. It costs as much as ``Rounds``,
-    plus O(sizes) per ranked job.
+    ``history`` lists sizes of past jobs in GPU-seconds, and every completed job adds its own size.
+    Until sizes are known, and in ties, jobs are served in order of arrival. A job that has received
+    more service than all past jobs comes last. The policy preempts. The policy uses only the
+    distribution of past sizes, so it needs no estimate of a job's own size. Once 2,048 sizes are
+    known, they are replaced by 1,024 quantiles. It costs as much as ``Rounds``, plus O(sizes) per
+    ranked job.
     """
     return Rounds(Gittins(history), quantum_s, placement)
 

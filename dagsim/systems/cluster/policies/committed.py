@@ -171,9 +171,10 @@ class Committed:
     fits, even if better tasks arrive in the meantime. An arriving task enters the queue only while
     a picked task is waiting, or when the queue is empty.
 
-    ``score`` determines the order of the queue: first come, first served, or by a formula.
+    ``score`` determines the order of the queue, which is first come, first served or given by a
+    formula.
 
-    With ``backfill``, other tasks in the queue that fit may start in the meantime, oldest first.
+    With ``backfill``, other tasks in the queue may start in the meantime if they fit, oldest first.
     Their estimated end must be before (not at) the *shadow time*. This is the time at which enough
     resources for the picked task are expected to be free, and it is determined when the task is
     picked.
@@ -182,11 +183,12 @@ class Committed:
     fit, plus the time that its work would take on the whole cluster. ``area`` is seconds times GPUs
     (or cores), and ``log-area`` is F1 without the age.
 
-    With ``width`` above 1, the ``width`` tasks with the best scores are tried out in eight possible
-    futures. In each future, the queue is simulated with estimates while ten more tasks arrive.
-    These are a copy of one of the last eight sequences of ten arrivals. The task with the smallest
-    sum of bounded slowdowns (threshold 10 s) is picked. These trials count resources over all types
-    together, so they are meant for clusters with one type, and for jobs with a single task.
+    If ``width`` is above 1, the ``width`` tasks with the best scores are simulated in eight
+    possible futures. In each future, the queue is simulated with estimates while ten more tasks
+    arrive. These are a copy of one of the last eight sequences of ten arrivals. The task with the
+    smallest sum of bounded slowdowns (threshold 10 s) is picked. These trials count resources over
+    all types together, so they are meant for clusters with one type, and for jobs with a single
+    task.
 
     The policy uses estimates and never preempts. The cost is O(queue) per decision, or O(queue x
     runs) with ``soonest``. With ``width``, each pick costs O(width x queue x (queue + runs)).

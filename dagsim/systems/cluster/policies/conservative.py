@@ -63,7 +63,7 @@ class Conservative:
             self._new[run.id] = run.estimated_end_s(now)
 
     def ended(self, run: Run, now: float) -> None:
-        """Record the end of a run, and whether it was early."""
+        """Record that a run has ended, and whether it ended early."""
         self._new.pop(run.id, None)
         if self._expected.pop(run.id, now) > now + _EARLY_S:
             self._early = True

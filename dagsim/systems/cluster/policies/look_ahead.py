@@ -184,10 +184,10 @@ class _Profiles:
 
 
 class PlanAhead:
-    """Plan the starts of the ``window`` shortest ready tasks. A task may start at ``slots``
-    different times: now, or at one of the next expected ends of runs. In a plan, each task starts
-    at most once, on one type, and at no time do the tasks hold more GPUs than will be free. The
-    plan minimises the sum of completion times. A task that is not in the plan counts as if it ended
+    """Plan the starts of the ``window`` shortest ready tasks. There are ``slots`` possible start
+    times for a task: now, and the next expected ends of runs. In a plan, each task starts at most
+    once, on one type, and at no time do the tasks hold more GPUs than will be free. The plan
+    minimises the sum of completion times. A task that is not in the plan counts as if it ended
     after all others. The policy starts those tasks that the plan starts now. All others are planned
     again when something changes.
 
@@ -285,11 +285,11 @@ _STUCK_S = 1e9
 
 class Rollout:
     """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997). The candidates are the
-    decision to wait, and up to ``width`` pairs of a ready task and a GPU type that fit, shortest
-    first. Each candidate is tried out in a ``ClusterView.fork()``. A fork uses estimates, and
-    contains neither true durations nor future arrivals. ``base`` is the policy that finishes the
-    current jobs in the fork. The candidate with the smallest sum of completion times is carried
-    out. In a tie, the policy waits.
+    decision to wait, and the ``width`` shortest pairs of a ready task and a GPU type that fit. Each
+    candidate is tried out in a ``ClusterView.fork()``. A fork uses estimates, and contains neither
+    true durations nor future arrivals. In the fork, the policy ``base`` schedules the current jobs
+    to their end. The candidate with the smallest sum of completion times is carried out. In a tie,
+    the policy waits.
 
     The policy uses estimates and never preempts. It is costly by definition, because each decision
     takes ``width`` + 1 simulations of the jobs in the system.

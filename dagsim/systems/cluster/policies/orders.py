@@ -99,8 +99,8 @@ def sjf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
 
 
 def critical_path(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Highest level first (HLFET, Hu 1961): the ready task with the longest path to the end of its
-    job comes first. The policy uses estimates. The cost is O(log tasks) per decision.
+    """Highest level first: the ready task with the longest path to the end of its job comes first
+    (Hu 1961; HLFET). The policy uses estimates. The cost is O(log tasks) per decision.
     """
     return Ordered(by_rank, placement)
 
@@ -538,7 +538,7 @@ class RandomFeasible:
     """
 
     forgets = "how many random numbers had been drawn"
-    rehearses = False  # because the order within the bags also depends on the random numbers
+    rehearses = False  # because the order of the tasks in the bags depends on earlier random numbers
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self.placement = placing(placement)

@@ -377,7 +377,7 @@ class Fgd:
     typical demands) for each node that has changed.
     """
 
-    rehearses = False  # because what an index stores determines how often the rule is called
+    rehearses = False  # because the number of calls of this rule depends on what an index stores
 
     def __init__(self, typical: Mapping[Demand, float] | None = None) -> None:
         self._learns = typical is None

@@ -59,7 +59,7 @@ class EnergySaver:
 
 class PowerCap:
     """Shortest job first under a power cap: the pair of a task and a GPU type with the shortest run
-    comes first. A task does not start if it would raise the total busy watts of all GPUs above
+    comes first. A task does not start if the total power of all busy GPUs would then exceed
     ``watts``. A task that exceeds the cap by itself starts when nothing else is running. The policy
     uses estimates and never preempts. The cost is O(types x log tasks) per decision.
 
@@ -95,19 +95,19 @@ class CheapHours:
     Wiesner et al., Middleware 2021). A task books GPUs when it becomes ready. The booking is within
     the task's slack, at the time at which its energy costs least while enough GPUs are not booked
     yet. If there are several such times, the earliest is used. The slack ends at ``deadline`` minus
-    the path to the end of the job. ``wait_s`` is the longest wait of a task without a deadline; if
-    it is above 0, it also limits the wait of a task with a deadline. If all GPUs are booked
-    throughout its slack, or if its GPUs are still occupied when its booking begins, a task starts
-    as soon as it fits. If there are several such tasks, the one that may wait for the shortest time
-    starts first.
+    the path to the end of the job. ``wait_s`` is the longest time in seconds that a task without a
+    deadline waits. If it is above 0, it also limits the wait of tasks with a deadline. If all GPUs
+    are booked throughout its slack, or if its GPUs are still occupied when its booking begins, a
+    task starts as soon as it fits. If there are several such tasks, the one that may wait for the
+    shortest time starts first.
 
     ``series`` is a CSV file with prices or carbon intensities (``dagsim.metrics.tariff``). Without
-    a series, energy costs half as much at night (22 to 6 h). ``begins`` is the ISO date that
-    corresponds to 0 s in a run with generated jobs (default: the first date in the series). With
-    ``repeats=false``, a run that outlasts the series is rejected. The policy uses estimates and
-    never preempts. As long as GPUs are not scarce, the energy costs are the lowest possible. The
-    cost is O((price changes within the slack + booked tasks) x booked tasks) per task, and O(log
-    tasks) per decision.
+    a series, energy costs half as much at night (22 to 6 h). ``begins`` is the ISO date of time 0
+    in a simulation with generated jobs (default: the first date in the series). With
+    ``repeats=false``, a simulation that is longer than the series stops with an error. The policy
+    uses estimates and never preempts. As long as GPUs are not scarce, the energy costs are the
+    lowest possible. The cost is O((price changes within the slack + booked tasks) x booked tasks)
+    per task, and O(log tasks) per decision.
 
     Raises:
         ConfigError: The series cannot be read, or ``wait_s`` is negative.

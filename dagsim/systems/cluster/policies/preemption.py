@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 from typing import TypeAlias
 
 from dagsim.model import Decision, Preempt
+from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import MICRO, ClusterState, ClusterView, DemandClass, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies.orders import TypedOrdered, width
 from dagsim.systems.cluster.policies.placement import PlacementRule
@@ -109,7 +110,7 @@ def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> lis
     O(nodes) once per type.
     """
     demand = task.demand
-    freed = _FreedGpus(view) if demand.whole and not (demand.cpus or demand.memory) else FreedNodes(view)
+    freed = _FreedGpus(view) if _needs_only_gpus(demand) else FreedNodes(view)
     room: dict[int, int] = {}
     in_type: dict[int, int] = {}
     chosen: list[Run] = []
@@ -131,16 +132,30 @@ def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> lis
             was = room.get(node)
             in_type[type_] += now - (view.machines.list[node].room(demand) if was is None else was)
             room[node] = now
-        if in_type[type_] >= demand.gang:
+        if in_type[type_] >= demand.gang and (not demand.bound or _in_one_domain(view, freed, demand, type_)):
             return [victim.id for victim in chosen if victim.type == type_]
     return []
 
 
 def _room(machines: ClusterState, demand: DemandClass, type_: int) -> int:
     """Return the number of instances that fit on nodes of the type now."""
-    if demand.whole and not (demand.cpus or demand.memory):
+    if _needs_only_gpus(demand):
         return machines.by_gpus[type_].room(demand.whole)
     return sum(machine.room(demand) for machine in machines.with_room(demand, type_))
+
+
+def _needs_only_gpus(demand: DemandClass) -> bool:
+    """Return True if whole GPUs on any node are enough for a task."""
+    return bool(demand.whole) and not (demand.cpus or demand.memory or demand.terms)
+
+
+def _in_one_domain(view: ClusterView, freed: _FreedGpus | FreedNodes, demand: DemandClass, type_: int) -> bool:
+    """Return True if a gang would fit within one of its domains."""
+    room = {machine.bit: freed.room(machine.index, demand) for machine in view.machines.list if machine.type == type_}
+    return any(
+        whole_sum(count for bit, count in room.items() if bit & domain) >= demand.gang
+        for domain in demand.terms.domains  # type: ignore[union-attr]
+    )
 
 
 class _FreedGpus:

@@ -166,8 +166,8 @@ def _capacity(view: ClusterView) -> _Amounts:
 
 def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
     """Max-min fairness (Bertsekas and Gallager 1992, section 6.5.2): the holder with the fewest
-    GPUs comes first. All tenants (or, with ``by=job``, all jobs) have the same entitlement. The
-    policy needs no estimates. It costs as much as ``FairShares``.
+    GPUs comes first. All tenants are entitled to the same number of GPUs (with ``by=job``, all jobs
+    are). The policy needs no estimates. It costs as much as ``FairShares``.
 
     The holders are tenants or jobs (``by``).
     """
@@ -175,12 +175,12 @@ def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit")
 
 
 def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Weighted fairness: a job is entitled to GPUs in proportion to its weight times its work to
-    the power ``alpha``, where its work is its estimated GPU-seconds. With ``alpha`` 0, only the
-    weight counts. With 1, the size of a job counts as well. Below 0, small jobs get more. With a
-    tuned ``alpha``, this is the strongest baseline of Decima (Mao et al., SIGCOMM 2019, section
-    7.1). With ``by=tenant``, the first job of a tenant sets its entitlement. The policy uses
-    estimates. It costs as much as ``FairShares``.
+    """Weighted fairness: the number of GPUs to which a job is entitled is proportional to weight x
+    work ^ ``alpha``, where the work of a job is its estimated GPU-seconds. With ``alpha`` 0, only
+    the weight counts. With 1, the size of a job counts as well. Below 0, small jobs get more. With
+    a tuned ``alpha``, this is the strongest baseline of Decima (Mao et al., SIGCOMM 2019, section
+    7.1). With ``by=tenant``, the first job of a tenant determines the tenant's entitlement. The
+    policy uses estimates. It costs as much as ``FairShares``.
 
     The holders are tenants or jobs (``by``).
 

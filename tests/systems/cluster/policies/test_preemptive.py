@@ -7,10 +7,12 @@ from statistics import mean
 import pytest
 
 from dagsim.errors import ConfigError
-from dagsim.model import Cluster, Job, Kind, Task
+from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
+from dagsim.model.queues import NodePartition, QueueTree
 from dagsim.systems.cluster import ClusterKernel, Preemption
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
 
 
 @pytest.mark.parametrize(("spec", "ended"), [("srtf", [2, 16, 8]), ("srsf", [2, 10, 16])])
@@ -36,6 +38,23 @@ def test_a_gang_takes_two_nodes_of_one_type_and_nothing_else():
     schedule = ClusterKernel(cluster, [*long, Job.single("gang", gang, 1.0)]).run(POLICIES.create("srtf"))
     preempted = [(row[1], row[5]) for row in schedule.log.since(0) if row[0] == 6]
     assert preempted == [(1.0, 1), (1.0, 2)] or preempted == [(1.0, 2), (1.0, 1)]
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+@pytest.mark.parametrize("spec", ["srtf", "srsf", "las"])
+def test_no_run_outside_a_tasks_partition_is_stopped_for_it(spec, instances):
+    # A node in each of two partitions. A job of q comes at 1, when q's node is busy until 3 and p's until 1,000.
+    nodes = tuple(Node(name, gpu_type("T4"), 2) for name in ("np", "nq"))
+    queues = QueueTree(partitions=tuple(NodePartition(name, (f"n{name}",)) for name in "pq"))
+
+    def job(name: str, arrival_s: float, work: float, instances: int = 1) -> Job:
+        task = Task("t", work, instances=instances, gang=instances > 1, gpus=2 // instances)
+        return Job.single(name, task, arrival_s, partition=name[0])
+
+    jobs = [job("p1", 0.0, 1000.0), job("q1", 0.0, 3.0), job("q2", 1.0, 10.0, instances)]
+    log = ClusterScenario(Cluster(nodes), jobs, queues=queues).kernel(0).run(POLICIES.create(spec)).log
+    assert [row.time_s for row in log if row.kind == Kind.STARTED and row.job == 0] == [0.0]
+    assert not [row for row in log if row.kind == Kind.PREEMPTED and row.job == 0]
 
 
 @pytest.mark.parametrize("spec", ["las", "2d-las", "tiresias", "2d-gittins"])
