@@ -164,11 +164,10 @@ class Checkpoint:
         Raises:
             ConfigError: The codec of the agent cannot show them.
         """
-        if not hasattr(self.codec, "beliefs"):
-            raise ConfigError(
-                f"beliefs: the agent's codec is {_plain_settings(self.codec)['kind']!r}; it must be 'relative'"
-            )
-        codec = replace(self.codec, beliefs=True)
+        trained: Any = self.codec
+        if not hasattr(trained, "beliefs"):
+            raise ConfigError(f"beliefs: the agent's codec is {type(trained).kind!r}; it must be 'relative'")
+        codec = replace(trained, beliefs=True)
         return replace(self, codec=codec, weights=self.weights_for(codec))
 
     def network(self) -> ActorNet:
