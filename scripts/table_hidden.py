@@ -140,7 +140,8 @@ def report(options: command.Options, say: command.Say) -> list[Row]:
             means |= means_s(first_of(place), policies, spending.seeds, options.on)
         for agent in AGENTS:
             for against, heuristic in (("plain", plain), ("preemptive", priced)):
-                pair = paired(*[[means[name][seed] for seed in spending.seeds] for name in (agent, heuristic)])
+                own, than = ([means[name][seed] for seed in spending.seeds] for name in (agent, heuristic))
+                pair = paired(own, than)
                 rows.append(Row(*place, agent, against, heuristic, pair.n, pair.ratio, pair.low, pair.high))
         say(f"{place}: {', '.join(f'{row.agent} {row.ratio:.3f}' for row in rows if row[:3] == place)}")
     ledger.close(spending)
@@ -154,8 +155,8 @@ HEAD = f"""# The agent where durations are hidden or noisy
 
 Mean job completion times with the agent that ships with dagsim (`ppo`), over those with the best heuristic that never
 stops a run (*plain*), and with the best one that may (*preemptive*). The agent never stops a run. The heuristics have
-the parameters that were best for the cell, the estimates and the price of resuming a stopped run on {len(TRIED)}
-validation seeds ([hidden-choice.csv](hidden-choice.csv)). *Noisy* estimates have sigma 1. `beliefs=true` gives the
+the parameters that were best on {len(TRIED)} validation seeds, for the cell, the estimates and the price of resuming a
+stopped run ([hidden-choice.csv](hidden-choice.csv)). *Noisy* estimates have sigma 1. `beliefs=true` gives the
 agent expected durations where they are hidden. The agent was not trained on hidden durations.
 """
 
