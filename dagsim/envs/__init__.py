@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium
 
+from dagsim.errors import ConfigError
 from dagsim.family import family_entries, required
 
 __all__ = ["SCHEDULING_ID", "make_env", "make_sb3_env", "make_torchrl_env", "make_vector_env", "record_episodes"]
@@ -38,18 +39,20 @@ def make_sb3_env(*arguments: Any, **settings: Any) -> Any:
     """Build several environments for an experiment as a ``VecEnv`` for Stable-Baselines3.
 
     Raises:
+        ConfigError: Stable-Baselines3 is not installed.
         InputError: The experiment or the environment cannot be built.
     """
-    return required("make_sb3_env", "public")(*arguments, **settings)
+    return _of_extra("make_sb3_env", "sb3")(*arguments, **settings)
 
 
 def make_torchrl_env(*arguments: Any, **settings: Any) -> Any:
     """Build several environments for an experiment as one batched environment for TorchRL.
 
     Raises:
+        ConfigError: TorchRL is not installed.
         InputError: The experiment or the environment cannot be built.
     """
-    return required("make_torchrl_env", "public")(*arguments, **settings)
+    return _of_extra("make_torchrl_env", "torchrl")(*arguments, **settings)
 
 
 def record_episodes(*arguments: Any, **settings: Any) -> Any:
@@ -59,6 +62,14 @@ def record_episodes(*arguments: Any, **settings: Any) -> Any:
         InputError: The policy, the experiment or the environment cannot be built.
     """
     return required("record_episodes", "public")(*arguments, **settings)
+
+
+def _of_extra(name: str, extra: str) -> Any:
+    """Return a function that needs a library of an extra."""
+    try:
+        return required(name, "public")
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"{name} needs {error.name}: pip install -e '.[{extra}]' in the checkout") from None
 
 
 gymnasium.register(SCHEDULING_ID, "dagsim.envs:make_env", vector_entry_point="dagsim.envs:make_vector_env")

@@ -175,8 +175,8 @@ class NodePartition:
     groups. If ``nodes`` is empty, the partition contains all nodes.
 
     - ``priority`` is the priority factor of the partition.
-    - Jobs in partitions with a higher ``tier`` are scheduled first. They preempt jobs in lower
-      partitions whose ``preempt`` is not ``off``.
+    - Jobs in partitions with a higher ``tier`` are scheduled first. If the ``preempt`` of a
+      partition is not ``off``, its jobs may be preempted by jobs in partitions with a higher tier.
     - Jobs are killed after running for ``max_time_s``. ``default_time_s`` is the time limit of jobs
       that do not give one.
     - ``billing`` gives the weights with which ``gpus``, ``cpus`` and ``memory_gb`` count towards

@@ -51,8 +51,7 @@ def violations(
     of its work. ``keeps_work`` means that no work is lost and that runs compute from their start.
     In this case, no task may do more than its work either. With ``whole``, every job must be
     completed or rejected at the end. ``suspensions`` use the clock of the log. A suspended run does
-    not compute, and other runs may use its cores. After it has been resumed, it may share cores
-    with runs that started on its nodes in the meantime.
+    not compute, and other runs may use its cores, also after it has been resumed.
     """
     reading = _Reading(schedule, jobs, seconds, 2 if sharing else 1, suspensions)
     for record in schedule.log:
@@ -354,16 +353,11 @@ class _Reading:
 
     def _lent(self, node: int) -> float:
         """Return by how many cores the runs on a node may exceed its cores. These are the cores of
-        suspended runs. The cores of resumed runs also count, but only as many as later runs hold on
-        the node.
+        runs that are suspended or have been, because a run that resumes may count as holding no
+        cores.
         """
-        lent = 0.0
-        for run in self.runs.values():
-            for start_s, end_s in self._suspended(run) if node in run.rows else ():
-                later = [other for other in self.runs.values() if node in other.rows and other.started_s >= start_s]
-                own, theirs = self._cores(run, node), ordered_sum(self._cores(other, node) for other in later)
-                lent += own if end_s == self.now else min(own, theirs)
-        return lent
+        paused = [run for run in self.runs.values() if node in run.rows and any(self._suspended(run))]
+        return ordered_sum(self._cores(run, node) for run in paused)
 
     def _cores(self, run: _Running, node: int) -> float:
         return self.jobs[run.job].tasks[run.task].cpus * run.rows[node].instances

@@ -279,7 +279,7 @@ class Layered:
 
 @dataclass(frozen=True, slots=True)
 class RandomDag:
-    """With probability ``single``, the job has a single task. Otherwise, it has ``tasks`` tasks,
+    """With probability ``single``, the job has a single task. All other jobs have ``tasks`` tasks,
     each of which waits for ``parents`` earlier tasks.
     """
 

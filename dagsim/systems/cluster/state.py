@@ -554,7 +554,7 @@ class Run(Due, Forked):
 
     @property
     def scheduled_end_s(self) -> float:
-        """The end of the current phase. Only the kernel reads it, because policies may not know it."""
+        """The end of the current phase, which only the kernel's own parts may read."""
         return self._ends_s
 
     def resume(self, now: float) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from simpy.events import Event
 
 from dagsim.errors import ModelError
+from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.clock import COMPLETIONS
 from dagsim.systems.cluster.forks import AHEAD, COPIED, Forked
 
@@ -23,16 +24,25 @@ if TYPE_CHECKING:
 class Suspensions(Forked):
     """The suspensions of a site's jobs. A kernel has this object only if there are suspensions.
 
-    As in Slurm's ``select/cons_tres`` (``job_res_rm_job`` with the action for suspended jobs), a
-    suspended run returns its CPUs, and keeps its memory and GPUs. When it resumes, it gets the same
-    cores again, even if other runs now hold them. The cores of a node are allocated in order, so
-    runs that started there in the meantime hold these cores first. A core that two runs share
-    counts only once. It becomes free when the run that started in the meantime ends.
+    As in Slurm's ``select/cons_tres`` (``job_res_rm_job`` and ``job_res_add_job`` in
+    job_resources.c), a suspended run returns its CPUs, and keeps its memory and GPUs. When it
+    resumes, it holds its cores again only if no run of its own partition holds any of them on any
+    node. Otherwise the run continues, but counts as holding no cores until it ends, because Slurm
+    records each core once per partition. A core that it shares with a run of another partition
+    counts once, until both have ended. The cores of a node are allocated in order, so runs that
+    started there in the meantime hold the suspended run's cores first.
 
     A suspension has no effect on a job that is not running when it begins.
     """
 
-    __slots__ = {"_before": COPIED, "_kernel": COPIED, "_left_s": COPIED, "_lent": COPIED, "_times": AHEAD}
+    __slots__ = {
+        "_before": COPIED,
+        "_kernel": COPIED,
+        "_left_s": COPIED,
+        "_lent": COPIED,
+        "_since_s": COPIED,
+        "_times": AHEAD,
+    }
 
     def __init__(self, kernel: ClusterKernel, origin_s: float) -> None:
         self._kernel = kernel
@@ -45,6 +55,8 @@ class Suspensions(Forked):
         """For each suspended run, the seconds that it still has to compute, and when it resumes."""
         self._lent: dict[int, dict[int, int]] = {}
         """The CPUs of each run, by node, that others may use although the run continues."""
+        self._since_s: dict[int, float] = {}
+        """For each run that resumed and holds its cores again, when it had been suspended."""
 
     @classmethod
     def of(cls, kernel: ClusterKernel, origin_s: float) -> Suspensions | None:
@@ -134,18 +146,18 @@ class Suspensions(Forked):
         if run is None or number not in self._left_s:
             return
         left_s = self._left_s.pop(number)[0]
-        lent, since_s = self._lent[number], run.suspended_since_s
+        since_s = run.suspended_since_s
         assert since_s is not None
-        for machine, *_ in run.held:
-            own = lent[machine.index]
-            taken = 0
-            for other in kernel.running.values():
-                for place, count, *_ in other.held:
-                    if place is machine and other is not run and other.started_s >= since_s:
-                        taken += count * other.task.demand.cpus
-            back = min(own - min(own, taken), max(machine.cpus, 0))
-            kernel.machines.lend_cpus(machine, -back)
-            lent[machine.index] = own - back
+        later = [other for other in kernel.running.values() if other is not run and other.started_s >= since_s]
+        own, place = {*run.nodes}, run.job.job.partition
+        if not any(other.job.job.partition == place and own.intersection(other.nodes) for other in later):
+            self._since_s[number] = since_s
+            lent = self._lent[number]
+            for machine, *_ in run.held:
+                kept = min(lent[machine.index], whole_sum(_cpus_on(other, machine.index) for other in later))
+                back = min(lent[machine.index] - kept, max(machine.cpus, 0))
+                kernel.machines.lend_cpus(machine, -back)
+                lent[machine.index] -= back
         run.resume(kernel.now)
         run.callbacks.append(kernel.end)
         kernel.clock.at(run.phase_until(kernel.now + left_s), COMPLETIONS, run)
@@ -157,7 +169,22 @@ class Suspensions(Forked):
             tell(run, self._kernel.now)
 
     def _ended(self, run: Run, now: float) -> None:
-        """Occupy the CPUs that the end of a run would otherwise free twice."""
+        """Occupy the CPUs that the end of a run would otherwise free twice, and the cores that it
+        shared with a run that goes on.
+        """
         self._left_s.pop(run.id, None)
+        self._since_s.pop(run.id, None)
+        machines = self._kernel.machines
         for node, cpus in self._lent.pop(run.id, {}).items():
-            self._kernel.machines.lend_cpus(self._kernel.machines.list[node], -cpus)
+            machines.lend_cpus(machines.list[node], -cpus)
+        for other, since_s in self._since_s.items():
+            lent = self._lent[other]
+            for node in run.nodes if run.started_s >= since_s and other not in self._left_s else ():
+                if back := min(lent.get(node, 0), _cpus_on(run, node)):
+                    machines.lend_cpus(machines.list[node], -back)
+                    lent[node] -= back
+
+
+def _cpus_on(run: Run, node: int) -> int:
+    """Return the CPUs that a run holds on a node, in millionths."""
+    return whole_sum(count * run.task.demand.cpus for machine, count, *_ in run.held if machine.index == node)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 
+import dagsim.envs
 from dagsim.envs import make_env, make_sb3_env, make_vector_env
 from dagsim.errors import ConfigError
 
@@ -122,3 +124,18 @@ def test_episodes_of_a_pool_are_drawn_from_its_sequences() -> None:
 def test_a_pool_has_a_sensible_size(pool: int) -> None:
     with pytest.raises(ConfigError, match="pool must be from 1 to 1,000,000"):
         make_env(pool=pool, **COMMON)
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "extra"), [("sb3", "stable_baselines3", "sb3"), ("torchrl", "torchrl", "torchrl")]
+)
+def test_a_library_that_is_not_installed_is_named_with_its_extra(
+    name: str, library: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in [module for module in sys.modules if module.partition(".")[0] in (library, "tensordict")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.delitem(sys.modules, f"dagsim.families.learning.{name}_env", raising=False)
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setitem(sys.modules, "tensordict", None)
+    with pytest.raises(ConfigError, match=rf"make_{name}_env needs .*\.\[{extra}\]"):
+        getattr(dagsim.envs, f"make_{name}_env")(2, config="heterogeneous")

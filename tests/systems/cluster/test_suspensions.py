@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 
@@ -42,7 +43,8 @@ def played(
 ) -> Times:
     """Start and end of each job on one node with 8 CPUs, played from the state at ``begin_at_s`` if that is set."""
     cluster = Cluster((Node("n", None, 0, cpus=8, memory_gb=64),))
-    queues = QueueTree(partitions=(NodePartition("work", ("n",)),), suspensions=suspensions)
+    parts = (NodePartition("work", ("n",)), NodePartition("other", ("n",)))
+    queues = QueueTree(partitions=parts, suspensions=suspensions)
     kernel = ClusterKernel(cluster, jobs, Models(queues=queues))
     if fork_at_s:
         kernel.run(POLICIES.create(policy), fork_at_s)
@@ -69,11 +71,26 @@ def test_a_suspended_job_stands_still_and_lends_its_cpus(policy: str, fork_at_s:
     assert times == {"a": (0, 140), "b": (20, 30)}
 
 
-def test_a_job_that_resumes_shares_cores_that_others_have_taken_until_one_of_both_ends() -> None:
+def test_a_job_that_resumes_holds_no_cores_if_a_job_of_its_partition_has_taken_some() -> None:
+    """``job_res_add_job`` in job_resources.c: "job overflow: could not find idle resources"."""
     # c takes the cores of a while a is suspended; once c ends they are free, although a goes on
     jobs = [job("a", 0, 100, 8), job("c", 25, 100, 8), job("d", 26, 5, 8), job("e", 27, 5, 8)]
     times = played(jobs, JobSuspension("a", 20, 60))
     assert times == {"a": (0, 140), "c": (25, 125), "d": (125, 130), "e": (130, 135)}
+    # c takes two of them, and the other six are free for d as well, until a ends and after that
+    jobs = [job("a", 0, 100, 8), job("c", 25, 200, 2), job("d", 70, 5, 6), job("e", 71, 100, 7)]
+    assert played(jobs, JobSuspension("a", 20, 60)) == {"a": (0, 140), "c": (25, 225), "d": (70, 75), "e": (225, 325)}
+
+
+def test_a_core_that_jobs_of_two_partitions_share_is_held_until_both_have_ended() -> None:
+    def other(name: str, at_s: float, seconds: float, cpus: float) -> Job:
+        return replace(job(name, at_s, seconds, cpus), partition="other")
+
+    # c takes two cores of a; a holds all eight again from 60 to 140, and c its two until it ends
+    early = [job("a", 0, 100, 8), other("c", 25, 60, 2), job("d", 61, 5, 1)]
+    assert played(early, JobSuspension("a", 20, 60)) == {"a": (0, 140), "c": (25, 85), "d": (140, 145)}
+    late = [job("a", 0, 100, 8), other("c", 25, 200, 2), job("d", 61, 5, 6), job("e", 62, 5, 7)]
+    assert played(late, JobSuspension("a", 20, 60)) == {"a": (0, 140), "c": (25, 225), "d": (140, 145), "e": (225, 230)}
 
 
 @pytest.mark.parametrize("policy", ["fifo-fit", "slurm-multifactor"])
