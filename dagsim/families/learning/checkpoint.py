@@ -166,7 +166,8 @@ class Checkpoint:
         """
         trained: Any = self.codec
         if not hasattr(trained, "beliefs"):
-            raise ConfigError(f"beliefs: the agent's codec is {type(trained).kind!r}; it must be 'relative'")
+            kind = getattr(trained, "kind", type(trained).__name__)
+            raise ConfigError(f"beliefs: the agent's codec is {kind!r}; it must be 'relative'")
         codec = replace(trained, beliefs=True)
         return replace(self, codec=codec, weights=self.weights_for(codec))
 
