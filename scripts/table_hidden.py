@@ -68,7 +68,7 @@ class Row(NamedTuple):
     price_s: int
     agent: str
     against: str
-    """``plain`` or ``preemptive``."""
+    """``plain``, ``preemptive``, or the ``agent`` without expected durations."""
     heuristic: str
     n: int
     ratio: float
@@ -139,10 +139,11 @@ def report(options: command.Options, say: command.Say) -> list[Row]:
         for policies in (AGENTS, (plain,)):  # which never stop a run
             means |= means_s(first_of(place), policies, spending.seeds, options.on)
         for agent in AGENTS:
-            for against, heuristic in (("plain", plain), ("preemptive", priced)):
-                own, than = ([means[name][seed] for seed in spending.seeds] for name in (agent, heuristic))
-                pair = paired(own, than)
-                rows.append(Row(*place, agent, against, heuristic, pair.n, pair.ratio, pair.low, pair.high))
+            for against, heuristic in (("plain", plain), ("preemptive", priced), ("agent", AGENTS[1])):
+                if agent != heuristic:
+                    own, than = ([means[name][seed] for seed in spending.seeds] for name in (agent, heuristic))
+                    pair = paired(own, than)
+                    rows.append(Row(*place, agent, against, heuristic, pair.n, pair.ratio, pair.low, pair.high))
         say(f"{place}: {', '.join(f'{row.agent} {row.ratio:.3f}' for row in rows if row[:3] == place)}")
     ledger.close(spending)
     command.write_rows(OUT / "hidden.csv", [row._asdict() for row in rows])
@@ -157,7 +158,8 @@ Mean job completion times with the agent that ships with dagsim (`ppo`), over th
 stops a run (*plain*), and with the best one that may (*preemptive*). The agent never stops a run. The heuristics have
 the parameters that were best on {len(TRIED)} validation seeds, for the cell, the estimates and the price of resuming a
 stopped run ([hidden-choice.csv](hidden-choice.csv)). *Noisy* estimates have sigma 1. `beliefs=true` gives the
-agent expected durations where they are hidden. The agent was not trained on hidden durations.
+agent expected durations where they are hidden. The agent was not trained on hidden durations. Rows of the kind
+*agent* compare it with the same agent without expected durations.
 """
 
 
@@ -165,18 +167,18 @@ def page(rows: Sequence[Row]) -> list[str]:
     """The table of ``hidden.md``, and the geometric means over its places."""
     table: list[tuple[object, ...]] = []
     for key in dict.fromkeys((*row[:3], row.against, row.heuristic) for row in rows):
-        if key[3] == "plain" and Place(*key[:3]) != first_of(Place(*key[:3])):
+        if key[3] != "preemptive" and Place(*key[:3]) != first_of(Place(*key[:3])):
             continue
-        price = "any" if key[3] == "plain" else f"{key[2]} s"
+        price = f"{key[2]} s" if key[3] == "preemptive" else "any"
         of = [row for row in rows if (*row[:3], row.against, row.heuristic) == key]
         figures = [f"{row.ratio:.3f} ({row.low:.3f} to {row.high:.3f})" for row in of]
-        table.append((*key[:2], price, key[3], f"`{key[4]}`", *figures))
+        table.append((*key[:2], price, key[3], f"`{key[4]}`", *figures, *[""] * (len(AGENTS) - len(of))))
     for known in ESTIMATES:
         for against in ("plain", "preemptive"):
             of = [row for row in rows if (row.known, row.against) == (known, against)]
             means = [fmean(np.log([row.ratio for row in of if row.agent == agent])) for agent in AGENTS]
             table.append(("geometric mean", known, "", against, "", *[f"{np.exp(mean):.3f}" for mean in means]))
-    head = ("cell", "estimates", "price", "kind", "best heuristic", *[f"`{agent}`" for agent in AGENTS])
+    head = ("cell", "estimates", "price", "kind", "compared with", *[f"`{agent}`" for agent in AGENTS])
     return list(markdown(head, table))
 
 
