@@ -106,8 +106,8 @@ class JobPriorities:
                     continue
                 place = job.place + further * len(rules.parts(task.job))
                 slot = self._slot(task, place, part, tier + _RESERVED, None) if self.are_used else -1
-                attracted = {"reservation": number, "attracted": True}
-                jobs.append(job._replace(tier=tier + _RESERVED, slot=slot, place=place, **attracted))
+                job_within = job._replace(tier=tier + _RESERVED, slot=slot, place=place, reservation=number)
+                jobs.append(job_within._replace(attracted=True))
         return jobs
 
     def drop(self, task: TaskState) -> None:
