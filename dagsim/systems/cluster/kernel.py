@@ -59,8 +59,8 @@ from dagsim.systems.cluster.jobs import JobsToCome
 from dagsim.systems.cluster.knowledge import known
 from dagsim.systems.cluster.life import Life
 from dagsim.systems.cluster.models import Models
+from dagsim.systems.cluster.models.estimates import limit_seconds
 from dagsim.systems.cluster.models.failures import KeptWork, Outages, start_all
-from dagsim.systems.cluster.models.runtime import limit_seconds
 from dagsim.systems.cluster.network.base import levels_in
 from dagsim.systems.cluster.nodes import Allotted, ClusterState, DemandClass
 from dagsim.systems.cluster.on_demand import OnDemandNodes
