@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from math import inf
@@ -177,7 +177,7 @@ class GavelEvents:
         for rival in rivals:
             since.setdefault(rival.key, now)
         pairs: dict[_Key, _Pair] = {}
-        parts = None if waiting is None else waiting.fitting(rivals, view.machines)
+        parts = None if waiting is None else waiting.fitting([rival.key for rival in rivals], view.machines)
         if parts is not None and not parts:
             return []
         for rival, shared in zip(rivals, self._shares(view, tasks, runs), strict=True):
@@ -312,10 +312,10 @@ class WaitingTasks:
     def _drop(self, key: _Key) -> None:
         del self._tasks[key], self._sorted[bisect_left(self._sorted, -key)]
 
-    def fitting(self, rivals: list[_Rival], machines: ClusterState) -> set[_Key]:
-        """Return the keys of the ``rivals`` that have a waiting piece that would fit."""
+    def fitting(self, keys: Iterable[_Key], machines: ClusterState) -> set[_Key]:
+        """Return those ``keys`` whose tasks have a waiting piece that would fit."""
         get, fits = self._tasks.get, machines.fits
-        return {rival.key for rival in rivals if (pieces := get(rival.key)) is not None and fits(pieces[0].demand)}
+        return {key for key in keys if (pieces := get(key)) is not None and fits(pieces[0].demand)}
 
 
 def by_throughput(seconds: tuple[float, ...], gpus: float) -> _Kind:
