@@ -224,7 +224,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     kernel.now = begins_s
     kernel.clock.not_before(begins_s)  # overdue events happen at the beginning
     for run in kernel.running.values():
-        run.phase_until(max(run._ends_s, begins_s))
+        run.phase_until(max(run.scheduled_end_s, begins_s))
         if kernel.life is not None:
             kernel.life.recall(run)
     kernel.changed = False  # events that are due at the beginning happen before the policy is called

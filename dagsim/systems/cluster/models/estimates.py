@@ -63,11 +63,11 @@ class Estimates:
         factors = self._factors(active, seed)
         for task, factor in zip(active.tasks, factors, strict=True):
             if self.kind == "hidden":
-                task.seconds = tuple([s if s == inf else 1.0 for s in task._truth])
+                task.seconds = tuple([s if s == inf else 1.0 for s in task.true_seconds])
             elif self.kind == "predicted":
                 task.seconds = limits_s(task)
             else:
-                task.seconds = tuple([s * factor for s in task._truth])
+                task.seconds = tuple([s * factor for s in task.true_seconds])
             task.best_s = task.rank_s = min(task.seconds)
         active.has_limits = self.kind == "predicted"
         active.changed()
