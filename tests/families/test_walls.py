@@ -95,7 +95,7 @@ def test_a_family_declares_whose_services_it_calls_and_whose_groups_it_extends()
 @pytest.mark.whole
 def test_the_architecture_page_shows_all_edges() -> None:
     page = (PACKAGE / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    head, *rows = page.partition("compares them with the code:\n\n```\n")[2].partition("```")[0].splitlines()
+    head, *rows = page.partition("<!-- families:")[2].partition("```\n")[2].partition("```")[0].splitlines()
     begins = [head.index(word) for word in ("family", "needs", "uses")]
     cells = [[row[begin:end].split() for begin, end in zip(begins, [*begins[1:], None], strict=True)] for row in rows]
     drawn = {name: (tuple(needs), tuple(uses)) for [name], needs, uses in cells}
