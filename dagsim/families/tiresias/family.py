@@ -9,7 +9,7 @@ FAMILY = Family(
             Entry(
                 "tiresias-events",
                 ".simulator:TiresiasEvents",
-                "the rules of Tiresias' own simulator: queues by service, decisions at events",
+                "Tiresias' own simulator, as published: queues by service, decisions at events",
                 ("estimates", "preemptive", "costly"),
             ),
         )

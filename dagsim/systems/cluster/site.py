@@ -386,10 +386,14 @@ class SiteState(Forked):
         places = [(times, bisect_right(times, now, key=_end_s)) for times in self._times if times[0].number == number]
         return min([times[place] for times, place in places if place < len(times)], key=_start_s, default=None)
 
+    def magnetic_nodes(self) -> dict[int, int]:
+        """Return the nodes of the magnetic reservations, by their numbers."""
+        numbers = [self._numbers[one.name] for one in self.magnets if one.name in self._numbers]
+        return {number: self.reserved_nodes(number) for number in numbers}
+
     def attracting(self, now: float) -> dict[int, int]:
         """Return the nodes of the magnetic reservations that are in effect, by their numbers."""
-        numbers = [self._numbers[one.name] for one in self.magnets if one.name in self._numbers]
-        held = {number: self.held(number, now) for number in numbers}
+        held = {number: self.held(number, now) for number in self.magnetic_nodes()}
         return {number: one.nodes for number, one in held.items() if one is not None and one.start_s <= now}
 
     def next_s(self, terms: Terms, now: float) -> float:
