@@ -200,9 +200,9 @@ def training_sweep(grid: SweepGrid, output: SweepOutput, *, dry_run: bool) -> No
 
 
 @FamilyService
-def training_caveats(config: Config, seeds: Iterable[int], checkpoint: Path) -> list[str]:
+def training_caveats(config: Config, seeds: Iterable[int], checkpoint: Path, beliefs: bool = False) -> list[str]:
     """Return a warning if the runs use windows of jobs on which the agent was trained, and one if
-    they give the agent less information than it had in training.
+    they give the agent less information than it had in training, and no ``beliefs`` in its place.
     """
 
 

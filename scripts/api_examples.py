@@ -309,22 +309,238 @@ try:
     simulate(policy=Idle())
 except Stalled as error:
     print(error)""",
+    "Conversation": """from dagsim import Cluster, ClusterKernel, Job, Start, Task
+from dagsim.systems.seam import Conversation
+
+kernel = ClusterKernel(Cluster.of({"T4": 2}), [Job.single("a", Task("train", 60.0))])
+conversation = Conversation(kernel)
+while (view := conversation.view) is not None:
+    conversation.answer([Start(task, view.fit(task)) for task in view.ready])
+print(kernel.schedule.ended_s)""",
+    "CountedJobs": """from dagsim import Job, Task
+from dagsim.systems.seam import CountedJobs
+
+jobs = [Job.single(f"job-{n}", Task("train", 60.0)) for n in range(1200)]
+print(len(list(CountedJobs(jobs, lambda so_far: print("read", so_far)))))""",
+    "EngineUse": """from dagsim.config.schema import load_config
+from dagsim.experiment.simulate import run_policy
+
+outcome = run_policy(load_config(settings=["engine=simpy"]), "sjf", 1)
+print(outcome.engine)""",
+    "Attempt": """from dagsim import Job, Task
+from dagsim.model import Attempt
+
+first = Attempt(eligible_s=0.0, start_s=30.0, end_s=90.0, nodes=("n0",))  # it failed after 60 s
+last = Attempt(eligible_s=90.0, start_s=200.0, end_s=500.0, nodes=("n3",))
+Job.single("a", Task("train", 300.0), observed_attempts=(first, last))""",
+    "canonical_json": """from dagsim.model import canonical_json
+
+assert canonical_json({"b": 1, "a": [2.0]}) == canonical_json({"a": [2.0], "b": 1})""",
+    "Condition": """from dagsim import Job, Task
+from dagsim.model import Request
+
+request = Request(after=("after:prepare+10",))  # 10 minutes after the start of the job "prepare"
+print(Job.single("a", Task("train", 60.0), request=request).request)""",
+    "Demand": """from dagsim.model import Demand
+
+Demand(gpus=2, cpus=16, memory_gb=64, gpu_types=("A100-40", "H100"))""",
+    "InFlight": """from dagsim import Cluster, Job, Share, Task, simulate
+from dagsim.model import InFlight
+
+running = InFlight(since_s=0.0, placement=(Share(0),))  # it runs on node 0 when the simulation begins
+jobs = [Job.single("a", Task("train", 60.0), in_flight=(running,))]
+print(simulate(jobs, Cluster.of({"T4": 1})).schedule.ended_s)""",
+    "JobCaps": """from dagsim.model import JobCaps, QueueNode, QueueTree
+
+QueueTree((QueueNode("short", job_limits=JobCaps(gpus=4, minutes={"gpus": 240})),))""",
+    "JobSuspension": """from dagsim.model import JobSuspension
+
+JobSuspension("4711", start_s=600.0, end_s=1200.0)""",
+    "NodeOutage": """from dagsim.model import NodeOutage
+
+NodeOutage(("n0", "n1"), start_s=3600.0, end_s=7200.0, kind="down")""",
+    "TimeLimits": """from dagsim.model import TimeLimits
+
+print(TimeLimits(default_s=3600.0, most_s=86_400.0).unstated_s)""",
+    "Kill": """from dagsim import Start, Wait, simulate
+from dagsim.model import Kill
+
+
+class NotAfterADay:
+    def decide(self, view):
+        for number, job in view.jobs.items():
+            if view.now >= job.job.arrival_s + 86_400:
+                yield Kill(number)
+        for task in view.ready:
+            if placement := view.fit(task):
+                yield Start(task, placement)
+        yield Wait(view.now + 3600)
+
+
+print(simulate(policy=NotAfterADay()).summary.jobs_killed)""",
+    "FactColumns": """from dagsim import simulate
+
+columns = simulate(policy="fifo").schedule.jobs
+print(type(columns).__name__, len(columns), columns[3].id)""",
+    "GraphError": """from dagsim import Edge, Task, TaskGraph
+from dagsim.errors import GraphError
+
+try:
+    TaskGraph((Task("a", 1.0), Task("b", 1.0)), (Edge(0, 1), Edge(1, 0)))
+except GraphError as error:
+    print(error)""",
+    "ModelError": """from dagsim import Task
+from dagsim.errors import ModelError
+
+try:
+    Task("train", work=-1.0)
+except ModelError as error:
+    print(error)""",
+    "NotRecognised": """from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from dagsim.errors import NotRecognised
+from dagsim.traces import open_trace
+
+with TemporaryDirectory() as folder:
+    file = Path(folder, "letter.txt")
+    file.write_text("Dear reader\\n")
+    try:
+        open_trace(file)
+    except NotRecognised as error:
+        print(error)""",
+    "NestedTooDeeply": """from dagsim.errors import NestedTooDeeply
+from dagsim.model import Request
+
+try:
+    Request(constraint="(" * 500 + "a100" + ")" * 500)
+except NestedTooDeeply as error:
+    print(str(error)[:100])""",
+    "RunFolderError": """from dagsim import compare
+from dagsim.errors import RunFolderError
+
+try:
+    compare("results/NO_SUCH_RUN")
+except RunFolderError as error:
+    print(error)""",
+    "WorkloadError": """from dagsim import Synthetic, simulate
+from dagsim.errors import WorkloadError
+
+try:
+    simulate(Synthetic(count=10, load=0.0))
+except WorkloadError as error:
+    print(error)""",
+    "check_codec": """from dagsim.families.learning.codecs.codec import CandidatesConfig
+from dagsim.testing import check_codec
+
+print(CandidatesConfig().features)""",
+    "Blocking": """from dagsim.model import RejectReason
+from dagsim.systems.seam import Blocking
+
+Blocking("acceptance", (RejectReason.NO_PLACE,))  # what System.blocking may return""",
+    "CodecSettings": """from dagsim.families.learning.codecs.codec import CandidatesConfig
+from dagsim.systems.seam import CodecSettings
+
+settings: CodecSettings = CandidatesConfig()
+print(settings.features["tokens"][:3])""",
+    "CodeNotAllowed": """from dagsim.errors import CodeNotAllowed
+from dagsim.own_code import Allowed
+
+try:
+    Allowed().check("metric", "my_module:my_metric")
+except CodeNotAllowed as error:
+    print(error)""",
+    "Engaged": """from dagsim.config.schema import load_config
+from dagsim.experiment.scenario import scenario_of
+
+engaged = scenario_of(load_config()).engaged("sjf", 0)
+print(type(engaged.kernel).__name__, engaged.engine)""",
+    "FetchError": """from pathlib import Path
+
+from dagsim.errors import FetchError
+from dagsim.traces.fetch import PublishedTrace, fetch
+
+try:
+    fetch(PublishedTrace("mine", "my own log", "https://example.org", ()), Path("."))
+except FetchError as error:
+    print(error)""",
+    "HidesTruth": """from dagsim import Cluster, ClusterKernel, Job, Task
+from dagsim.systems.seam import HidesTruth
+
+kernel = ClusterKernel(Cluster.of({"T4": 2}), [Job.single("a", Task("train", 60.0))])
+assert isinstance(kernel, HidesTruth)
+kernel.show_truth()  # policies now see true durations instead of estimates""",
+    "Pace": """from dagsim.model import Pace
+
+Pace(rate=2.0, until=100.0)  # two samples per second, until 100 samples are done""",
+    "PluginError": """from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from dagsim.config.schema import load_config
+from dagsim.errors import PluginError
+from dagsim.experiment.simulate import run_policy
+
+with TemporaryDirectory() as folder:
+    file = Path(folder, "mine.py")
+    file.write_text("import no_such_package")
+    try:
+        run_policy(load_config(), f"{file}:Mine", 1)
+    except PluginError as error:
+        print(error)""",
+    "PolicyFailed": """from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from dagsim.config.schema import load_config
+from dagsim.errors import PolicyFailed
+from dagsim.experiment.simulate import run_policy
+
+with TemporaryDirectory() as folder:
+    file = Path(folder, "broken.py")
+    file.write_text("class Broken:\\n    def decide(self, view):\\n        return 1 / 0")
+    try:
+        run_policy(load_config(), f"{file}:Broken", 1)
+    except PolicyFailed as error:
+        print(error)""",
+    "RewardTerm": """from dagsim.systems.seam import RewardTerm
+
+
+class Seconds:
+    last_s = 0.0
+
+    def cost(self, now: float) -> float:
+        passed_s, self.last_s = now - self.last_s, now
+        return passed_s
+
+
+term: RewardTerm = Seconds()
+print(term.cost(30.0), term.cost(50.0))""",
+    "System": """from dagsim.config.schema import load_config
+
+system = load_config(settings=["system.kind=spark"]).whole_system
+print(system.system, system.sample)""",
 }
 """Short programs by the name that they show. ``tests/test_reference.py`` runs those that need no files."""
 ELSEWHERE = {
     "Caps": "Qos",
+    "check_env": "../own-system.md",
+    "check_system": "../own-system.md",
+    "Codec": "../training.md",
+    "decisions_of": "../own-system.md",
+    "Elastic": "../elastic.md",
     "InputError": "ConfigError",
+    "Join": "../elastic.md",
     "Kernel": "ClusterKernel",
     "Kind": "Record",
     "Policy": "ClusterPolicy",
+    "PowerState": "OnDemand",
     "QueueNode": "QueueTree",
     "Reject": "Admit",
+    "Resize": "../elastic.md",
     "Scenario": "../own-system.md",
     "SimulationError": "Stalled",
+    "TrainingModel": "../elastic.md",
+    "TrainingState": "../elastic.md",
     "UnknownName": "DagsimError",
     "View": "ClusterView",
-    "check_env": "../own-system.md",
-    "check_system": "../own-system.md",
-    "decisions_of": "../own-system.md",
 }
 """Names that occur in the example of another name, or on another page."""

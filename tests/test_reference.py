@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -82,8 +84,9 @@ def test_an_example_elsewhere_is_there_and_uses_the_name() -> None:
         assert place in reference.EXAMPLES or name in (ROOT / "docs" / "reference" / place).read_text(encoding="utf-8")
 
 
-def test_every_function_of_the_package_has_an_example() -> None:
-    import dagsim
-
-    functions = {name for name in dagsim.__all__ if callable(getattr(dagsim, name)) and name[0].islower()}
-    assert functions <= reference.EXAMPLES.keys()
+def test_every_object_of_the_python_api_has_an_example() -> None:
+    objects = [
+        (name, getattr(module, name)) for module in map(import_module, reference.MODULES) for name in module.__all__
+    ]
+    names = {name for name, value in objects if inspect.isclass(value) or inspect.isfunction(value)}
+    assert names <= reference.EXAMPLES.keys() | reference.ELSEWHERE.keys()

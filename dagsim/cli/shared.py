@@ -252,10 +252,11 @@ def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]
 
 
 def _warn_of_agents(plan: Plan) -> None:
-    """Warn if agents run on windows from the part of a trace on which they were trained. Also warn
-    if durations are hidden that were known in training.
+    """Warn if agents run on windows from the part of a trace on which they were trained. If durations
+    are hidden, say which agents see expected ones, and warn of those that knew them in training.
     """
     from dagsim.experiment.provenance import provenance
+    from dagsim.systems.policy_spec import PolicySpec
 
     trace, estimates = plan.config.trace_file, getattr(plan.config, "estimates", None)
     hidden = estimates is not None and estimates.kind == "hidden"
@@ -263,7 +264,13 @@ def _warn_of_agents(plan: Plan) -> None:
         return
     seeds = sorted({cell.seed for cell in plan.cells})
     for policy, fact in provenance(plan.config, {cell.policy: None for cell in plan.cells})["checkpoints"].items():
-        for caveat in services.training_caveats(plan.config, seeds, Path(fact["file"])):
+        if believes := hidden and bool(PolicySpec.parse(policy).params.get("beliefs")):
+            say(
+                f"{policy}: durations are hidden, so the agent sees those that are expected from the service so far "
+                "and from tasks that have ended",
+                err=True,
+            )
+        for caveat in services.training_caveats(plan.config, seeds, Path(fact["file"]), believes):
             say(f"warning: {policy}: {caveat}", err=True)
 
 

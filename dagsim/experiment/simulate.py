@@ -239,13 +239,16 @@ def agent_spec(
     checkpoint: Path | None = None,
     root: Path = Path("results"),
     system: System | type[System] | None = None,
+    *,
+    hidden: bool = False,
 ) -> str:
     """Return the policy named by ``--policy ALGO``, with its ``--checkpoint`` as a parameter.
 
     The name of an algorithm means the agent from the newest training run below ``root`` for
     ``system`` (default: the default system). If there is no such training run, it means the agent
-    that ships with dagsim. ``sb3:model.zip`` is the Stable-Baselines3 model in that file. Any other
-    name is returned unchanged.
+    that ships with dagsim, which sees expected durations (``beliefs``) if durations are ``hidden``.
+    ``sb3:model.zip`` is the Stable-Baselines3 model in that file. Any other name is returned
+    unchanged.
 
     Raises:
         UnknownName: The agent does not exist, or a checkpoint is given for a policy that is not
@@ -272,7 +275,7 @@ def agent_spec(
             f"there is no trained {spec.name} agent for the system {system.system!r} below {root}/; train "
             f"one (dagsim train --algo {spec.name}) or give --checkpoint"
         )
-    return algo
+    return str(replace(spec, params={"beliefs": True, **spec.params}).call) if hidden else algo
 
 
 def only_system_of(algo: str | None) -> str | None:

@@ -32,9 +32,14 @@ def agent_of(scenario: Scenario, spec: Spec) -> Policy[Any, Any]:
     name = spec.name
 
     def load(
-        checkpoint: str | Path | None = None, sampled: bool = False, codec: str | None = None, net: str | None = None
+        checkpoint: str | Path | None = None,
+        sampled: bool = False,
+        codec: str | None = None,
+        net: str | None = None,
+        beliefs: bool = False,
     ) -> Policy[Any, Any]:
-        return load_agent(checkpoint or shipped_agent(name, scenario), sampled, scenario, codec=codec, net=net)
+        file = checkpoint or shipped_agent(name, scenario)
+        return load_agent(file, sampled, scenario, codec=codec, net=net, beliefs=beliefs)
 
     def load_model(checkpoint: str, level: Any = "task_type") -> Policy[Any, Any]:
         from dagsim.families.learning.sb3 import sb3_policy

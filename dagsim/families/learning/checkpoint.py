@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
@@ -158,6 +158,19 @@ class Checkpoint:
             weights[_CHOICES][:, [new.index(name) for name in old]] = first
         return weights
 
+    def with_beliefs(self) -> Checkpoint:
+        """Return the agent with expected durations in place of hidden ones (``RelativeConfig.beliefs``).
+
+        Raises:
+            ConfigError: The codec of the agent cannot show them.
+        """
+        trained: Any = self.codec
+        if not hasattr(trained, "beliefs"):
+            kind = getattr(trained, "kind", type(trained).__name__)
+            raise ConfigError(f"beliefs: the agent's codec is {kind!r}; it must be 'relative'")
+        codec = replace(trained, beliefs=True)
+        return replace(self, codec=codec, weights=self.weights_for(codec))
+
     def network(self) -> ActorNet:
         """Build the network with its weights. It is used for inference only."""
         net = self.net.build(self.codec)
@@ -207,23 +220,28 @@ def load_agent(
     *,
     codec: str | None = None,
     net: str | None = None,
+    beliefs: bool = False,
 ) -> AgentPolicy:
     """Load the agent in a checkpoint file as a policy. ``system`` must be the system for which the
-    agent was trained. ``codec`` and ``net`` are as in ``Checkpoint.load``.
+    agent was trained. ``codec`` and ``net`` are as in ``Checkpoint.load``, and ``beliefs`` is as in
+    ``Checkpoint.with_beliefs``.
 
     Raises:
         RunFolderError, CodeNotAllowed: As for ``Checkpoint.load``.
+        ConfigError: As for ``Checkpoint.with_beliefs``.
     """
-    return AgentPolicy(Checkpoint.load(Path(checkpoint), system, codec=codec, net=net), sampled=sampled)
+    agent = Checkpoint.load(Path(checkpoint), system, codec=codec, net=net)
+    return AgentPolicy(agent.with_beliefs() if beliefs else agent, sampled=sampled)
 
 
-def caveats(config: Config, seeds: Iterable[int], checkpoint: Path) -> list[str]:
+def caveats(config: Config, seeds: Iterable[int], checkpoint: Path, beliefs: bool = False) -> list[str]:
     """Return warnings if an experiment differs from the agent's training, or if it contains jobs
     that were used for this training.
     """
     beside = checkpoint.with_suffix(".json")  # a shipped agent's settings are in a second file beside it
     facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
-    return [said for said in (_overlap(config, seeds, facts), _unfamiliar(config, facts)) if said is not None]
+    unfamiliar = None if beliefs else _unfamiliar(config, facts)
+    return [said for said in (_overlap(config, seeds, facts), unfamiliar) if said is not None]
 
 
 def kinds_of_estimates(scenario: Scenario) -> list[str]:
@@ -240,7 +258,8 @@ def _unfamiliar(config: Config, facts: Mapping[str, Any]) -> str | None:
         return None
     return (
         f"durations are hidden, but the agent was trained with estimates ({', '.join(known)}), so it may be no better "
-        "than a heuristic; dagsim train --set estimates.kind=hidden trains an agent for such jobs"
+        "than a heuristic; ppo[beliefs=true] gives the agent expected durations, and dagsim train --set "
+        "estimates.kind=hidden trains an agent for such jobs"
     )
 
 

@@ -4,13 +4,12 @@ from dagsim.family import Entry, Family
 
 FAMILY = Family(
     "Tiresias' own simulator",
-    needs=("gavel",),
     adds={
         "policies": (
             Entry(
                 "tiresias-events",
                 ".simulator:TiresiasEvents",
-                "the rules of Tiresias' own simulator: queues by service, decisions at events",
+                "Tiresias' own simulator, as published: queues by service, decisions at events",
                 ("estimates", "preemptive", "costly"),
             ),
         )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, NodePartition, NodeReservation, QueueTree, RejectReason, Request
 from dagsim.model.arithmetic import whole_sum
-from dagsim.model.job import counts_of, satisfies, ways
+from dagsim.model.constraints import counts_of, satisfies, ways
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 
 if TYPE_CHECKING:
@@ -386,10 +386,14 @@ class SiteState(Forked):
         places = [(times, bisect_right(times, now, key=_end_s)) for times in self._times if times[0].number == number]
         return min([times[place] for times, place in places if place < len(times)], key=_start_s, default=None)
 
+    def magnetic_nodes(self) -> dict[int, int]:
+        """Return the nodes of the magnetic reservations, by their numbers."""
+        numbers = [self._numbers[one.name] for one in self.magnets if one.name in self._numbers]
+        return {number: self.reserved_nodes(number) for number in numbers}
+
     def attracting(self, now: float) -> dict[int, int]:
         """Return the nodes of the magnetic reservations that are in effect, by their numbers."""
-        numbers = [self._numbers[one.name] for one in self.magnets if one.name in self._numbers]
-        held = {number: self.held(number, now) for number in numbers}
+        held = {number: self.held(number, now) for number in self.magnetic_nodes()}
         return {number: one.nodes for number, one in held.items() if one is not None and one.start_s <= now}
 
     def next_s(self, terms: Terms, now: float) -> float:

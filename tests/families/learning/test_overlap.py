@@ -1,11 +1,15 @@
 """An agent is not judged on the jobs that it learned from, or the result says so first."""
 
+import json
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.experiment.scenario import experiment_seeds
+from dagsim.families import learning
 from dagsim.families.learning.session import train
 
 TINY = ["train.algorithm.sequences=2", "train.algorithm.replicas=2", "train.iterations=1", "train.validation_seeds=2"]
@@ -85,9 +89,32 @@ def test_an_agent_that_never_met_hidden_durations_says_so(log, agent, tmp_path):
     assert "durations are hidden" not in again.stderr
 
 
-def test_the_shipped_agent_says_that_it_was_trained_with_estimates(tmp_path):
-    words = ("eval", "--algo", "ppo", "--set", "workload.count=3", "--set", "estimates.kind=hidden", "--no-plots")
-    ended = CliRunner().invoke(app, [*words, "--out", str(tmp_path)])
-    assert "durations are hidden, but the agent was trained with estimates (exact, noisy)" in " ".join(
-        ended.stderr.split()
-    )
+def shipped(tmp_path, *more, algo="ppo"):
+    """The output of ``dagsim eval`` with a shipped agent, and the checkpoint in its manifest."""
+    words = ("eval", "--algo", algo, "--set", "workload.count=3", "--no-plots", "--out", str(tmp_path), *more)
+    ended = CliRunner().invoke(app, words)
+    manifests = [json.loads(path.read_text()) for path in tmp_path.glob("*/manifest.json")]
+    files = [Path(fact["file"]) for one in manifests for fact in one["checkpoints"].values()]
+    return ended, " ".join(ended.stderr.split()), files
+
+
+def test_where_durations_are_hidden_the_shipped_agent_sees_expected_ones(tmp_path):
+    hidden = ("--set", "estimates.kind=hidden")
+    ended, said, (general,) = shipped(tmp_path / "hidden", *hidden)
+    assert ended.exit_code == 0, ended.output
+    assert "ppo[beliefs=true]: durations are hidden, so the agent sees those that are expected" in said
+    assert "ppo[beliefs=true]" in ended.stdout
+    ended, said, files = shipped(tmp_path / "known")
+    assert "hidden" not in said
+    assert "beliefs" not in ended.stdout
+    assert files == [general]
+    ended, said, _ = shipped(tmp_path / "without", *hidden, algo=f"ppo[checkpoint={general}]")
+    assert "durations are hidden, but the agent was trained with estimates (exact, noisy)" in said
+    assert "ppo[beliefs=true] gives the agent expected durations" in said
+
+
+def test_an_agent_whose_codec_has_no_beliefs_is_refused(tmp_path):
+    former = Path(learning.__file__).with_name("independent-0.9.pt")
+    ended, _, _ = shipped(tmp_path, algo=f"ppo[checkpoint={former},beliefs=true]")
+    assert ended.exit_code == 2
+    assert "beliefs: the agent's codec is 'candidates'; it must be 'relative'" in " ".join(ended.output.split())

@@ -292,6 +292,20 @@ def test_a_job_starts_within_a_magnetic_reservation_or_outside_it(backfill: str)
     assert first(played([busy, wide], queues, spec, nodes=3)) == {"busy": 0, "wide": 50}
 
 
+def test_a_job_whose_partition_lacks_a_magnetic_reservation_does_not_block_it_for_others() -> None:
+    """``_job_runnable_test3`` in job_scheduler.c skips such a job within the reservation."""
+    magnet = NodeReservation("m", ("n0",), 0, 1000, magnetic=True, accounts=("lab",))
+    parts = (NodePartition("p", ("n0",)), NodePartition("q", ("n1",)))
+    queues = QueueTree((QueueNode("lab"),), parts, reservations=(magnet,))
+    jobs = [
+        job("busy", 0, 100, 4, account="lab", partition="q"),
+        job("behind", 1, 10, 4, account="lab", partition="q"),
+        job("inside", 2, 10, 4, account="lab", partition="p"),
+    ]
+    no_backfill = "slurm-multifactor[order=basic,backfill=false]"
+    assert first(played(jobs, queues, no_backfill)) == {"busy": 0, "behind": 100, "inside": 2}
+
+
 def test_backfill_plans_nodes_for_a_job_that_names_them_although_others_are_free() -> None:
     """``_will_run_test`` frees runs until the named nodes suffice, so no longer job takes one of these nodes first."""
     on_both = Request(nodes=("n0", "n1"), spread=False, least_nodes=2, most_nodes=2)

@@ -148,8 +148,10 @@ class BackfillCycle:
             if job.attracted and job.reservation not in self._parts.placing.attracting:
                 self._at += 1
                 continue
+            # Slurm does not count its tests within magnetic reservations
             self._left -= not job.attracted
-            if (self._tested.most and self._tested.is_over(job)) or not licensed(machines, job.task):
+            over = bool(self._tested.most) and not job.attracted and self._tested.is_over(job)
+            if over or not licensed(machines, job.task):
                 self._at += 1
                 continue
             # The job already has nodes in another of its partitions.

@@ -42,6 +42,7 @@ class JobPriorities:
         self.book = PriorityBook(self._formula, view.queues or QueueTree(), capacity, origin_s)
         self.book.remember(usage.billed)
         rules.remember(usage.resources)
+        self._magnets = {} if site is None else site.magnetic_nodes()
         self.ranks = RankColumns()
         self.now = inf
         """Time of the current decision."""
@@ -100,10 +101,13 @@ class JobPriorities:
             )  # fmt: skip
             jobs.append(job)
             for further, number in enumerate(magnets(task), 1):
+                # ``_job_runnable_test3`` in job_scheduler.c
+                if (self._magnets.get(number, 0) & job.span).bit_count() < rules.fewest_nodes(task):
+                    continue
                 place = job.place + further * len(rules.parts(task.job))
                 slot = self._slot(task, place, part, tier + _RESERVED, None) if self.are_used else -1
-                attracted = {"reservation": number, "attracted": True}
-                jobs.append(job._replace(tier=tier + _RESERVED, slot=slot, place=place, **attracted))
+                job_within = job._replace(tier=tier + _RESERVED, slot=slot, place=place, reservation=number)
+                jobs.append(job_within._replace(attracted=True))
         return jobs
 
     def drop(self, task: TaskState) -> None:

@@ -1,0 +1,200 @@
+"""Agents for hidden and noisy durations beside the best tuned heuristics, by the price of a preemption.
+
+    python scripts/table_hidden.py choose       # on validation seeds: writes hidden-choice.csv
+    python scripts/table_hidden.py report --fresh|--again     # writes hidden.csv, hidden.md
+
+``choose`` runs every heuristic with several parameters and keeps, for each cell, each kind of estimates and each
+price, the best that never stops a run and the best that may. ``report`` compares the agent that ships with dagsim,
+with and without expected durations, with both on report seeds. Runs are kept in ``results/table-*`` as they end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import command
+import numpy as np
+import torch
+from command import markdown
+from sweeps import RESULTS, finished
+from table_general import OUT
+
+from dagsim.experiment.ledger import Ledger
+from dagsim.experiment.plan import Axis, SweepGrid
+from dagsim.files import write_text
+from dagsim.metrics.paired import paired
+
+CELLS = ("ind-0.9", "ind-1.1", "dag-0.9", "dag-1.1")
+ESTIMATES: Mapping[str, Mapping[str, Any]] = {"hidden": {"kind": "hidden"}, "noisy": {"kind": "noisy", "sigma": 1.0}}
+PRICES_S = (0, 30, 60)
+"""Seconds that it takes to resume a stopped run."""
+SEEDS, TRIED = 16, range(2_000_000, 2_000_008)
+"""Number of report seeds, and the validation seeds."""
+PLAIN = (
+    *[f"eft-wait[theta={theta},order={order}]" for theta in (0.7, 0.85, 1.0) for order in ("work", "task")],
+    *[f"qssf[memory={memory}]" for memory in (0.5, 0.8, 0.95)],
+    *("easy", "srpt-work", "fifo-fit"),
+)
+"""Heuristics that never stop a run, so that the price does not matter."""
+PREEMPTIVE = (
+    *[f"2d-las[quantum_s={quantum},lead={lead}]" for quantum in (90, 300) for lead in (0, 0.3, 0.6)],
+    *[f"2d-gittins[quantum_s={quantum}]" for quantum in (90, 300, 900)],
+    *[f"tiresias[quantum_s={q},thresholds={levels}]" for q in (90, 600) for levels in ("600.0", "3600.0", "14400.0")],
+    "tiresias[quantum_s=90,thresholds=[1800.0,14400.0]]",
+)
+INFORMED = ("srtf", "srsf")
+"""Further preemptive heuristics where there are estimates."""
+AGENTS = ("ppo[beliefs=true]", "ppo")
+Means = dict[str, dict[int, float]]
+"""Mean completion times by policy and seed."""
+
+
+class Place(NamedTuple):
+    """A cell, what schedulers know about durations, and the price of a preemption."""
+
+    cell: str
+    known: str
+    price_s: int
+
+
+class Row(NamedTuple):
+    """An agent beside the best heuristic of a kind."""
+
+    cell: str
+    known: str
+    price_s: int
+    agent: str
+    against: str
+    """``plain``, ``preemptive``, or the ``agent`` without expected durations."""
+    heuristic: str
+    n: int
+    ratio: float
+    low: float
+    high: float
+
+
+PLACES = (
+    *[Place(cell, "hidden", price_s) for cell in CELLS for price_s in PRICES_S],
+    *[Place(cell, "noisy", 30) for cell in CELLS],
+)
+
+
+def means_s(place: Place, policies: Sequence[str], seeds: Sequence[int], on: str) -> Means:
+    """Run policies."""
+    axis = Axis("policy", tuple(policies), tuple(policies))
+    settings = {"estimates": dict(ESTIMATES[place.known]), "preemption": {"restart_s": place.price_s}}
+    name = "-".join(["hidden", *map(str, place), str(seeds[0]), sha256(" ".join(policies).encode()).hexdigest()[:8]])
+    grid = SweepGrid(name, OUT / "cells" / f"{place.cell}.yaml", (axis,), settings, seeds)
+    means: Means = {}
+    for run in finished(grid, command.Options(on=on, folder=RESULTS, draw=False)):
+        means.setdefault(run.at["policy"], {})[run.seed] = run.metrics["jct_s.mean"]
+    return means
+
+
+def choose(on: str, say: command.Say) -> list[dict[str, Any]]:
+    """Write each heuristic's geometric mean over the best of its kind, by place."""
+    rows = []
+    for place in PLACES:
+        stopping = PREEMPTIVE if place.known == "hidden" else (*PREEMPTIVE, *INFORMED)
+        kinds = {"plain": PLAIN, "preemptive": stopping} if place == first_of(place) else {"preemptive": stopping}
+        wanted = [policy for kind in kinds.values() for policy in kind]
+        means = means_s(place, wanted, TRIED, on)
+        logs = {policy: fmean(np.log(list(means[policy].values()))) for policy in wanted}
+        for against, kind in kinds.items():
+            least = min(logs[policy] for policy in kind)
+            for policy in sorted(kind, key=lambda policy: logs[policy]):
+                ratio = round(float(np.exp(logs[policy] - least)), 4)
+                rows.append(place._asdict() | {"against": against, "heuristic": policy, "ratio": ratio})
+        say(f"{place}: done")
+    command.write_rows(OUT / "hidden-choice.csv", rows)
+    return rows
+
+
+def first_of(place: Place) -> Place:
+    """The place with the lowest price, for policies that never stop a run."""
+    return next(other for other in PLACES if other[:2] == place[:2])
+
+
+def chosen() -> dict[tuple[Place, str], str]:
+    """The best heuristics on validation seeds, by place and kind."""
+    best: dict[tuple[Place, str], str] = {}
+    for line in command.read_rows(OUT / "hidden-choice.csv"):
+        place = Place(line["cell"], line["known"], int(line["price_s"]))
+        best.setdefault((place, line["against"]), line["heuristic"])
+    return best
+
+
+def report(options: command.Options, say: command.Say) -> list[Row]:
+    """Write ``hidden.csv`` and ``hidden.md``."""
+    best, rows = chosen(), []
+    ledger = Ledger(RESULTS / "seeds.yaml")
+    text = "python scripts/table_hidden.py report"
+    spending = ledger.spend("agents/hidden", SEEDS, text, fresh=options.fresh, again=options.again)
+    for place in PLACES:
+        priced, plain = best[place, "preemptive"], best[first_of(place), "plain"]
+        means = means_s(place, (priced,), spending.seeds, options.on)
+        for policies in (AGENTS, (plain,)):  # which never stop a run
+            means |= means_s(first_of(place), policies, spending.seeds, options.on)
+        for agent in AGENTS:
+            for against, heuristic in (("plain", plain), ("preemptive", priced), ("agent", AGENTS[1])):
+                if agent != heuristic:
+                    own, than = ([means[name][seed] for seed in spending.seeds] for name in (agent, heuristic))
+                    pair = paired(own, than)
+                    rows.append(Row(*place, agent, against, heuristic, pair.n, pair.ratio, pair.low, pair.high))
+        say(f"{place}: {', '.join(f'{row.agent} {row.ratio:.3f}' for row in rows if row[:3] == place)}")
+    ledger.close(spending)
+    command.write_rows(OUT / "hidden.csv", [row._asdict() for row in rows])
+    how = "geometric means of ratios by seed, Student's t on their logarithms"
+    write_text(OUT / "hidden.md", "\n".join([HEAD, *page(rows), "", spending.sentence(how)]) + "\n")
+    return rows
+
+
+HEAD = f"""# The agent where durations are hidden or noisy
+
+Mean job completion times with the agent that ships with dagsim (`ppo`), over those with the best heuristic that never
+stops a run (*plain*), and with the best one that may (*preemptive*). The agent never stops a run. The heuristics have
+the parameters that were best on {len(TRIED)} validation seeds, for the cell, the estimates and the price of resuming a
+stopped run ([hidden-choice.csv](hidden-choice.csv)). *Noisy* estimates have sigma 1. `beliefs=true` gives the
+agent expected durations where they are hidden. The agent was not trained on hidden durations. Rows of the kind
+*agent* compare it with the same agent without expected durations.
+"""
+
+
+def page(rows: Sequence[Row]) -> list[str]:
+    """The table of ``hidden.md``, and the geometric means over its places."""
+    table: list[tuple[object, ...]] = []
+    for key in dict.fromkeys((*row[:3], row.against, row.heuristic) for row in rows):
+        if key[3] != "preemptive" and Place(*key[:3]) != first_of(Place(*key[:3])):
+            continue
+        price = f"{key[2]} s" if key[3] == "preemptive" else "any"
+        of = [row for row in rows if (*row[:3], row.against, row.heuristic) == key]
+        figures = [f"{row.ratio:.3f} ({row.low:.3f} to {row.high:.3f})" for row in of]
+        table.append((*key[:2], price, key[3], f"`{key[4]}`", *figures, *[""] * (len(AGENTS) - len(of))))
+    for known in ESTIMATES:
+        for against in ("plain", "preemptive"):
+            of = [row for row in rows if (row.known, row.against) == (known, against)]
+            means = [fmean(np.log([row.ratio for row in of if row.agent == agent])) for agent in AGENTS]
+            table.append(("geometric mean", known, "", against, "", *[f"{np.exp(mean):.3f}" for mean in means]))
+    head = ("cell", "estimates", "price", "kind", "compared with", *[f"`{agent}`" for agent in AGENTS])
+    return list(markdown(head, table))
+
+
+def _work(options: command.Options, say: command.Say) -> Any:
+    torch.set_num_threads(1)
+    return choose(options.on, say) if options.what == "choose" else [row._asdict() for row in report(options, say)]
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("what", choices=("choose", "report"))
+    parser.add_argument("--again", action="store_true", help="the same report seeds again")
+    parser.add_argument("--fresh", action="store_true", help="new report seeds")
+    parser.add_argument("--on", default="local:1", help="where runs take place, as `dagsim sweep --on`")
+    return command.run(parser, _work)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
