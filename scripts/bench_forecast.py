@@ -21,7 +21,8 @@ from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.live import expected
 from dagsim.families.forecast.members import Forecaster
 from dagsim.model import Cluster, Demand, NodePartition, QueueNode, QueueTree
-from dagsim.systems.cluster.models.runtime import Estimates, Recorded
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
 

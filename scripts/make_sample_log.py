@@ -26,7 +26,8 @@ import numpy as np
 from dagsim.metrics.columns import columns
 from dagsim.model import Cluster, Job, Node, gpu_type
 from dagsim.model.job import TaskGraph
-from dagsim.systems.cluster.models.runtime import Estimates, Throughput
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive

@@ -4,7 +4,7 @@
 
 Workload n is drawn from seed n: three GPU types, DAGs, gangs, independent instances, nodes that go and come back, many
 equal times. ``fifo`` and ``sjf`` play each. The referee knows nothing of dagsim but the numbers of the log's rows; it
-scans lists where dagsim keeps indexes. The tie rules that it needed stand in dagsim/ARCHITECTURE.md. The exit code is 1
+scans lists where dagsim keeps indexes. The tie rules that it needed stand in docs/inside.md. The exit code is 1
 if any log differs.
 """
 

@@ -16,7 +16,7 @@ __all__ = ["cluster_state", "spark_state"]
 def cluster_state(kernel: ClusterKernel) -> dict[str, Any]:
     machines = kernel.machines
     return {
-        "now": (kernel.now, kernel._wake_s, kernel._arrived, kernel._started, kernel._pieces, kernel.changed),
+        "now": (kernel.now, kernel.wake_s, kernel._arrived, kernel._started, kernel._pieces, kernel.changed),
         "log": list(kernel.schedule.log),
         "jobs": {number: _job(active) for number, active in kernel.frontier.jobs.items()},
         "ready": [_task(task) for task in kernel.frontier.ready],
@@ -75,7 +75,8 @@ def _task(task: TaskState) -> tuple[Any, ...]:
 
 def _run(run: Run) -> tuple[Any, ...]:
     held = [(machine.index, *what) for machine, *what in run.held]
-    return id(run.task), run.instances, held, run._seconds, run.started_s, run._ends_s, run.setup_s, run.computing_s
+    times = run.true_seconds, run.started_s, run.scheduled_end_s, run.setup_s, run.computing_s
+    return id(run.task), run.instances, held, *times
 
 
 def _machine(machine: NodeState) -> tuple[Any, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
-from pathlib import Path
 
-import dagsim
+import pytest
+from sources import PACKAGE
 
 MOST = 74  # with knowledge.py (what policies are told), incomplete.py (unfinished jobs), services.py and job_sources.py
 COUNTING = """
@@ -36,13 +37,25 @@ print(*[name for name in sys.modules if name.startswith(unused) and name not in 
 """
 
 
-def test_a_default_run_enters_few_files_and_imports_no_traces_and_no_networks(tmp_path: Path) -> None:
-    command = ["eval", "--algo", "sjf", "--workers", "1", "--no-plots", "--quiet", "--out", str(tmp_path)]
-    root = str(Path(dagsim.__file__).parent)
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The files in which a default run enters a function, then modules that it imports and should not."""
+    folder = tmp_path_factory.mktemp("run")
+    command = ["eval", "--policy", "sjf", "--workers", "1", "--no-plots", "--quiet", "--out", str(folder)]
     ended = subprocess.run(
-        [sys.executable, "-c", COUNTING, root, *command], capture_output=True, text=True, check=True, cwd=tmp_path
+        [sys.executable, "-c", COUNTING, str(PACKAGE), *command], capture_output=True, text=True, check=True, cwd=folder
     )
-    files = ended.stdout.split()
-    assert "systems/cluster/kernel.py" in files
-    assert [name for name in files if name.startswith("dagsim.")] == []
-    assert len(files) <= MOST, "\n".join(files)
+    return ended.stdout.split()
+
+
+def test_a_default_run_enters_few_files_and_imports_no_traces_and_no_networks(printed: list[str]) -> None:
+    assert "systems/cluster/kernel.py" in printed
+    assert [name for name in printed if name.startswith("dagsim.")] == []
+    assert len(printed) <= MOST, "\n".join(printed)
+
+
+def test_a_default_run_enters_each_file_of_the_walk_on_the_architecture_page(printed: list[str]) -> None:
+    page = (PACKAGE / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    walk = re.findall(r"^\d+\. `([\w/]+\.py)`: ", page.partition("## The idea")[0], re.MULTILINE)
+    assert (walk[0], walk[-1]) == ("cli/evaluate.py", "model/log.py")
+    assert set(walk) <= set(printed)

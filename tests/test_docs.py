@@ -8,6 +8,8 @@ import inspect
 import json
 import re
 import shlex
+import subprocess
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
@@ -55,6 +57,7 @@ def test_every_table_stands_on_some_page() -> None:
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("results/**/*.md"),
+        ROOT / "workloads" / "README.md",
         ROOT / "dagsim" / "ARCHITECTURE.md",
     ],
     ids=lambda page: str(page.relative_to(ROOT)),
@@ -76,6 +79,7 @@ NAMING = (
     ROOT / "dagsim" / "ARCHITECTURE.md",
     *ROOT.glob("docs/**/*.md"),
     *ROOT.glob("results/**/*.md"),
+    ROOT / "workloads" / "README.md",
     *ROOT.glob("scripts/**/*.md"),
     *ROOT.glob("scripts/**/*.py"),
     *ROOT.glob("dagsim/**/*.py"),
@@ -232,6 +236,34 @@ def test_every_page_is_in_the_index_of_all_pages() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     listed = {(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\(([^)#]+\.md)\)", index)}
     assert {path for path in ROOT.glob("docs/**/*.md") if path.name != "README.md"} <= listed
+
+
+def tracked(*folders: str) -> list[Path]:
+    """The files below these folders that git has, or skip the test where there is no repository."""
+    listed = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=False)
+    if not listed.stdout:
+        pytest.skip("this is no checkout of the repository")
+    return [path for line in listed.stdout.splitlines() if (path := ROOT / line).exists()]
+
+
+def unnamed(file: Path) -> bool:
+    """True if neither the README beside a file nor the one above names it, or a pattern such as ``cells/*.yaml``."""
+    for folder in (file.parent, file.parent.parent):
+        page = folder / "README.md"
+        if folder == ROOT or not page.exists():
+            continue
+        words = {word.rstrip(".") for word in re.findall(r"[\w*./-]+", page.read_text(encoding="utf-8"))}
+        names = [file.relative_to(home).as_posix() for home in (folder, ROOT)]
+        if any(fnmatchcase(name, word) for word in words if word.strip("*./") for name in names):
+            return False
+    return True
+
+
+def test_each_result_and_picture_is_named_in_the_readme_beside_it() -> None:
+    files = [file for file in tracked("results", "docs/images") if file.name != "README.md"]
+    assert [str(file.relative_to(ROOT)) for file in files if unnamed(file)] == []
+    assert unnamed(ROOT / "results" / "ramp" / "nobody.json")
+    assert unnamed(ROOT / "results" / "nobody" / "nobody.json")
 
 
 def test_a_figure_that_differs_from_its_file_is_noticed() -> None:

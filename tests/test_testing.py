@@ -278,7 +278,7 @@ def test_a_policy_that_declares_itself_clairvoyant_may_read_the_truth() -> None:
     check_policy(Seer(shortest), workloads=2)
 
 
-@pytest.mark.parametrize("key", [lambda task: task._truth[0], lambda task: task.task.work], ids=["private", "work"])
+@pytest.mark.parametrize("key", [lambda task: task.true_seconds[0], lambda task: task.task.work], ids=["true", "work"])
 def test_a_policy_that_finds_the_truth_another_way_is_caught(key: Callable[[TaskState], float]) -> None:
     with pytest.raises(AssertionError, match="decides by what tasks really take"):
         check_policy(ByTruth(key), workloads=0)

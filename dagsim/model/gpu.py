@@ -4,7 +4,7 @@ each figure.
 A single speed per GPU type is a simplification. For example, a V100 was measured to train BERT 2.6
 times as fast as a T4, and an A100 5.2 times as fast. For DeepSpeech2, these factors are only 2.3
 and 1.5 (Sia, SOSP 2023, artifact profiles). Where this matters, give a task its own ``speeds`` or
-use the throughput table (``dagsim.systems.cluster.models.runtime``).
+use the throughput table (``dagsim.systems.cluster.models.throughputs``).
 
 Prices are list prices for on-demand machines. Each was recorded with its source and year, and has
 not been checked since. Prices vary widely between vendors and over time, so treat them as orders of

@@ -28,7 +28,7 @@ from dagsim.workload.distributions import (
 Draws: TypeAlias = Callable[[str], np.random.Generator]
 
 MEASURED_MODELS = ("bert", "cifar10", "deepspeech2", "imagenet", "yolov3")
-"""Models with measured throughput on A100, V100 and T4 (``dagsim.systems.cluster.models.runtime``)."""
+"""Models with measured throughput on A100, V100 and T4 (``dagsim.systems.cluster.models.throughputs``)."""
 
 GANGS = Choice((1, 2, 4, 8), (0.65, 0.17, 0.14, 0.04))
 """Number of instances of a task: most tasks have one, few have eight."""

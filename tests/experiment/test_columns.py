@@ -12,7 +12,8 @@ from dagsim.experiment.kept_files import packed_schedule, read_schedule
 from dagsim.families.compiled.reading import read_scenario
 from dagsim.model import Cluster
 from dagsim.model.log import FactColumns, Schedule
-from dagsim.systems.cluster.models.runtime import Estimates, Recorded
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.workload.distributions import Choice, Uniform

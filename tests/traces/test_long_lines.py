@@ -12,7 +12,7 @@ from dagsim.errors import ConfigError, DagsimError, ModelError, TraceError
 from dagsim.families.forecast.queue_rows import read_queue_log
 from dagsim.families.ramp.readers import read_graph
 from dagsim.systems.cluster.models.failures import FailureLog
-from dagsim.systems.cluster.models.runtime import ThroughputTable
+from dagsim.systems.cluster.models.throughputs import ThroughputTable
 from dagsim.traces import READERS, open_trace
 from dagsim.traces.source import Source
 

@@ -11,7 +11,8 @@ from dagsim.config.bundled import WORKLOADS
 from dagsim.errors import ModelError
 from dagsim.families.compiled.reading import read_scenario
 from dagsim.model import Cluster
-from dagsim.systems.cluster.models.runtime import Estimates, Throughput
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.distributions import Choice, Constant, LogNormal, Uniform
 from dagsim.workload.load import LoadMeter, offered_load, seconds_of

@@ -7,7 +7,7 @@ import pytest
 
 from dagsim.errors import WorkloadError
 from dagsim.model.streams import stream
-from dagsim.systems.cluster.models.runtime import shipped_throughputs
+from dagsim.systems.cluster.models.throughputs import shipped_throughputs
 from dagsim.workload.distributions import Choice, Constant, LogNormal, Uniform
 from dagsim.workload.sizes import MEASURED_MODELS, Correlated, Independent
 

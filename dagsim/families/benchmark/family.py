@@ -5,5 +5,6 @@ from dagsim.family import Family
 FAMILY = Family(
     "a frozen benchmark to which anybody can submit, and published figures from papers beside ours",
     needs=("bounds", "web"),
+    uses=("ramp", "spark"),
     commands={"bench": ".command", "paper": ".command"},
 )

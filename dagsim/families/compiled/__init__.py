@@ -1,7 +1,7 @@
 """The compiled engine: a second implementation of the rules of the SimPy kernel. It works on
 columns, and is meant for large scenarios without special features.
 
-ARCHITECTURE.md describes the rules, and the SimPy kernel defines them. Both engines write the same
+docs/inside.md describes the rules, and the SimPy kernel defines them. Both engines write the same
 log, byte for byte. ``scripts/check_engine.py`` checks this on random scenarios. The kernel runs
 every scenario that the engine does not support, and ``choice`` states the reason.
 

@@ -34,7 +34,8 @@ from dagsim.families.compiled.rules import ENDLESS, MOVE, RECALL
 from dagsim.families.compiled.srtf import advance_srtf, new_srtf
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import ROW, Schedule, ScheduleLog
-from dagsim.systems.cluster.models.runtime import Estimates, Recorded
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import placement
 from dagsim.systems.cluster.policies.attained import ByGpuSeconds, BySeconds
 from dagsim.systems.cluster.policies.backfilling import Easy

@@ -68,7 +68,8 @@ from dagsim.families.learning.columns import ColumnReward, gathered
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import Schedule, ScheduleLog
-from dagsim.systems.cluster.models.runtime import Estimates, Recorded
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.look_ahead import EftWait
 from dagsim.systems.cluster.policies.placement import placing

@@ -20,7 +20,7 @@ from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.past_waits import RunTimes, classes_of
 from dagsim.model import NodeReservation, QueueTree, Start, Wait
 from dagsim.systems.cluster.kernel import ClusterKernel
-from dagsim.systems.cluster.models.runtime import Estimates
+from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.past_of_log import jobs_at
 from dagsim.systems.cluster.present_waits import Obstacles, Present
 from dagsim.systems.cluster.scenario import ClusterScenario

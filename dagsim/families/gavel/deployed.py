@@ -12,11 +12,11 @@ from random import Random
 from typing import Literal, NamedTuple, TypeAlias
 
 from dagsim.errors import ConfigError, require
-from dagsim.families.gavel.events import WaitingTasks
 from dagsim.families.gavel.published import Gavel, part_left, present_rate, runs_by_task
 from dagsim.families.gavel.round_ledger import Allocator, GavelJob, GavelLedger, Key, Situation
 from dagsim.model import Decision, Preempt, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
+from dagsim.systems.cluster.policies.waiting_tasks import WaitingTasks
 
 _NEW_PART = 0.5
 """Part of the last lease in the average of the measured rates."""

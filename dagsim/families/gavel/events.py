@@ -5,7 +5,6 @@ rounds.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -17,9 +16,10 @@ import numpy as np
 
 from dagsim.errors import ConfigError, require
 from dagsim.model import Decision, Preempt, Start, Wait
-from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, Queue, Run, TaskState
-from dagsim.systems.cluster.policies.orders import by_rank, width
+from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
+from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
+from dagsim.systems.cluster.policies.waiting_tasks import WaitingTasks
 
 Objective: TypeAlias = Literal["max-min", "makespan", "cost"]
 _Key: TypeAlias = int
@@ -177,7 +177,7 @@ class GavelEvents:
         for rival in rivals:
             since.setdefault(rival.key, now)
         pairs: dict[_Key, _Pair] = {}
-        parts = None if waiting is None else waiting.fitting(rivals, view.machines)
+        parts = None if waiting is None else waiting.fitting([rival.key for rival in rivals], view.machines)
         if parts is not None and not parts:
             return []
         for rival, shared in zip(rivals, self._shares(view, tasks, runs), strict=True):
@@ -254,68 +254,6 @@ class _Rival(NamedTuple):
     types: tuple[int, ...]
     gpus: float
     kind: _Kind
-
-
-class WaitingTasks:
-    """The ready tasks that need GPUs, and those that do not. A preempted task can have several
-    waiting pieces.
-    """
-
-    def __init__(self, machines: ClusterState) -> None:
-        self._tasks: dict[_Key, list[TaskState]] = {}
-        self._sorted: list[_Key] = []
-        """Negated keys of these tasks in rising order, so that the oldest, which leave first, are
-        at the end.
-        """
-        self.without_gpus = Queue(by_rank, machines)
-
-    def push(self, task: TaskState) -> None:
-        if not task.demand.demand.gpus:
-            self.without_gpus.push(task)
-            return
-        pieces = self._tasks.get(task.order)
-        if pieces is None:
-            self._tasks[task.order] = [task]
-            insort(self._sorted, -task.order)
-        else:
-            pieces.append(task)
-
-    def started(self, run: Run, now: float) -> None:
-        task, key = run.task, run.task.order
-        pieces = self._tasks.get(key)
-        if pieces is None or task.waiting or task not in pieces:
-            return
-        pieces.remove(task)
-        if not pieces:
-            self._drop(key)
-
-    def get(self, key: _Key) -> TaskState | None:
-        """Return a waiting piece of the task."""
-        return next(iter(self.pieces(key)), None)
-
-    def pieces(self, key: _Key) -> list[TaskState]:
-        """Return all waiting pieces of the task. Pieces of a killed job no longer wait."""
-        return [piece for piece in self._tasks.get(key, ()) if piece.waiting]
-
-    def oldest(self, count: int = 0) -> list[TaskState]:
-        """Return the first ``count`` tasks by arrival (all tasks if ``count`` is 0), with one piece
-        for each task.
-        """
-        tasks = []
-        for key in [-key for key in reversed(self._sorted[-count:])]:
-            if pieces := self.pieces(key):
-                tasks.append(pieces[0])
-            else:
-                self._drop(key)
-        return self.oldest(count) if count and len(tasks) < min(count, len(self._sorted)) else tasks
-
-    def _drop(self, key: _Key) -> None:
-        del self._tasks[key], self._sorted[bisect_left(self._sorted, -key)]
-
-    def fitting(self, rivals: list[_Rival], machines: ClusterState) -> set[_Key]:
-        """Return the keys of the ``rivals`` that have a waiting piece that would fit."""
-        get, fits = self._tasks.get, machines.fits
-        return {rival.key for rival in rivals if (pieces := get(rival.key)) is not None and fits(pieces[0].demand)}
 
 
 def by_throughput(seconds: tuple[float, ...], gpus: float) -> _Kind:

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from dagsim.errors import ConfigError, ModelError, require
 from dagsim.families.gavel.allocations import allocator
-from dagsim.families.gavel.events import WaitingTasks
 from dagsim.families.gavel.round_ledger import Allocator, GavelJob, GavelLedger, MicroTask, PairRates
 from dagsim.model import Decision, Join, Kill, Preempt, RejectReason, Start, Task, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, Sharing, TaskState
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
+from dagsim.systems.cluster.policies.waiting_tasks import WaitingTasks
 
 _SAME_S = 1e-6
 """Times that differ by less are the same: the books and the kernel add up the same seconds in

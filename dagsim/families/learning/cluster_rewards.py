@@ -370,7 +370,7 @@ class _Path:
     __slots__ = ("_ranks", "_waiting", "ready_s", "until_s")
 
     def __init__(self, job: JobState) -> None:
-        best = [min(task._truth) for task in job.tasks]
+        best = [min(task.true_seconds) for task in job.tasks]
         self._ranks = best if len(best) == 1 else job.job.graph.upward_rank(best)
         """Length of the true path from the start of each task to the end of the job, in seconds."""
         self._waiting: dict[TaskState, float] = {}
@@ -381,7 +381,7 @@ class _Path:
         """Add a task that has become ready."""
         rank = self._ranks[task.index]
         if task.left != 1.0:
-            rank -= (1.0 - task.left) * min(task._truth)
+            rank -= (1.0 - task.left) * min(task.true_seconds)
         self._waiting[task] = rank
         if rank > self.ready_s:
             self.ready_s = rank
@@ -395,7 +395,7 @@ class _Path:
         """Extend the path so that it covers a run in progress."""
         task = run.task
         begun = run.computing_s if run.computing_s is not None else max(run.started_s + run.setup_s, now)
-        ends_s = begun + run._seconds if run.progress is None else run._ends_s
-        until_s = ends_s + (self._ranks[task.index] - min(task._truth))
+        ends_s = begun + run.true_seconds if run.progress is None else run.scheduled_end_s
+        until_s = ends_s + (self._ranks[task.index] - min(task.true_seconds))
         if until_s > self.until_s:
             self.until_s = until_s

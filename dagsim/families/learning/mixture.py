@@ -17,8 +17,9 @@ from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.job_sources import StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import NodeFailures, Preemption
-from dagsim.systems.cluster.models.runtime import Estimates, Flops, Recorded, Runtime, Throughput
+from dagsim.systems.cluster.models.runtime import Flops, Recorded, Runtime, Throughput
 from dagsim.systems.cluster.scenario import ClusterScenario, ClusterWorld
 from dagsim.systems.seam import Kernel
 from dagsim.traces.trace_file import TraceFile

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dagsim.errors import ModelError, NestedTooDeeply
 from dagsim.families.slurm.accounting import gres_tres
 from dagsim.model import Request
-from dagsim.model.job import counts_of, without_counts
+from dagsim.model.constraints import counts_of, without_counts
 from dagsim.traces.sites import hosts
 from dagsim.traces.times import is_unset
 

@@ -4,7 +4,6 @@ from dagsim.family import Entry, Family
 
 FAMILY = Family(
     "Tiresias' own simulator",
-    needs=("gavel",),
     adds={
         "policies": (
             Entry(

@@ -12,12 +12,12 @@ from itertools import accumulate
 from math import inf
 
 from dagsim.errors import ConfigError, require
-from dagsim.families.gavel.events import WaitingTasks
 from dagsim.model import Decision, Preempt, Start, Wait
 from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.systems.cluster.api import ClusterView, TaskState
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
+from dagsim.systems.cluster.policies.waiting_tasks import WaitingTasks
 
 _SCHEDULES = ("fifo", "fjf", "sjf", "shortest", "shortest-gpu", "dlas", "dlas-gpu", "dlas-gpu-gittins")
 _GITTINS_UNIT = 3250

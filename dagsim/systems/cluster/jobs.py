@@ -19,8 +19,9 @@ from dagsim.model import Cluster, Job
 from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.job_sources import HeldJobs, StoredJobs, source_of
 from dagsim.systems.cluster.knowledge import Knowledge, has_limit
+from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Outages
-from dagsim.systems.cluster.models.runtime import Estimates, Runtime
+from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.load import Load, LoadMeter, seconds_of
 

@@ -59,8 +59,8 @@ from dagsim.systems.cluster.jobs import JobsToCome
 from dagsim.systems.cluster.knowledge import known
 from dagsim.systems.cluster.life import Life
 from dagsim.systems.cluster.models import Models
+from dagsim.systems.cluster.models.estimates import limit_seconds
 from dagsim.systems.cluster.models.failures import KeptWork, Outages, start_all
-from dagsim.systems.cluster.models.runtime import limit_seconds
 from dagsim.systems.cluster.network.base import levels_in
 from dagsim.systems.cluster.nodes import Allotted, ClusterState, DemandClass
 from dagsim.systems.cluster.on_demand import OnDemandNodes
@@ -120,7 +120,6 @@ class ClusterKernel(Forked):
         "_shows_truth": SAME,
         "_started": SAME,
         "_streams": COPIED,
-        "_wake_s": SAME,
         "applicants": COPIED,
         "changed": SAME,
         "clock": COPIED,
@@ -143,6 +142,7 @@ class ClusterKernel(Forked):
         "stuck": COPIED,
         "suspensions": COPIED,
         "upcoming": AHEAD,
+        "wake_s": SAME,
         "wakes": COPIED,
     }
 
@@ -179,7 +179,7 @@ class ClusterKernel(Forked):
         self.running: Live[int, Run] = Live()
         self.changed = False
         """True if the policy has to be called after the current events."""
-        self._wake_s = inf
+        self.wake_s = inf
         """The time at which the policy has requested to be called in any case."""
         self.wakes = Wakes()
         self._arrived = self._started = self._pieces = 0
@@ -240,7 +240,7 @@ class ClusterKernel(Forked):
         """True if something will happen even without a decision: a run will end, a job will arrive,
         a node will be repaired, or a requested wake-up is due.
         """
-        if self.running or self.upcoming.any_left or self._wake_s < inf:
+        if self.running or self.upcoming.any_left or self.wake_s < inf:
             return True
         if any(part is not None and part.pending for part in (self.eligibility, self.life, self.on_demand)):
             return True
@@ -338,8 +338,8 @@ class ClusterKernel(Forked):
         self.reminded = again is not None
         if again is not None:
             self._streams = again._streams
-            if self.now < again._wake_s < inf:
-                self.wait(again._wake_s)
+            if self.now < again.wake_s < inf:
+                self.wait(again.wake_s)
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
         """Yield a view whenever something has changed, and receive the decisions for this view
@@ -356,8 +356,8 @@ class ClusterKernel(Forked):
         # work. The next iteration handles these.
         while True:
             if self.changed:
-                if self._wake_s <= self.now:
-                    self._wake_s = inf
+                if self.wake_s <= self.now:
+                    self.wake_s = inf
                 if machines.reopen_s <= self.now:
                     machines.reopen(self.now)
                 if (self._away and self._may_leave()) or (machines.site and self.now >= machines.site.doubt_s):
@@ -651,8 +651,8 @@ class ClusterKernel(Forked):
 
     def wait(self, until_s: float) -> None:
         """Make sure that the policy is called at ``until_s`` or earlier."""
-        if until_s < self._wake_s:
-            self._wake_s = until_s
+        if until_s < self.wake_s:
+            self.wake_s = until_s
             self.call_at(until_s, self.wake)
 
     def wake(self, _: Event) -> None:
@@ -907,8 +907,8 @@ class ClusterKernel(Forked):
         if twin.life is not None:
             twin.life.resume(by_estimates=by_estimates)
         twin.changed = True
-        if twin._wake_s < inf:
-            wake_s, twin._wake_s = twin._wake_s, inf
+        if twin.wake_s < inf:
+            wake_s, twin.wake_s = twin.wake_s, inf
             if wake_s > twin.now:
                 twin.wait(wake_s)
         for original in self._runs_by_end():
@@ -923,7 +923,7 @@ class ClusterKernel(Forked):
                 run.callbacks = []  # its end is put on the clock when it resumes
             else:
                 run.callbacks = [twin.end]
-                twin.clock.at(run._ends_s, COMPLETIONS, run)
+                twin.clock.at(run.scheduled_end_s, COMPLETIONS, run)
         return twin
 
     def _runs_by_end(self) -> dict[Run, None]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dagsim.model import Job
 from dagsim.model.arithmetic import whole_sum
-from dagsim.systems.cluster.models.runtime import Estimates
+from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.seam import CountedJobs
 from dagsim.workload.arrays import JobArrays
 

@@ -105,11 +105,11 @@ class Life(Forked):
             return
         if preemption.checkpoint_interval_s is not None and not (self.by_network or run.task.training is not None):
             # the times of its checkpoints are known in advance, so they are added to its duration
-            run.take(preemption.with_writes_s(run._seconds))
+            run.take(preemption.with_writes_s(run.true_seconds))
         end_s = run.compute(now)
         if preemption.checkpoint_interval_s is not None and self.by_network:
             run.progress = WorkProgress(now)
-            run.progress.checkpoint = preemption.next_checkpoint_s(0.0, run._seconds)
+            run.progress.checkpoint = preemption.next_checkpoint_s(0.0, run.true_seconds)
         elif preemption.checkpoint_interval_s is not None and run.task.training is not None:
             run.progress = WorkProgress(now)
             self._has_written(run.progress, run.task.training)
@@ -183,7 +183,7 @@ class Life(Forked):
         if rate != progress.rate or progress.since_s == run.computing_s:
             self._kernel.record_run(Kind.RATE, run, rate)
         progress.rate, progress.usual, progress.until = rate, rate, until
-        end = min(run._seconds, progress.checkpoint)
+        end = min(run.true_seconds, progress.checkpoint)
         left = end - progress.done if training is None else until - training.progress
         if after_s is None:
             after_s = left / rate if rate else inf
@@ -245,7 +245,7 @@ class Life(Forked):
         ends.
         """
         if not run.is_endless:
-            progress.event = Timer(self._kernel.clock, run._ends_s, COMPLETIONS, run)
+            progress.event = Timer(self._kernel.clock, run.scheduled_end_s, COMPLETIONS, run)
             progress.event.callbacks = [self._reached]
 
     def _reached(self, event: Event) -> None:
@@ -267,7 +267,7 @@ class Life(Forked):
             else:
                 self.set_pace(run)
                 self._kernel.changed = True
-        elif progress.checkpoint < run._seconds:
+        elif progress.checkpoint < run.true_seconds:
             self._checkpoint(run, progress)
         else:
             self._kernel.end(run)
@@ -297,7 +297,7 @@ class Life(Forked):
     def has_saved(self, run: Run, progress: WorkProgress) -> None:
         """Let a run continue after its state has arrived in the storage."""
         progress.saved = progress.done
-        progress.checkpoint = self._preemption.next_checkpoint_s(progress.saved, run._seconds)
+        progress.checkpoint = self._preemption.next_checkpoint_s(progress.saved, run.true_seconds)
         if progress.rate:
             self.set_rate(run, progress.rate)
         else:
@@ -362,7 +362,7 @@ class Life(Forked):
             passed_s = progress.done
         else:
             passed_s = 0.0 if run.computing_s is None else self._kernel.now - run.computing_s
-        whole_s, saved = run._seconds, kept is KeptWork.CHECKPOINT
+        whole_s, saved = run.true_seconds, kept is KeptWork.CHECKPOINT
         if self.by_network:
             if saved:
                 passed_s = 0.0 if progress is None else progress.saved
@@ -417,7 +417,7 @@ class Life(Forked):
             progress.saved = (
                 (begins_s - progress.since_s) // preemption.checkpoint_interval_s * preemption.checkpoint_interval_s
             )
-            progress.checkpoint = preemption.next_checkpoint_s(progress.saved, run._seconds)
+            progress.checkpoint = preemption.next_checkpoint_s(progress.saved, run.true_seconds)
         if self._gangs is not None or run.progress is not None:
             self.set_pace(run)
 
@@ -448,4 +448,4 @@ class Life(Forked):
             self._set_end(run, progress)
         else:
             run.callbacks = [self._has_set_up if run.computing_s is None else self._kernel.end]
-            self._kernel.clock.at(run._ends_s, COMPLETIONS, run)
+            self._kernel.clock.at(run.scheduled_end_s, COMPLETIONS, run)

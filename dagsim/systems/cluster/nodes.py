@@ -181,11 +181,13 @@ class NodeState(Forked):
         self.remade = False
         self.up = True
 
-    def room(self, demand: DemandClass) -> int:
-        """Return the number of instances of ``demand`` that could start on this node now."""
+    def room(self, demand: DemandClass, *, anywhere: bool = False) -> int:
+        """Return the number of instances of ``demand`` that could start on this node now. With
+        ``anywhere``, ignore which nodes are open to the demand, and how many nodes it counts.
+        """
         if demand.plain:
             return self.idle // demand.whole if self.up else 0
-        if demand.nodes != ALL and not demand.nodes & self.bit:
+        if demand.nodes != ALL and not anywhere and not demand.nodes & self.bit:
             return 0
         if demand.whole:
             count = self.idle // demand.whole
@@ -202,7 +204,7 @@ class NodeState(Forked):
             count = min(count, self.cpus // demand.cpus)
         if demand.memory:
             count = min(count, self.memory // demand.memory)
-        if count > 1 and demand.counted:
+        if count > 1 and demand.counted and not anywhere:
             count = 1
         return count if self.up else 0
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from dagsim.errors import ModelError
 from dagsim.model import Demand, InFlight, Job
 from dagsim.systems.cluster.forks import Forked
-from dagsim.systems.cluster.nodes import ALL, Allotted, ClusterState, DemandClass, NodeState
+from dagsim.systems.cluster.nodes import Allotted, ClusterState, DemandClass
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.seam import stated
 
@@ -224,7 +224,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     kernel.now = begins_s
     kernel.clock.not_before(begins_s)  # overdue events happen at the beginning
     for run in kernel.running.values():
-        run.phase_until(max(run._ends_s, begins_s))
+        run.phase_until(max(run.scheduled_end_s, begins_s))
         if kernel.life is not None:
             kernel.life.recall(run)
     kernel.changed = False  # events that are due at the beginning happen before the policy is called
@@ -349,7 +349,7 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
         machine = machines.list[number]
         empty = machine.emptied()
         refused = demand is None or demand.rejected is not None
-        if demand is None or (refused and (not demand.types or _room_for_run(empty, demand) < instances)):
+        if demand is None or (refused and (not demand.types or empty.room(demand, anywhere=True) < instances)):
             raise ModelError(f"{where} {machine.node.name!r}, but the task requests more than the whole cluster has")
         if machine.type not in demand.types:
             raise ModelError(
@@ -364,23 +364,12 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
             raise ModelError(
                 f"{where} {machine.node.name!r}, but {instances} shares of the task do not fit on its GPU {gpu}"
             )
-        if (room := _room_for_run(machine, demand)) < instances:
+        # a job that is already running may stay on a node that is closed to its demand
+        if (room := machine.room(demand, anywhere=True)) < instances:
             raise ModelError(
                 f"{where} {machine.node.name!r} with {instances} x {demand_words(demand.demand)}, but "
                 f"only {room} fit beside the jobs already running there"
             )
-
-
-def _room_for_run(machine: NodeState, demand: DemandClass) -> int:
-    """Return how many instances fit on a machine, including on nodes that are closed to the demand.
-    A job that is already running may stay on such nodes.
-    """
-    closed, counted = demand.nodes, demand.counted
-    demand.nodes, demand.counted = ALL, False
-    try:
-        return machine.room(demand)
-    finally:
-        demand.nodes, demand.counted = closed, counted
 
 
 def may_mix_types(job: Job, demand: Demand) -> bool:

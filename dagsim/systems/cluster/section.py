@@ -33,8 +33,9 @@ from dagsim.registry import choices, nearest
 from dagsim.sections import Foreign, Later, Registered, Section
 from dagsim.systems.cluster import services
 from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS, Models
+from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Outages, Preemption
-from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Throughput
+from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
 from dagsim.systems.cluster.network.base import NO_CARRIER, Communication
 from dagsim.systems.cluster.scenario import ClusterScenario, GpuCluster, check_level

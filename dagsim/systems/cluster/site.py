@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, NodePartition, NodeReservation, QueueTree, RejectReason, Request
 from dagsim.model.arithmetic import whole_sum
-from dagsim.model.job import counts_of, satisfies, ways
+from dagsim.model.constraints import counts_of, satisfies, ways
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
 
 if TYPE_CHECKING:

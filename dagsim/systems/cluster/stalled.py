@@ -68,7 +68,7 @@ class Wakes(Forked):
         now, upcoming = kernel.now, kernel.upcoming.peek()
         ends_s = [
             *(now + _shortest_s(task) for task in kernel.frontier.ready),
-            *(now + (run._ends_s - now) / _speedup(run.task) for run in kernel.running.values()),
+            *(now + (run.scheduled_end_s - now) / _speedup(run.task) for run in kernel.running.values()),
         ]
         next_s = min([*ends_s, inf if upcoming is None else upcoming.arrival_s, self.until_s])
         more = 0.0 if next_s == inf else (next_s - now) * self.count / (now - self.since_s)
@@ -107,7 +107,7 @@ def why_endless(now: float, since_s: float, asked: int, next_s: float) -> str:
 
 def _shortest_s(task: TaskState) -> float:
     """Return a lower bound on the compute time of the task if it starts now."""
-    return min(task._truth) * task.left / _speedup(task)
+    return min(task.true_seconds) * task.left / _speedup(task)
 
 
 def _speedup(task: TaskState) -> float:
@@ -118,7 +118,7 @@ def _work_left_s(run: Run, now: float) -> float:
     """Return how many seconds of work a run still has to do, without its set-up."""
     if run.task.training is not None:
         return _shortest_s(run.task) * (1.0 - run.done(now) / run.task.training.total)
-    return max(run._seconds - run.done(now), 0.0)
+    return max(run.true_seconds - run.done(now), 0.0)
 
 
 GONE = "the nodes that it needs have left for good"

@@ -172,7 +172,6 @@ class TaskState(Forked):
     """
 
     __slots__ = {
-        "_truth": SAME,
         "best_s": SAME,
         "demand": COPIED,
         "failures": SAME,
@@ -189,6 +188,7 @@ class TaskState(Forked):
         "seconds": SAME,
         "task": SAME,
         "training": COPIED,
+        "true_seconds": SAME,
         "unfinished": SAME,
         "waiting": SAME,
     }
@@ -206,9 +206,9 @@ class TaskState(Forked):
         self.index = index
         self.task = task
         self.demand = demand
-        self._truth = self.seconds = truth
-        """``_truth`` is for the kernel and rewards only; ``truth`` checks whether the policy may
-        read it.
+        self.true_seconds = self.seconds = truth
+        """``true_seconds`` is for the kernel and rewards only. Policies read ``truth``, which checks
+        that they are clairvoyant.
         """
         self.best_s = truth[0] if len(truth) == 1 else min(truth)
         self.rank_s = self.best_s
@@ -249,7 +249,7 @@ class TaskState(Forked):
         """
         if not self.job.shows_truth:
             raise hidden_truth("task.truth", self, "the estimates in task.seconds")
-        return self._truth
+        return self.true_seconds
 
     @property
     def expected_left(self) -> float:
@@ -290,7 +290,7 @@ class TaskState(Forked):
         elapsed time would depend on the true duration.
         """
         rests = []
-        for limit_s, true_s in zip(self.seconds, self._truth, strict=True):
+        for limit_s, true_s in zip(self.seconds, self.true_seconds, strict=True):
             rest_s = inf if limit_s == inf else floor(1e6 * (limit_s - (1.0 - left) * true_s) + 0.5) / 1e6
             rests.append(max(rest_s, min(limit_s, OVERDUE_S)))
         return tuple(rests)
@@ -298,7 +298,7 @@ class TaskState(Forked):
     def believe_estimate(self) -> None:
         """Use the estimate as the true duration from now on. Forks for look-ahead call this."""
         self.job.has_limits = False
-        self._truth = tuple([seconds / self.left for seconds in self.seconds]) if self.left else self.seconds
+        self.true_seconds = tuple([seconds / self.left for seconds in self.seconds]) if self.left else self.seconds
 
     def __lt__(self, other: TaskState) -> bool:
         return (self.order, self.piece) < (other.order, other.piece)
@@ -377,8 +377,6 @@ class Run(Due, Forked):
 
     # Each attribute has a slot, including those of an Event, so runs need no ``__dict__``.
     __slots__ = {
-        "_ends_s": SAME,
-        "_seconds": SAME,
         "beside": SAME,
         "callbacks": EMPTY,
         "computing_s": SAME,
@@ -389,11 +387,13 @@ class Run(Due, Forked):
         "instances": SAME,
         "process": EMPTY,
         "progress": COPIED,
+        "scheduled_end_s": SAME,
         "setup_s": SAME,
         "started_s": SAME,
         "suspended_s": SAME,
         "suspended_since_s": SAME,
         "task": COPIED,
+        "true_seconds": SAME,
     }
 
     def __init__(
@@ -412,11 +412,14 @@ class Run(Due, Forked):
         self.task = task
         self.instances = instances
         self.held = held
-        truth = task._truth
+        truth = task.true_seconds
         seconds = truth[held[0][0].type] if len(held) == 1 else max([truth[machine.type] for machine, *_ in held])
-        self._seconds = seconds * task.left
-        """Its true computing time; like ``_ends_s`` for the kernel and rewards."""
-        self.started_s = self._ends_s = started_s
+        self.true_seconds = seconds * task.left
+        """Its true computing time, which only the kernel and rewards may read."""
+        self.started_s = self.scheduled_end_s = started_s
+        """``scheduled_end_s`` is the end of the current phase, which only the kernel and rewards may
+        read. Policies read ``ends_s``, which checks that they are clairvoyant.
+        """
         self.setup_s = 0.0
         self.computing_s: float | None = None
         self.flows: Sequence[Flow] = ()
@@ -475,7 +478,7 @@ class Run(Due, Forked):
         """
         if not self.task.job.shows_truth:
             raise hidden_truth("run.seconds", self.task, "run.estimate_s")
-        return self._seconds
+        return self.true_seconds
 
     @property
     def ends_s(self) -> float:
@@ -487,7 +490,7 @@ class Run(Due, Forked):
         """
         if not self.task.job.shows_truth:
             raise hidden_truth("run.ends_s", self.task, "run.estimated_end_s(view.now)")
-        return self._ends_s
+        return self.scheduled_end_s
 
     @property
     def estimate_s(self) -> float:
@@ -542,20 +545,15 @@ class Run(Due, Forked):
     def compute(self, now: float) -> float:
         """Start to compute now at rate 1, and return the time of the end."""
         self.computing_s = now
-        self._ends_s = ends_s = now + self._seconds
+        self.scheduled_end_s = ends_s = now + self.true_seconds
         return ends_s
 
     def phase_until(self, ends_s: float) -> float:
         """Set the end of the current phase, and return it. The end is ``inf`` if it depends on the
         network.
         """
-        self._ends_s = ends_s
+        self.scheduled_end_s = ends_s
         return ends_s
-
-    @property
-    def scheduled_end_s(self) -> float:
-        """The end of the current phase, which only the kernel's own parts may read."""
-        return self._ends_s
 
     def resume(self, now: float) -> None:
         """Continue after a suspension. The time at which the run began to compute is shifted by the
@@ -570,12 +568,12 @@ class Run(Due, Forked):
 
     def take(self, seconds: float) -> None:
         """Set the compute time of the run to ``seconds`` instead of the task's duration."""
-        self._seconds = seconds
+        self.true_seconds = seconds
 
     @property
     def is_endless(self) -> bool:
         """True if it is unknown when the current phase ends."""
-        return self._ends_s == inf
+        return self.scheduled_end_s == inf
 
     def left(self, now: float) -> float:
         """Return the fraction of the task's work that is left if the run stops now, after computing
@@ -583,14 +581,14 @@ class Run(Due, Forked):
         """
         now = now if self.suspended_since_s is None else self.suspended_since_s
         passed_s = 0.0 if self.computing_s is None else now - self.computing_s
-        return self.task.left * max(0.0, 1.0 - (passed_s / self._seconds if self._seconds else 0.0))
+        return self.task.left * max(0.0, 1.0 - (passed_s / self.true_seconds if self.true_seconds else 0.0))
 
     def believe_estimate(self, now: float) -> None:
         """Use the estimate as the true compute time from now on. Forks for look-ahead call this."""
-        self._seconds = self.estimate_s
-        pauses = self.progress is not None and self.progress.checkpoint < self._seconds
+        self.true_seconds = self.estimate_s
+        pauses = self.progress is not None and self.progress.checkpoint < self.true_seconds
         if self.computing_s is not None and self.task.training is None and not pauses:
-            self._ends_s = self.estimated_end_s(now)
+            self.scheduled_end_s = self.estimated_end_s(now)
 
     def disarm(self) -> None:
         """Make the run's scheduled events have no effect."""

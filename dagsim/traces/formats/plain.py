@@ -49,7 +49,7 @@ import numpy as np
 from dagsim.errors import GraphError, ModelError, TraceError
 from dagsim.model import Demand, Request, Task, TaskGraph
 from dagsim.model.arithmetic import numbered
-from dagsim.model.job import without_counts
+from dagsim.model.constraints import without_counts
 from dagsim.model.job_fields import JOB_FIELDS
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds

@@ -14,8 +14,9 @@ from dagsim.families.fabric.usage import LinkTraffic
 from dagsim.model import Cluster, Decision, Job, Kill, Kind, Migrate, Node, Preempt, Share, Start, Task, Wait, gpu_type
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
 from dagsim.systems.cluster.models import Models
+from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess, Maintenance, SpotCapacity
-from dagsim.systems.cluster.models.runtime import Estimates, Recorded
+from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.network import Storage
 from dagsim.testing.violations import as_recorded, violations
 

@@ -35,7 +35,8 @@ from dagsim.families.forecast.past_waits import History, RunTimes, binomial_quan
 from dagsim.families.forecast.queue_rows import QueueLog, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, crps, quantiles_of, score
 from dagsim.model import Cluster, Demand, Node, NodePartition, NodeReservation, QueueTree
-from dagsim.systems.cluster.models.runtime import Estimates, Recorded
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces import TraceOptions, reader
 from dagsim.traces.source import Source

@@ -21,8 +21,8 @@ from dagsim.families.learning.nets.actor import stack
 from dagsim.families.learning.session import train
 from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster.learnable import TERMS
+from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Preemption
-from dagsim.systems.cluster.models.runtime import Estimates
 from dagsim.systems.cluster.scenario import ClusterScenario
 
 CODEC = RelativeConfig(actions=("preempt",), beliefs=True)

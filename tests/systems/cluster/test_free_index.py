@@ -19,7 +19,7 @@ DEMANDS = [
 
 
 def best_by_looking(state: ClusterState, demand: DemandClass) -> int:
-    """Best fit as ARCHITECTURE states it, from every machine."""
+    """Best fit as docs/inside.md states it, from every machine."""
     roomy = [machine for machine in state.list if machine.room(demand)]
     return min(roomy, key=lambda machine: _rank(machine, demand)).index if roomy else -1
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Job, Kind, Node, Task, gpu_type
-from dagsim.systems.cluster.models.runtime import Fed, Feed, Flops, Recorded, Throughput, shipped_throughputs
+from dagsim.systems.cluster.models.runtime import Fed, Feed, Flops, Recorded, Throughput
+from dagsim.systems.cluster.models.throughputs import shipped_throughputs
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 

@@ -33,8 +33,8 @@ from dagsim.model import (
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel, Maintenance, MovingDelay, Preemption, UniformNetwork
 from dagsim.systems.cluster.models import Models
+from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Outages
-from dagsim.systems.cluster.models.runtime import Estimates
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.stalled import GONE, why_unfinished
 from dagsim.systems.cluster.view import ClusterView

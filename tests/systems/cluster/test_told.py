@@ -199,7 +199,7 @@ MAY_KNOW = {
     "families/episodes/search.py": {"dagsim.systems.cluster.scenario.GpuCluster"},
     # runs whole episodes in the compiled engine, so it is an engine as well
     "families/episodes/side_by_side.py": {
-        "dagsim.systems.cluster.models.runtime.Estimates",
+        "dagsim.systems.cluster.models.estimates.Estimates",
         "dagsim.systems.cluster.models.runtime.Recorded",
         "dagsim.systems.cluster.scenario.refused_engine",
     },

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from dagsim.errors import TraceError
-from dagsim.families.slurm.accounting import array_tasks, state
 from dagsim.traces import READERS, open_trace
-from dagsim.traces.fields import Dirty
 
 PAI = "gang gpu types work"
 PODS = "start survivors tenant work"
@@ -98,31 +96,3 @@ def test_every_row_is_counted_once_as_kept_or_dropped(samples: Path, name: str) 
 def test_a_file_of_machines_is_no_trace(samples: Path, name: str) -> None:
     with pytest.raises(TraceError, match=r"not recognised|dagsim site import"):
         open_trace(samples / name)
-
-
-@pytest.mark.parametrize(
-    ("job", "tasks"),
-    {
-        **{"9": None, "9_4": None, "9_[3]": 1, "9_[3-90,95,97-99%8]": 92, "9_[0-9:2]": 5, "9_[1-10:3,20]": 5},
-        **{"9_[5-3]": 1, "9_[0-99:0]": 100, "9_[1,2,30...]": 2},  # the last number may have been cut off
-    }.items(),
-)
-def test_an_array_of_slurm_jobs_is_counted(job: str, tasks: int | None) -> None:
-    assert array_tasks(job) == tasks
-
-
-@pytest.mark.parametrize("listed", ["a", "1-b", "1-9:c", "", "1,,2", "123456789", "-3", "0-99999999,0-99999999"])
-def test_an_array_that_is_no_list_of_tasks_is_refused(listed: str) -> None:
-    with pytest.raises(Dirty, match="with an invalid list of array tasks"):
-        array_tasks(f"9_[{listed}]")
-
-
-@pytest.mark.parametrize(
-    ("text", "whole"), [("B+", "BOOT_FAIL"), ("OUT_OF_ME+", "OUT_OF_MEMORY"), ("completed", "COMPLETED")]
-)
-def test_a_state_may_be_cut_to_one_letter(text: str, whole: str) -> None:
-    assert state(text) == whole
-    with pytest.raises(Dirty, match="in an unknown state"):
-        state("C+")
-    with pytest.raises(Dirty, match="in an unknown state"):
-        state("+")

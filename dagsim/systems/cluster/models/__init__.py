@@ -10,8 +10,9 @@ from typing import Any
 
 from dagsim.model import QueueTree
 from dagsim.registry import Entry, Registry
+from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
-from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Runtime
+from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.network.base import Communication, Network
 

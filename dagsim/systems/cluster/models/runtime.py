@@ -1,6 +1,4 @@
-"""Runtime models, which determine how long one instance of a task takes on each GPU type, and
-estimates, which determine what policies know about this time: users' time limits, the true time, a
-noisy guess, or nothing.
+"""Runtime models, which determine how long one instance of a task takes on each GPU type.
 
 ``Task.work`` is the work of each GPU of an instance, in the unit of the runtime model. The GPUs of
 an instance work in parallel. A task that uses a share of a GPU runs at its measured speed, because
@@ -11,41 +9,23 @@ as fast as a T4, and an A100 5.2 times as fast. For DeepSpeech2, these factors a
 (Sia, SOSP 2023, largest batch that all three ran). ``Flops`` and ``Recorded`` have one speed per
 type, whereas ``Throughput`` has one per model and type. A task's own ``speeds`` override every
 model on the types that they name.
-
-Measured training throughputs are in samples per second, by model, GPU type and batch size.
-
-The shipped table (``throughputs.csv``; one GPU, with a source in each row) combines two published
-sets of measurements:
-
-- Sia (Jayaram Subramanya et al., SOSP 2023; siasosp23/artifacts), ``placements-*.csv``: T4 (EC2
-  g4dn.12xlarge), V100 with 32 GB (Azure ND40rs_v2), A100 with 40 GB (DGX-A100), RTX 2080 Ti. For
-  each model, the table contains the largest batch that T4, V100 and A100 all ran, and the best
-  batch of each type. NCF's V100 rows are left out, because they were limited by input and 9 times
-  slower than a T4.
-- Gavel (Narayanan et al., OSDI 2020), ``simulation_throughputs.json``: V100, P100, K80; steps per
-  second times batch.
-
-The two sets come from different software, so compare speeds only within one model name.
 """
 
 from __future__ import annotations
 
-import csv
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from math import inf
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from dagsim.errors import ConfigError, ModelError, require
-from dagsim.files import open_lines
-from dagsim.model import Cluster, Job, Task, TaskGraph, TimeLimits, gpu_type
-from dagsim.model.gpu import GPU_TYPES, GpuType, canonical
+from dagsim.errors import ModelError, require
+from dagsim.model import Cluster, Job, Task, TaskGraph, gpu_type
+from dagsim.model.gpu import GpuType, canonical
 from dagsim.model.mig import named_types
-from dagsim.model.streams import stream
-from dagsim.systems.cluster.state import JobState, TaskState
+from dagsim.systems.cluster.models.throughputs import ThroughputTable, shipped_throughputs
 
 Gpus: TypeAlias = tuple[GpuType | None, ...]
 """GPU types in some order; ``None`` represents a CPU machine."""
@@ -411,215 +391,3 @@ def _check(model: str, name: str, value: str, *allowed: str) -> None:
 @cache
 def _table(path: str) -> ThroughputTable:
     return ThroughputTable.read(Path(path))
-
-
-_SHIPPED = Path(__file__).with_name("throughputs.csv")
-
-
-class Measurement(NamedTuple):
-    """A measured throughput: ``model`` trains ``samples_per_s`` on one ``gpu`` with ``batch``
-    samples per step.
-    """
-
-    model: str
-    gpu: str
-    batch: int
-    samples_per_s: float
-    source: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ThroughputTable:
-    """A table of measured throughputs, from which speed ratios between GPU types are computed.
-
-    If a type was not measured, a measured type with the same peak rates is used. This is the same
-    chip with a different memory size (V100-16 and V100-32, A100-40 and A100-80).
-    """
-
-    rows: tuple[Measurement, ...]
-    _found: dict[str, dict[str, dict[int, float]]] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        by_model: dict[str, dict[str, dict[int, float]]] = {}
-        for row in self.rows:
-            by_model.setdefault(row.model, {}).setdefault(canonical(row.gpu), {})[row.batch] = row.samples_per_s
-        object.__setattr__(self, "_found", by_model)
-
-    @classmethod
-    def read(cls, path: Path) -> ThroughputTable:
-        """Read a table from a CSV file. The columns are model, gpu, batch, samples_per_s and,
-        optionally, source.
-
-        Raises:
-            ConfigError: The file cannot be read, lacks a column, or has an invalid number. The
-                message names ``file:line``.
-        """
-        try:
-            with open_lines(path, ConfigError) as file:
-                return cls(tuple(_measurements(path, csv.DictReader(file))))
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: cannot read the throughput table ({error})") from None
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The names of all measured models, in the order of the table's rows."""
-        return tuple(self._found)
-
-    def batches(self, model: str, gpu: GpuType) -> Mapping[int, float]:
-        """Return the samples per second of ``model`` at each batch size on ``gpu``, or on the same
-        chip with a different memory size. The result is empty if there is no such measurement.
-        """
-        by_gpu = self._found.get(model, {})
-        if gpu.name in by_gpu:
-            return by_gpu[gpu.name]
-        for name, batches in by_gpu.items():
-            if name in GPU_TYPES and _chip(GPU_TYPES[name]) == _chip(gpu):
-                return batches
-        return {}
-
-    def ratio(self, model: str, gpu: GpuType, reference: GpuType, batch: int | None = None) -> float | None:
-        """Return the speed of training ``model`` on ``gpu`` relative to ``reference`` at the batch
-        size ``batch``.
-
-        Without ``batch``, use the largest batch size that was measured on both types. Return
-        ``None`` if ``batch`` (or, without ``batch``, any batch size) was not measured on both
-        types.
-        """
-        ours, theirs = self.batches(model, gpu), self.batches(model, reference)
-        common = ours.keys() & theirs.keys()
-        if batch is None:
-            batch = max(common, default=None)
-        return ours[batch] / theirs[batch] if batch is not None and batch in common else None
-
-    def best_ratio(self, model: str, gpu: GpuType, reference: GpuType) -> float | None:
-        """Return the speed ratio if each type trains at its own fastest batch size, as after tuning
-        the batch size for each GPU.
-        """
-        ours, theirs = self.batches(model, gpu), self.batches(model, reference)
-        return max(ours.values()) / max(theirs.values()) if ours and theirs else None
-
-
-@cache
-def shipped_throughputs() -> ThroughputTable:
-    """Return the table that ships with dagsim."""
-    return ThroughputTable.read(_SHIPPED)
-
-
-def _chip(gpu: GpuType) -> tuple[float, float | None, float | None]:
-    return gpu.fp32_tflops, gpu.tf32_tflops, gpu.fp16_tflops
-
-
-def _measurements(path: Path, reader: csv.DictReader[str]) -> Iterable[Measurement]:
-    missing = {"model", "gpu", "batch", "samples_per_s"} - set(reader.fieldnames or ())
-    if missing:
-        raise ConfigError(f"{path}:1: the throughput table lacks the columns {', '.join(sorted(missing))}")
-    for row in reader:
-        try:
-            batch, rate = int(row["batch"]), float(row["samples_per_s"])
-        except (TypeError, ValueError):
-            batch, rate = 0, 0.0
-        if batch < 1 or not 0 < rate < inf:
-            raise ConfigError(
-                f"{path}:{reader.line_num}: batch must be a whole number above 0 and samples_per_s a number above 0, "
-                f"got {row['batch']!r} and {row['samples_per_s']!r}"
-            )
-        yield Measurement(row["model"], row["gpu"], batch, rate, row.get("source") or "")
-
-
-Seconds: TypeAlias = Callable[[Task], tuple[float, ...]]
-"""Seconds that one instance of a task takes on each type."""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimates:
-    """How much policies know about the durations of tasks.
-
-    - ``predicted``: the limits stated by users in ``Task.estimate`` (the time limits of a batch
-      system), converted by the runtime model, so that tasks with equal limits tie. A job without a
-      limit has the default limit of its partition, or else the partition's longest limit, or else a
-      limit of a year. No limit exceeds the partition's longest limit. If no job at all states a
-      limit, policies see the true durations.
-    - ``exact``: the true durations. For a log with time limits, this is hindsight.
-    - ``noisy``: the true duration times a log-normal factor for each task, which is the same on
-      every type. The median of this factor is 1, and the standard deviation of its logarithm is
-      ``sigma``.
-    - ``hidden``: 1 s everywhere, so that every order by duration falls back on first come, first
-      served.
-
-    Raises:
-        ModelError: The kind is unknown, sigma is negative or, with ``predicted``, an arriving job
-            has an invalid estimate.
-    """
-
-    kind: Literal["predicted", "exact", "noisy", "hidden"] = "predicted"
-    """Which durations policies receive: the users' time limits (``predicted``), the true durations
-    (``exact``), the true durations with random errors (``noisy``), or none (``hidden``).
-    """
-    sigma: float = 0.5
-    """Standard deviation of the logarithm of the errors, for ``noisy``."""
-
-    __pydantic_config__ = {"extra": "forbid"}
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("predicted", "exact", "noisy", "hidden"):
-            raise ModelError(f"estimates: kind must be predicted, exact, noisy or hidden, got {self.kind!r}")
-        require(self.sigma >= 0, "estimates: sigma must be 0 or more", self.sigma, ModelError)
-
-    def apply(self, active: JobState, seed: int, limits_s: Callable[[TaskState], tuple[float, ...]]) -> None:
-        """Replace the true durations of the job's tasks by the durations that policies may know.
-        The result depends only on the job, its number and the seed. ``limits_s`` returns the time
-        limit of a task on each type.
-        """
-        if self.kind == "exact":
-            return
-        factors = self._factors(active, seed)
-        for task, factor in zip(active.tasks, factors, strict=True):
-            if self.kind == "hidden":
-                task.seconds = tuple([s if s == inf else 1.0 for s in task._truth])
-            elif self.kind == "predicted":
-                task.seconds = limits_s(task)
-            else:
-                task.seconds = tuple([s * factor for s in task._truth])
-            task.best_s = task.rank_s = min(task.seconds)
-        active.has_limits = self.kind == "predicted"
-        active.changed()
-        active.rank()
-
-    def _factors(self, active: JobState, seed: int) -> list[float]:
-        """Return the noisy estimate of each task as a multiple of the truth."""
-        if self.kind != "noisy":
-            return [1.0] * len(active.tasks)
-        rng = stream(seed, "estimates", active.number)
-        return [float(factor) for factor in rng.lognormal(0.0, self.sigma, len(active.tasks))]
-
-
-def limit_seconds(
-    task: Task, job: str, seconds: Seconds, truth: tuple[float, ...], limits: TimeLimits
-) -> tuple[float, ...]:
-    """Return the time limit of a task on each type, as known to the site's scheduler. This is the
-    limit stated by the user or, without one, the limit of the site. As in ``truth``, it is ``inf``
-    where the task cannot run.
-
-    Raises:
-        ModelError: The user stated an invalid amount of work.
-    """
-    if task.estimate is None:
-        return tuple([inf if true_s == inf else limits.unstated_s for true_s in truth])
-    stated = seconds(as_claimed(task, job))
-    if limits.most_s == inf:
-        return stated
-    return tuple([stated_s if stated_s == inf else min(stated_s, limits.most_s) for stated_s in stated])
-
-
-def as_claimed(task: Task, job: str) -> Task:
-    """Return the task with the amount of work that its user stated as an estimate.
-
-    Raises:
-        ModelError: The claimed amount of work is missing, negative, infinite or not a number.
-    """
-    if task.estimate is None or not 0 <= task.estimate < inf:
-        raise ModelError(
-            f"estimates 'predicted': the estimate of task {job}/{task.name} is {task.estimate!r}, but must be a "
-            "finite number of 0 or more"
-        )
-    return replace(task, work=task.estimate)

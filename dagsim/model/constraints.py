@@ -1,0 +1,179 @@
+"""Constraints of jobs on the features of nodes, in the syntax of sbatch(1), ``--constraint``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias
+
+from dagsim.errors import ModelError, NestedTooDeeply
+
+
+def satisfies(constraint: str, features: Collection[str]) -> bool:
+    """Return True if the constraint allows a node with these features to be one of a job's nodes.
+    The syntax is that of sbatch(1), ``--constraint``: ``&`` is and, ``|`` is or, ``!`` is not, and
+    parentheses group. In brackets, each alternative is allowed. In ``[a|b]``, all nodes of the job
+    must satisfy the same alternative (``ways``), whereas in ``[a*2&b*2]`` they need not. A count
+    outside brackets, such as ``a*2``, refers to some of the job's nodes (``counts_of``) and does
+    not restrict any single node.
+
+    Raises:
+        ModelError: The constraint cannot be read.
+    """
+    return parsed_constraint(constraint).allows(frozenset(features))
+
+
+def ways(constraint: str) -> tuple[str, ...]:
+    """Return the alternatives in a constraint, which are constraints themselves. All nodes of a job
+    must satisfy the same alternative. For ``[r1|r2]&skl``, the alternatives are ``(r1)&skl`` and
+    ``(r2)&skl``. A constraint without such brackets is its only alternative.
+
+    Raises:
+        ModelError: The constraint cannot be read.
+    """
+    return parsed_constraint(constraint).ways
+
+
+class Counted(NamedTuple):
+    """A part of a constraint, and the smallest number of a job's nodes (``nodes``) that must
+    satisfy it. If ``apart``, a node that counts for another part does not count here.
+    """
+
+    constraint: str
+    nodes: int
+    apart: bool
+
+
+def counts_of(constraint: str) -> tuple[Counted, ...] | None:
+    """Return the parts of a constraint that count nodes. In ``[a*2&b*2]``, the parts count separate
+    nodes. Return None if the parts are alternatives, as in ``[a*2|b*4]``, which is not modelled.
+
+    Raises:
+        ModelError: The constraint cannot be read.
+    """
+    if not parsed_constraint(constraint).counts:
+        return ()
+    found = _COUNTED.findall(constraint)
+    beside = _COUNTED.sub("", constraint)
+    if "|" in beside or len(found) != len(parsed_constraint(constraint).counts):
+        return None
+    return tuple([Counted(part, int(number), "[" in beside) for part, number in found])
+
+
+def without_counts(constraint: str, nodes: int) -> str:
+    """Return an equivalent constraint without counts that equal ``nodes``, the number of the job's
+    nodes. For a job with four nodes, ``a*4`` becomes ``a``, because each node must satisfy ``a``.
+    Smaller counts are kept.
+
+    Raises:
+        ModelError: The constraint cannot be read.
+    """
+    if "*" not in constraint:
+        return constraint
+    counts = parsed_constraint(constraint).counts
+    return _COUNT.sub(lambda count: "" if int(count[1]) >= nodes and len(counts) == 1 else count[0], constraint)
+
+
+_Test: TypeAlias = Callable[[frozenset[str]], bool]
+_TOKEN = re.compile(r"\s*(?:([&,|!()\[\]])|\*(\d{1,6})|([^\s&,|!()\[\]*]+))")
+_COUNT = re.compile(r"\*(\d{1,6})")
+_COUNTED = re.compile(r"([^\s&,|!()\[\]*]+|\([^()]*\))\*(\d{1,6})")
+_DEEPEST = 64
+"""Maximum number of nested brackets and negations; more count as damage."""
+
+
+class ParsedConstraint(NamedTuple):
+    """A parsed constraint: its test for a node's features, the alternatives in it (``ways``), and its counts
+    of nodes.
+    """
+
+    allows: _Test
+    ways: tuple[str, ...]
+    counts: tuple[int, ...]
+
+
+@lru_cache(maxsize=1 << 10)
+def parsed_constraint(constraint: str) -> ParsedConstraint:
+    """Parse a constraint. Equal texts are parsed once.
+
+    Raises:
+        ModelError: The constraint cannot be read.
+    """
+    tokens: list[str] = []
+    at = 0
+    while at < len(constraint.rstrip()):
+        match = _TOKEN.match(constraint, at)
+        if match is None:
+            raise ModelError(f"constraint {constraint[:80]!r}: cannot be read at {constraint[at : at + 20]!r}")
+        tokens.append(match[1] or (f"*{match[2]}" if match[2] else match[3]))
+        at = match.end()
+    counts = tuple([int(token[1:]) for token in tokens if token[0] == "*"])
+    brackets = tokens.count("[")
+    alternatives = _alternatives(tokens) if brackets == 1 and not counts else ()
+    tokens.reverse()
+
+    def any_of(depth: int, bracketed: bool) -> _Test:
+        tests = [all_of(depth, bracketed)]
+        while tokens and tokens[-1] == "|":
+            tokens.pop()
+            tests.append(all_of(depth, bracketed))
+        return tests[0] if len(tests) == 1 else lambda features: any(test(features) for test in tests)
+
+    def all_of(depth: int, bracketed: bool) -> _Test:
+        tests: list[_Test] = []
+        counted: list[_Test] = []
+        while True:
+            test, count = one(depth, bracketed)
+            (tests if count is None else counted).append(test)
+            if not tokens or tokens[-1] not in "&,":
+                break
+            tokens.pop()
+        if counted and bracketed:  # in [a*2&b*2], a node needs only one of the two features
+            tests.append(lambda features: any(test(features) for test in counted))
+        return tests[0] if len(tests) == 1 else lambda features: all(test(features) for test in tests)
+
+    def one(depth: int, bracketed: bool) -> tuple[_Test, str | None]:
+        if depth > _DEEPEST:
+            raise NestedTooDeeply(f"constraint {constraint[:80]!r}: nested too deeply")
+        token = tokens.pop() if tokens else ""
+        test: _Test
+        if token == "!":
+            test, _ = one(depth + 1, bracketed)
+            return lambda features: not test(features), None
+        if token in ("(", "["):
+            test = any_of(depth + 1, bracketed or token == "[")
+            if not tokens or tokens.pop() != {"(": ")", "[": "]"}[token]:
+                raise ModelError(f"constraint {constraint[:80]!r}: a bracket is not closed")
+        elif not token or token in "&,|)]" or token[0] == "*":
+            raise ModelError(f"constraint {constraint[:80]!r}: a feature is missing before {token or 'the end'!r}")
+        else:
+            test = _has(token)
+        return test, tokens.pop() if tokens and tokens[-1][0] == "*" else None
+
+    test = any_of(0, False)
+    if tokens:
+        raise ModelError(f"constraint {constraint[:80]!r}: unexpected {tokens[-1]!r}")
+    return ParsedConstraint(test, alternatives or (constraint,), counts)
+
+
+def _has(feature: str) -> _Test:
+    return lambda features: feature in features
+
+
+def _alternatives(tokens: Sequence[str]) -> tuple[str, ...]:
+    """Return the alternatives in the only pair of brackets. Each is combined with the text around
+    the brackets.
+    """
+    if "]" not in tokens:
+        return ()
+    first, last = tokens.index("["), tokens.index("]")
+    inside, depth, parts = tokens[first + 1 : last], 0, [""]
+    for token in inside:
+        depth += (token == "(") - (token == ")")
+        if token == "|" and not depth:
+            parts.append("")
+        else:
+            parts[-1] += token
+    before, after = "".join(tokens[:first]), "".join(tokens[last + 1 :])
+    return tuple([f"{before}({part}){after}" for part in parts]) if len(parts) > 1 else ()

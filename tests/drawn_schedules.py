@@ -1,0 +1,55 @@
+"""Small schedules to draw: fixtures for the plots and for the lanes that they show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from dagsim.model import Cluster, JobFacts, Kind
+from dagsim.model.log import Schedule, ScheduleLog
+
+RunOf = tuple[float, float, int, int, float]
+"""Start, end, node, GPU mask and GPUs held of a run; each is a job that arrives at its start."""
+
+
+@pytest.fixture(scope="session")
+def schedule_of() -> Callable[..., Schedule]:
+    return _schedule_of
+
+
+@pytest.fixture(scope="session")
+def shared_gpus() -> Callable[[int], Schedule]:
+    return _shared_gpus
+
+
+def _schedule_of(cluster: Cluster, runs: list[RunOf], outcome: Kind = Kind.FINISHED, extra=()) -> Schedule:
+    schedule = Schedule(cluster, [], ScheduleLog())
+    rows = list(extra)
+    for number, (start_s, end_s, node, mask, held) in enumerate(sorted(runs)):
+        tenant, priority, seconds = f"team{number % 3}", float(number % 2), end_s - start_s
+        schedule.arrived(
+            JobFacts(f"job{number}", start_s, priority, tenant, None, 1.0, seconds, seconds * held, held, ("train",))
+        )
+        rows.append((Kind.ARRIVED, start_s, number, -1, -1, -1, 0, 0, 0.0))
+        rows.append((Kind.STARTED, start_s, number, 0, number, node, 1, mask, held))
+        rows.append((outcome, end_s, number, 0, number, node, 1, mask, held))
+        if outcome == Kind.FINISHED:
+            rows.append((Kind.COMPLETED, end_s, number, -1, -1, -1, 0, 0, 0.0))
+    for row in sorted(rows, key=lambda row: row[1]):
+        schedule.log.append(row)
+    return schedule
+
+
+def _shared_gpus(seed: int) -> Schedule:
+    """Runs of a quarter of a GPU, as many as fit, on two nodes of two GPUs."""
+    rng = np.random.default_rng(seed)
+    runs: list[RunOf] = []
+    for _ in range(60):
+        start_s, length_s = float(rng.integers(0, 40)), float(rng.integers(1, 12))
+        node, gpu = int(rng.integers(2)), int(rng.integers(2))
+        beside = [run for run in runs if run[2] == node and run[3] == 1 << gpu and run[1] > start_s]
+        if sum(run[0] < start_s + length_s for run in beside) < 4:
+            runs.append((start_s, start_s + length_s, node, 1 << gpu, 0.25))
+    return _schedule_of(Cluster.of({"T4": 4}, per_node=2), runs)
