@@ -319,7 +319,7 @@ def test_no_size_up_to_the_cap_is_said_so() -> None:
     target = Targets((Target("wait_s.mean", False, 1.0),))
     grid = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING, begins=Beginning())
     assert any("No size up to the cap" in note for note in grid.notes)
-    with pytest.raises(ConfigError, match="a node of any of these types has more GPUs"):
+    with pytest.raises(ConfigError, match="every node of these types has more GPUs"):
         planned(["T4"], 1.0, most=3)
 
 
