@@ -49,7 +49,7 @@ class Family:
     uses: tuple[str, ...] = ()
     """Other families that this one knows without importing them, so that it loses a part of what it does
     if they are missing: it calls their services, adds entries to a group that they read, or names
-    their policies or readers.
+    their policies, readers or systems.
     """
     adds: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     """The entries that the family adds to each registry. The keys are the registries' entry-point

@@ -474,3 +474,20 @@ def test_seeds_are_added_until_the_interval_is_as_narrow_as_requested(tmp_path: 
     facts = json.loads(result.stdout)["precision"]["fifo"]
     assert facts["half_width"] <= 0.3
     assert len(run_folder(tmp_path).lines()) == facts["n"] > 2
+
+
+def test_a_log_without_starts_is_not_replayed_as_recorded_without_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("id,arrival_s,gpus,duration_s\na,0,1,10\nb,1,1,10\n")
+    shown = fine("replay", "--trace", tmp_path / "jobs.csv", "--policy", "recorded", "--no-plots", "--out", tmp_path)
+    warning = "warning: recorded: the log has no start time for 2 jobs"
+    assert warning in shown.stdout.replace("\n", " ").split("2 of 2 jobs completed")[0]
+
+
+def test_a_check_of_a_configuration_finds_gpus_without_measured_throughputs(tmp_path: Path) -> None:
+    lab = tmp_path / "lab.yaml"
+    lab.write_text("cluster: {groups: [{name: h, gpu: H100, gpus: 8, count: 2}]}\nworkload: {preset: heterogeneous}\n")
+    result = dagsim("config", "check", lab)
+    assert result.exit_code == 2
+    assert "set runtime.missing=flops" in result.output.replace("\n", " ")
+    lab.write_text(lab.read_text() + "runtime: {kind: throughput, missing: flops}\n")
+    assert "fine" in fine("config", "check", lab).stdout

@@ -47,9 +47,11 @@ def config_check(
     from dagsim.config.schema import foreign_parts, plain
     from dagsim.config.yaml import read_yaml
     from dagsim.errors import CodeNotAllowed, ConfigError
+    from dagsim.experiment.scenario import scenario_of
     from dagsim.experiment.simulate import check
     from dagsim.model.gpu import canonical
     from dagsim.own_code import own_names
+    from dagsim.systems.cluster.scenario import ClusterScenario
 
     faults: list[str] = []
     for file in files:
@@ -58,13 +60,16 @@ def config_check(
             unchecked = foreign_parts(config)
             if not unchecked:  # a scenario can be built only from parts that dagsim may import
                 check(config, (config.policy,))
+                scenario = scenario_of(config)
+                if isinstance(scenario, ClusterScenario) and config.trace_file is None:
+                    next(iter(scenario.jobs(config.seed)), None)  # the generator needs run times on all GPU types
                 # the rewards, baselines and estimators of a training run are imported only when it
                 # starts
                 unchecked = own_names(json.dumps(plain(config).get("train")))
         except CodeNotAllowed:
             unchecked = [config.policy]
         except InputError as error:
-            faults += error.args
+            faults += [fault if str(fault).startswith(file) else f"{file}: {fault}" for fault in error.args]
             continue
         path = find_config(file)
         written = read_yaml(path).value if path is not None and path.is_file() else {}

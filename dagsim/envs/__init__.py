@@ -69,7 +69,7 @@ def _of_extra(name: str, extra: str) -> Any:
     try:
         return required(name, "public")
     except ModuleNotFoundError as error:
-        raise ConfigError(f"{name} needs {error.name}: pip install -e '.[{extra}]' in the checkout") from None
+        raise ConfigError(f"{name} needs {error.name}; run pip install -e '.[{extra}]' in the checkout") from None
 
 
 gymnasium.register(SCHEDULING_ID, "dagsim.envs:make_env", vector_entry_point="dagsim.envs:make_vector_env")

@@ -324,7 +324,7 @@ class Store(ABC):
             raise RunFolderError(f"{self.path}: another process ({pid}) is writing to it; wait until it has ended")
 
     def resume(self) -> None:
-        """Make this process the writer again. Remove unfinished rows that the previous writer left.
+        """Make this process the writer of the interrupted run. Remove unfinished rows that the previous writer left.
 
         Raises:
             RunFolderError: Another process writes to the folder, an older version of dagsim created

@@ -124,7 +124,7 @@ def trace_info(file: TraceFile, runtime: Runtime, watch: Callable[[Iterable[Job]
 
 def hours_by_owner(jobs: Iterable[Job]) -> dict[str, dict[str, ResourceHours]]:
     """Return the hours by account, by user and by partition. A grouping is left out if no job
-    states that attribute.
+    has that attribute.
     """
     kinds: dict[str, dict[str, ResourceHours]] = {
         kind: defaultdict(ResourceHours) for kind in ("account", "user", "partition")

@@ -64,7 +64,8 @@ most jobs are listed, and the others are pooled.
 _OTHER = "(other)"
 _WAIT = "the time from submission to the start of the job's first run"
 _BOUNDED_SLOWDOWN = (
-    "max(1, JCT / max(run time, 10 s)), where the run time is how long at least one task of the job is running"
+    "max(1, JCT / max(run time, 10 s)), where the run time is the time during which at least one task of the job is "
+    "running"
 )
 
 

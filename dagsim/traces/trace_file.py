@@ -74,7 +74,7 @@ class TraceFile:
         if self.window is not None and self.has_period:
             raise ConfigError("window: cannot be combined with since or until, because windows come from the whole log")
         if self.part is not None and self.window is None:
-            raise ConfigError(f"part: requires window (the number of jobs per window), got {self.part!r}")
+            raise ConfigError(f"part is {self.part!r}, but window (the number of jobs per window) is not set")
         if self.windows is not None and (self.window is None or self.windows < 1):
             raise ConfigError(
                 f"windows must be 1 or more and requires window (the number of jobs per window), got {self.windows!r}"
@@ -292,8 +292,8 @@ class TraceFile:
         jobs, begins_s = part
         if not len(jobs) or not jobs.arrival_s[-1] > begins_s:
             raise WorkloadError(
-                f"{self.path}: the load cannot be scaled, because "
-                f"{count_of(len(jobs), 'job arrives', 'jobs arrive')} in this part of the trace"
+                f"{self.path}: the load cannot be scaled, because this part of the trace has "
+                f"{count_of(len(jobs), 'job')} and no two of them arrive at different times; choose a longer part"
             )
         meter = LoadMeter(cluster, runtime)
         meter.arrivals.begins_s = begins_s
@@ -321,7 +321,8 @@ class TraceFile:
     def _scalable(self, load: Load) -> float:
         offered = load.offered
         if not 0 < offered < inf:
-            raise WorkloadError(f"{self.path}: the jobs offer a load of {offered:g}, which cannot be scaled")
+            why = "all jobs arrive at the same time" if offered == inf else f"their offered load is {offered:g}"
+            raise WorkloadError(f"{self.path}: the load of the jobs cannot be scaled, because {why}")
         return offered
 
     @property

@@ -17,6 +17,8 @@ import dagsim.families
 from dagsim import family, services
 from dagsim.cli import app
 from dagsim.cli.app import CommandGroup
+from dagsim.config.bundled import shipped
+from dagsim.config.yaml import read_yaml
 from dagsim.errors import UnknownName
 from dagsim.family import Family, all_names, families, names_of, refuse_missing
 from dagsim.model import QueueTree
@@ -88,9 +90,26 @@ def test_a_family_declares_whose_services_it_calls_and_whose_groups_it_extends()
         named = {
             other
             for other, its in families().items()
-            if words & {entry.name for group in ("policies", "readers") for entry in its.adds.get(group, ())}
+            if words & {entry.name for group in ("policies", "readers", "systems") for entry in its.adds.get(group, ())}
         }
         assert {*one.uses} <= known | named, name
+
+
+def systems_of_configurations(words: set[str]) -> set[str]:
+    """The systems in the configurations whose folder, such as ``bench/``, is among the words of a family."""
+    folders = tuple(word for word in words if word.endswith("/"))
+    paths = [path for name, path in shipped("configs").items() if name.startswith(folders)]
+    parts = [read_yaml(path).value.get("system") for path in paths]
+    return {part["kind"] if isinstance(part, dict) else part for part in parts if part is not None}
+
+
+@pytest.mark.whole
+def test_a_family_declares_whose_systems_it_and_its_configurations_name() -> None:
+    offering = {entry.name: name for name, one in families().items() for entry in one.adds.get("systems", ())}
+    for name, one in families().items():
+        words = {word for path in modules_of(name) for word in words_in(path)}
+        named = {offering[word] for word in words | systems_of_configurations(words) if word in offering}
+        assert named - {name} <= {*one.needs, *one.uses}, name
 
 
 @pytest.mark.whole

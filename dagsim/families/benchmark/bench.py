@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -27,6 +27,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 import dagsim
 from dagsim.config.bundled import opening_of, shipped
 from dagsim.config.schema import Config, load_config
+from dagsim.config.yaml import read_yaml
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.carry_out import check_plan
 from dagsim.experiment.executors import CellExecutor, CellWork
@@ -35,13 +36,14 @@ from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
 from dagsim.experiment.provenance import code_digest, digest, provenance
 from dagsim.experiment.store import Store
 from dagsim.families.bounds.bound import bound_of, bounded
+from dagsim.family import missing_family
 from dagsim.files import parsed_json, why_unreadable
 from dagsim.metrics.standings import PolicyResult, not_done, standings
 from dagsim.model.arithmetic import differences, ordered_sum, whole_sum
 from dagsim.model.streams import stream
 from dagsim.registry import choices
 from dagsim.seeds import VALIDATION, seeds_of
-from dagsim.systems import all_systems
+from dagsim.systems import DEFAULT_SYSTEM, all_systems
 from dagsim.text import count_of
 
 SUITE = "v1"
@@ -94,19 +96,46 @@ class BenchTask:
         return tuple(map(int, stream(draw, f"bench/{SUITE}/{self.name}").integers(2**32, 2**53, size=count)))
 
 
-def suite(names: Iterable[str] = ()) -> list[BenchTask]:
-    """Return all tasks in the suite, or only the tasks with the given names.
+@cache
+def suite_paths() -> dict[str, Path]:
+    """Return the configurations of all tasks in the suite by name."""
+    prefix = f"bench/{SUITE}/"
+    return {name.removeprefix(prefix): path for name, path in shipped("configs").items() if name.startswith(prefix)}
+
+
+def tasks_without_family() -> dict[str, str]:
+    """Return the tasks whose system this installation lacks, each with a text that names the missing
+    family.
+    """
+    missing = {}
+    for name, path in suite_paths().items():
+        section = read_yaml(path).value.get("system", DEFAULT_SYSTEM)
+        system = section["kind"] if isinstance(section, dict) else section
+        if reason := missing_family("systems", system):
+            missing[name] = f"its system {system!r} {reason}"
+    return missing
+
+
+def suite(names: Collection[str] = ()) -> list[BenchTask]:
+    """Return all tasks in the suite, or only the tasks with the given names. Tasks whose system this
+    installation lacks are left out (``tasks_without_family``).
 
     Raises:
-        InputError: There is no such task.
+        InputError: There is no such task, or this installation lacks its system.
     """
-    prefix = f"bench/{SUITE}/"
-    paths = {name.removeprefix(prefix): path for name, path in shipped("configs").items() if name.startswith(prefix)}
+    paths, missing = suite_paths(), tasks_without_family()
     for name in names:
         if name not in paths:
             raise InputError(f"--task: there is no task {name!r}{choices(name, paths, both=True)}")
-    chosen = [name for name in paths if name in set(names)] if names else list(paths)
+        if name in missing:
+            raise InputError(f"the task {name!r} cannot be run: {missing[name]}")
+    chosen = [name for name in paths if name in names] if names else [name for name in paths if name not in missing]
     return [BenchTask(name, paths[name], load_config(paths[name])) for name in chosen]
+
+
+def left_out(content: Mapping[str, Any]) -> list[str]:
+    """Return the names of the suite's tasks that are not in an entry's file."""
+    return [name for name in suite_paths() if name not in content["tasks"]]
 
 
 class BenchEntry(NamedTuple):
@@ -121,7 +150,7 @@ class BenchEntry(NamedTuple):
     seeds: int | None
     """Number of seeds per task, or None for the task's own number."""
 
-    def tasks(self, names: Iterable[str] = ()) -> list[BenchTask]:
+    def tasks(self, names: Collection[str] = ()) -> list[BenchTask]:
         """Return the tasks for whose system this entry has a policy.
 
         Raises:
@@ -226,6 +255,7 @@ def entry_file(
             ],
         }
         timing[task.name] = _times(store, done)
+    content["missing"] = left_out(content)
     return content | scored(content) | {"timing": timing}
 
 
@@ -238,11 +268,15 @@ def _config_digest(task: BenchTask, division: Division) -> str:
 
 @cache
 def _suite_digest() -> str:
-    """Return the SHA-256 of the tasks' files and of the logs from which they take windows."""
-    total = sha256()
-    for task in suite():
-        total.update(task.name.encode() + task.path.read_bytes())
-        if (trace := task.config.whole_system.trace_path) is not None:
+    """Return the SHA-256 of the tasks' files and of the logs from which they take windows.
+
+    A task whose system is missing counts as well, so that the hash is the same in every
+    installation. Such a task cannot have a log, because only the GPU cluster reads logs.
+    """
+    total, present = sha256(), {task.name: task for task in suite()}
+    for name, path in suite_paths().items():
+        total.update(name.encode() + path.read_bytes())
+        if name in present and (trace := present[name].config.whole_system.trace_path) is not None:
             total.update(digest(trace).encode())
     return total.hexdigest()
 
@@ -414,11 +448,12 @@ def check_file(content: Mapping[str, Any]) -> Iterator[str]:
     again = json.loads(json.dumps(scored(content)))
     for place, value, follows in differences({key: content.get(key) for key in again}, again):
         yield f"{place} does not follow from the runs in the file: it is {value}, and they give {follows}"
-    names = {task.name: task for task in suite()}
-    entry = _entry_of(content)
+    names, missing, entry = {task.name: task for task in suite()}, tasks_without_family(), _entry_of(content)
     for name, task in content["tasks"].items():
         seeds = [run["seed"] for run in task["runs"] if run["policy"] == task["policy"]]
-        if name not in names:
+        if name in missing:
+            yield f"the task {name!r} cannot be checked: {missing[name]}"
+        elif name not in names:
             yield f"there is no task {name!r}"
         elif tuple(seeds) != names[name].seeds(len(seeds), entry.draw):
             yield f"{name}: its seeds do not follow from draw {entry.draw}"

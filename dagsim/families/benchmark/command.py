@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from dagsim import services
 from dagsim.cli.app import App, app, say
 from dagsim.cli.options import Json, On, Out, Quiet, TableLook
 from dagsim.cli.shared import carried, trust
@@ -45,8 +46,17 @@ def show_tasks(json_: Json = False) -> None:
     from dagsim.families.benchmark.bench import suite
     from dagsim.report.terminal import show
 
+    _name_missing_tasks()
     rows = [(task.name, task.summary, task.config.policy, task.metric) for task in suite()]
     show(("task", "what it is", "reference", "metric"), rows, json_)
+
+
+def _name_missing_tasks() -> None:
+    """Print a line for each task that is left out because this installation lacks its system."""
+    from dagsim.families.benchmark.bench import tasks_without_family
+
+    for name, reason in tasks_without_family().items():
+        say(f"task {name} left out: {reason}", err=True)
 
 
 @bench_app.command("run")
@@ -105,6 +115,7 @@ def run_bench(
     }
     if not policies:
         raise InputError("bench run: give a policy: --policy for the GPU cluster, --spark or --ramp")
+    _name_missing_tasks()
     trust()
     executor_for(on)
     label = name or " ".join(dict.fromkeys(spec for spec in chosen.values() if spec is not None))
@@ -119,7 +130,8 @@ def run_bench(
         path = out / f"bench-{slug(label, 60)}-{where}.json"
         write_text(path, json.dumps(content) + "\n")
         if json_:
-            say(json.dumps({"file": str(path), "score": content["score"], "scores": content["scores"]}))
+            facts = {key: content[key] for key in ("score", "scores", "missing")}
+            say(json.dumps({"file": str(path), **facts}))
         elif not quiet:
             show_grid(entry_grid(content), TableFormat.TEXT)
             say(f"entry: {path}")
@@ -211,16 +223,19 @@ def tabulate(
 
     Example: dagsim bench table bench-mine-exact-dev.json --html leaderboard.html
     """
+    from dagsim.errors import InputError
     from dagsim.families.benchmark.bench import read_entry
-    from dagsim.families.benchmark.page import leaderboard_page, leaderboards
+    from dagsim.families.benchmark.page import leaderboards
     from dagsim.files import write_text
     from dagsim.report.terminal import show_grid
 
+    if html is not None and (reason := services.page_of_tables.missing()):
+        raise InputError(f"--html: no page can be written, because the writer of pages {reason}")
     grids = leaderboards([read_entry(file) for file in files])
     if markdown is not None:
         write_text(markdown, "\n\n".join(grid.markdown() for grid in grids) + "\n")
     if html is not None:
-        write_text(html, leaderboard_page(grids))
+        write_text(html, services.page_of_tables("Leaderboard of the benchmark", grids))
     if json_:
         say(
             json.dumps(

@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from math import exp, inf, log, nan
 from typing import Any
 
-from dagsim.families.benchmark.bench import scored
-from dagsim.families.web.charts import element, table
-from dagsim.families.web.document import document
+from dagsim.families.benchmark.bench import left_out, scored, suite_paths
 from dagsim.model.arithmetic import ordered_sum, rounded
 from dagsim.report.grid import Grid, factor, interval, number
 
@@ -28,9 +26,9 @@ _NOTES = (
 def entry_grid(content: Mapping[str, Any]) -> Grid:
     """Return the scores of an entry, with one row for each task and one row for all tasks."""
     rows = [_entry_row(name, content["tasks"][name]["reference"], facts) for name, facts in content["scores"].items()]
-    rows.append(_entry_row("all", "", content["score"]))
+    rows.append(_entry_row(_number_of_tasks(content) if left_out(content) else "all", "", content["score"]))
     heads = ("task", "reference", "ratio", "95% interval", "p95 wait (s)", "utilisation", "bound", "verdict")
-    notes = (_BOUND,) if content["bounds"] else ()
+    notes = ((_BOUND,) if content["bounds"] else ()) + _note_on_missing(content)
     return Grid(f"{content['entry']}: {_division(content)}", heads, rows, notes, texts=(0, 1, 7))
 
 
@@ -48,10 +46,20 @@ def _value(value: float | None, missing: float = nan) -> float:
     return missing if value is None else value
 
 
+def _number_of_tasks(content: Mapping[str, Any]) -> str:
+    """Return the number of an entry's tasks and, if the entry lacks some, that of the suite's."""
+    return f"{len(content['tasks'])} of {len(suite_paths())}" if left_out(content) else f"{len(content['tasks'])}"
+
+
+def _note_on_missing(content: Mapping[str, Any]) -> tuple[str, ...]:
+    missing = left_out(content)
+    return (f"tasks of the suite that are not in the score: {', '.join(missing)}",) if missing else ()
+
+
 def _division(content: Mapping[str, Any]) -> str:
     kind = "with" if content["preemption"] else "without"
     drawn = "development seeds" if content["draw"] is None else f"test seeds of draw {content['draw']}"
-    tasks = f"{len(content['tasks'])} tasks x {content['score']['seeds']} seeds"
+    tasks = f"{_number_of_tasks(content)} tasks x {content['score']['seeds']} seeds"
     return f"{content['division']} estimates, {kind} preemption, {drawn}, {tasks}"
 
 
@@ -70,7 +78,8 @@ def leaderboards(entries: Sequence[Mapping[str, Any]]) -> list[Grid]:
         ordered = sorted(members, key=lambda entry: rounded(_value(entry["score"]["ratio"], missing=inf)))
         heads = ("entry", "ratio", "95% interval", "p95 wait", "rho", "utilisation", "us", "verdict")
         title = f"{division} ({', '.join(tasks)})" if several else division
-        grids.append(Grid(title, heads, [_row(entry) for entry in ordered], _NOTES, texts=(0, 7)))
+        notes = _NOTES + _note_on_missing(ordered[0])
+        grids.append(Grid(title, heads, [_row(entry) for entry in ordered], notes, texts=(0, 7)))
         if len(tasks) > 1:
             grids.append(_by_task(title, tasks, ordered))
     return grids
@@ -117,10 +126,3 @@ def _geometric(ratios: Sequence[float]) -> float:
     """Return the geometric mean of all ratios that are known and above 0."""
     logs = [log(ratio) for ratio in ratios if ratio > 0]
     return exp(ordered_sum(logs) / len(logs)) if logs else nan
-
-
-def leaderboard_page(grids: Sequence[Grid]) -> str:
-    """Return the leaderboard as one HTML page that loads no other files."""
-    parts = [f"<section>{element('h2', grid.title)}{table(grid)}</section>" for grid in grids]
-    title = "Leaderboard of the benchmark"
-    return document(title, f"<header>{element('h1', title)}</header><main>{''.join(parts)}</main>", "")

@@ -9,8 +9,8 @@ overlap still do not overlap afterwards, because floor(a) + floor(b) <= floor(a 
 of runs that overlap in pairs have a common moment. Every schedule therefore remains feasible and no
 job ends later, so the bound from the program is also a bound for the problem.
 
-The program is made small in two steps. First, a list schedule gives a sum that the optimum does not
-exceed. Second, the prices of the Lagrangian bound show by how much each start raises the bound.
+The program is made small in two steps. First, the sum of a list schedule is an upper bound on the
+optimum. Second, the prices of the Lagrangian bound show by how much each start raises the bound.
 Starts that raise it above that sum are left out.
 """
 

@@ -128,7 +128,7 @@ def _certainty(planned: SizePlan, best: Size) -> str:
     bounds = f"in 95% of such periods {planned.target.first.metric} lies between {number(low)} and "
     bounds += _measured(planned.target.first.metric, high)
     if planned.target.is_sure(best.met):
-        return f"It is certain at this demand: {bounds}."
+        return f"The verdict is clear at this demand: {bounds}."
     short = ""
     if longer > 1:
         days = longer * planned.demand.span_s / 86400

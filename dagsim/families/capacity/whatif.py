@@ -421,7 +421,7 @@ class Fit:
 
     def sentence(self) -> str:
         """Return the first line of an answer whose simulation does not reproduce the log."""
-        return f"The simulation does not reproduce the log: {self}. Do not trust smaller differences than that."
+        return f"The simulation does not reproduce the log: {self}. Do not trust differences smaller than that."
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that are safe for JSON."""

@@ -42,7 +42,7 @@ _HORIZON = 4.0
 
 
 class TaskSeconds(dict[StageState, float]):
-    """The mean seconds of a stage's tasks, excluding the first task on each executor. They are
+    """The mean duration of a stage's tasks in seconds, excluding the first task on each executor. It is
     measured with a third of the cluster (at least 5 executors), and computed on first use.
     """
 

@@ -1,7 +1,7 @@
 """Microsoft Philly 2017: the official ``cluster_job_log`` (JSON), and lists derived from it (CSV).
 
 The log is one array of ``{status, vc, jobid, submitted_time, user, attempts: [{start_time,
-end_time, detail: [{ip, gpus}]}]}``. Times are local dates without a time zone, null, or ``None``.
+end_time, detail: [{ip, gpus}]}]}``. Times are local dates and times without a time zone, null, or ``None``.
 The log is read object by object into columns. The lists have ``timestamp, duration, num_gpus,
 gpu_time, cluster``.
 """

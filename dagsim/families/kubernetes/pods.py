@@ -252,7 +252,7 @@ def pod_demand(spec: Any) -> PodDemand:
 
 def wanted_type(spec: Any) -> tuple[str, ...]:
     """Return the GPU products that a pod's node selector or required affinity allows. Return
-    nothing if every product is suitable.
+    an empty tuple if the pod may use any product.
     """
     for label in TYPE_LABELS:
         if product := text_in(spec, "nodeSelector", label):

@@ -360,7 +360,7 @@ class _Session:
         return number.isdecimal() and number.isascii() and int(number) < self._submitted
 
     def _check_single(self, view: ClusterView, id_: str, task: TaskState) -> None:
-        """Fail if other tasks would end together with this task."""
+        """Fail if the job has other tasks, because these would end together with this task."""
         if len(task.job.tasks) > 1:
             self._fail(view, f"ends {id_!r} ({task.name}); only jobs of a single task can be killed or rejected")
 

@@ -506,8 +506,8 @@ class Ramp:
         return groups, racks, numbers
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds of a reduce-scatter in up to four rounds, including its additions, and
-        of an all-gather in as many rounds.
+        """Return the time of an all-reduce in seconds: a reduce-scatter in up to four rounds with its
+        additions, and then an all-gather in as many rounds.
         """
         return _collective_s(
             cast("tuple[int, int, int]", group),

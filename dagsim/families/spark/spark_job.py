@@ -82,7 +82,8 @@ class Waves:
 
 def _without(first: Samples, fresh: Samples) -> dict[int, list[int]]:
     """Return the first wave without the samples for fresh executors. Each sample is removed as
-    often as it occurs there. If a wave is then empty, it inherits the samples for fewer executors.
+    often as it occurs there. If a number of executors has no samples left, it gets those of the next
+    smaller number.
     """
     clean: dict[int, list[int]] = {}
     for key, samples in first.items():

@@ -126,8 +126,9 @@ class StageTable:
         )
 
     def _schedulable(self) -> np.ndarray:
-        """Return (rows,) bool, for all stages together: True for the stages that may be chosen
-        according to ``StageState.is_schedulable`` and to the limit on a job's supply."""
+        """Return a (rows,) bool array over all stages. It is True where ``StageState.is_schedulable``
+        is True and the job may still get executors.
+        """
         cluster = self._cluster
         wants = self._remaining > self._inbound
         mask = wants.copy()

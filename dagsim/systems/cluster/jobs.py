@@ -194,8 +194,8 @@ class JobStream:
 
     @property
     def are_whole(self) -> bool:
-        """True if a generator scaled the arrivals so that the jobs offer exactly its load between the
-        first and the last arrival.
+        """True if a generator scaled the arrivals so that the offered load between the first and the
+        last arrival is exactly the configured one.
         """
         return self._meter.arrivals.whole
 

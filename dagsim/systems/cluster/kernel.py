@@ -259,7 +259,8 @@ class ClusterKernel(Forked):
     def time_limit_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> float:
         """Return the time limit of a task on its slowest type. A task only starts before a
         reservation if this limit ends before the reservation begins. ``seconds`` are the true run
-        times. If policies may know true run times, these replace a missing limit.
+        times. ``seconds`` are used instead of a missing limit if policies may
+        know true run times.
         """
         limits = self._site_limits(job)
         if task.estimate is None and self.models.estimates.kind != "predicted":

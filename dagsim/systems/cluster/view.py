@@ -178,7 +178,9 @@ class ClusterView:
 
     @property
     def pending(self) -> bool:
-        """True if anything will still happen without a decision. Only then may the policy wait."""
+        """True if a further event (such as the end of a run, or an arrival) will happen even without a
+        decision. Only then may the policy wait.
+        """
         return self._simulation.pending
 
     @property

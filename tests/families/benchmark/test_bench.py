@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Iterator
 from copy import deepcopy
 from importlib.util import find_spec
 from math import exp, log
@@ -14,11 +15,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from dagsim import family
 from dagsim.cli import app
 from dagsim.families.benchmark import bench
 from dagsim.families.benchmark.bench import BenchEntry, check_file, picked_cells, read_entry, scored, suite, task_plan
-from dagsim.families.benchmark.page import leaderboards
+from dagsim.families.benchmark.page import entry_grid, leaderboards
+from dagsim.family import families
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, WINDOWS
+from dagsim.systems import SYSTEMS
 
 FEW = ("--task", "dags", "--task", "ramp", "--seeds", "2")
 
@@ -43,6 +47,53 @@ def test_the_suite_has_twelve_tasks_with_references_that_are_policies() -> None:
     for task in tasks:
         assert task.summary
         assert task_plan(task, BenchEntry("x", {task.system: task.config.policy}, "exact", None, 1)).policies
+
+
+@pytest.fixture
+def without_ramp(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    systems = {name: one for name, one in SYSTEMS._entries.items() if name != "ramp"}  # read while all are there
+    rest = {name: one for name, one in families().items() if name not in ("ramp", "pac_ml")}
+    monkeypatch.setattr(SYSTEMS, "_entries", systems)
+    monkeypatch.setattr(family, "families", lambda: rest)
+    kept = bench._suite_digest, bench._kept_metrics
+    for one in kept:
+        one.cache_clear()
+    yield
+    for one in kept:
+        one.cache_clear()
+
+
+def test_a_task_whose_system_is_missing_is_left_out_and_named(without_ramp: None, tmp_path: Path) -> None:
+    line = "task ramp left out: its system 'ramp' belongs to the family ramp, which this installation lacks"
+    shown = run("tasks")
+    assert line in shown
+    assert len(suite()) == 11
+    shown = run("run", "--policy", "sjf", "--task", "dags", "--seeds", "1", "--out", str(tmp_path))
+    assert line in shown
+    assert "1 of 12 tasks" in shown
+    content = read_entry(next(tmp_path.glob("*.json")))
+    assert len(content["missing"]) == 11
+    assert "ramp" in content["missing"]
+    assert list(check_file(content)) == []  # the suite is the same as where nothing is missing
+    assert "family ramp, which this installation lacks" in run("run", "--ramp", "acceptable_jct", code=2)
+    shown = run("run", "--policy", "sjf", "--task", "ramp", code=2)
+    assert "family ramp, which this installation lacks" in shown
+
+
+def test_a_score_of_some_tasks_is_not_shown_as_one_of_all(file: Path) -> None:
+    content = read_entry(file)
+    grid = entry_grid(content)
+    assert grid.rows[-1][0] == "2 of 12"
+    assert "2 of 12 tasks" in grid.title
+    [note] = [note for note in grid.notes if "not in the score" in note]
+    assert "spark" in note
+    assert "dags" not in note
+    assert note in leaderboards([content])[0].notes
+    whole = content["tasks"] | dict.fromkeys(content["missing"], content["tasks"]["dags"])
+    timing = dict.fromkeys(whole, content["timing"]["dags"]) | content["timing"]
+    grid = leaderboards([content | {"tasks": whole, "timing": timing}])[0]
+    assert "12 tasks" in grid.title
+    assert not any("not in the score" in note for note in grid.notes)
 
 
 def test_test_seeds_follow_from_the_draw_and_are_in_no_pool() -> None:
@@ -142,11 +193,30 @@ def test_the_leaderboard_ranks_only_what_can_be_compared(file: Path, tmp_path: P
     assert sorted([row[0] for row in grid.rows] for grid in boards) == [["mine", "worse"], ["other"]]
     by_task = next(grid for grid in grids if grid.heads[0] == "task" and grid.title.endswith(boards[-1].title))
     assert [row[0] for row in by_task.rows] == ["dags", "ramp"]
-    page, text = tmp_path / "board.html", tmp_path / "board.md"
-    shown = run("table", str(file), "--page", str(page), "--markdown", str(text))
+    text = tmp_path / "board.md"
+    shown = run("table", str(file), "--markdown", str(text))
     assert "exact estimates, without preemption, development seeds" in " ".join(shown.split())
     assert "| mine |" in text.read_text(encoding="utf-8")
+
+
+@pytest.mark.family("web")
+def test_the_leaderboard_is_written_as_a_page(file: Path, tmp_path: Path) -> None:
+    page = tmp_path / "board.html"
+    run("table", str(file), "--page", str(page))
     assert "Leaderboard" in page.read_text(encoding="utf-8")
+
+
+def test_without_the_writer_of_pages_a_leaderboard_is_only_printed(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest = {name: one for name, one in families().items() if name != "web"}
+    monkeypatch.setattr(family, "families", lambda: rest)
+    page = tmp_path / "board.html"
+    assert "belongs to the family web, which this installation lacks" in run(
+        "table", str(file), "--html", str(page), code=2
+    )
+    assert not page.exists()
+    assert "mine" in run("table", str(file))
 
 
 def test_damaged_files_and_unknown_names_are_errors(file: Path, tmp_path: Path) -> None:

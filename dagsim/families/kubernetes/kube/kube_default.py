@@ -490,7 +490,7 @@ class _Group(NamedTuple):
     previous pod did, order, piece."""
 
     def first(self) -> TaskState | None:
-        """Drop the tasks that no longer wait, and return the first of the others."""
+        """Drop the tasks that no longer wait, and return the first remaining one."""
         while self.heap and not self.heap[0][-1].waiting:
             heappop(self.heap)
         return self.heap[0][-1] if self.heap else None

@@ -107,8 +107,9 @@ class RunTable:
             self.runs[node] = len(ids)
 
     def freed(self, nodes: Iterable[int]) -> None:
-        """Record that the free resources of some nodes have changed without a start or an end of a
-        run."""
+        """Record that the free resources of some nodes have changed although no run started or
+        ended.
+        """
         self._stale.update(dict.fromkeys(nodes))
 
     def move(self, run: Run, limit_ends_s: float) -> None:

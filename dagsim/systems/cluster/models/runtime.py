@@ -257,14 +257,14 @@ class Throughput(_ByType):
             return gpu.fp32_tflops / reference.fp32_tflops
         if task.model is None:
             raise ModelError(
-                f"task {task.name!r} has no model to look up in the throughput table; give it a model, or set "
-                "missing: flops"
+                f"task {task.name!r} has no model to look up in the throughput table; give it a model, or "
+                "set runtime.missing=flops"
             )
         at = "" if task.batch is None else f" at batch {task.batch}"
         raise ModelError(
-            f"task {task.name!r}: the throughput table does not compare model {task.model!r} on {gpu.name} with "
-            f"the reference {reference.name}{at}; give the task's speeds, leave this GPU type out of gpu_types, "
-            "or set missing: flops"
+            f"task {task.name!r}: no throughputs of model {task.model!r} on {gpu.name} and the reference "
+            f"{reference.name}{at} were measured; set runtime.missing=flops to scale by the GPUs' peak rates instead, "
+            "give the task's speeds, or leave this GPU type out of the task's gpu_types"
         )
 
     def _ratio(self, model: str, batch: int | None, gpu: GpuType, reference: GpuType) -> float | None:

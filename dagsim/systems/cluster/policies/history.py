@@ -12,6 +12,7 @@ from dagsim.model import Decision, Placement, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Queue, Run, TaskState, nodes_by_name, placement_on
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
+from dagsim.text import count_of
 
 
 class AsObserved:
@@ -25,6 +26,16 @@ class AsObserved:
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self._place = placing(placement).place
         self._nodes: dict[str, list[int]] = {}
+        self._without_start: set[int] = set()
+        """Numbers of the jobs without a recorded start."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A warning about jobs whose starts are not those of the log."""
+        if not self._without_start:
+            return ()
+        jobs = count_of(len(self._without_start), "job")
+        return (f"the log has no start time for {jobs}, so each of these started as soon as it could",)
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         due = view.index(self, lambda: DueTasks(_due_s, Queue(_due_s, view.machines)))
@@ -32,6 +43,8 @@ class AsObserved:
             # Some of the task's instances may have to wait, so it is put in the queue, which drops
             # a task when all its instances have started.
             due.late.push(task)
+            if task.job.job.observed_start_s is None:
+                self._without_start.add(task.job.number)
             placement = self._observed(view, task) or self._place(view, task)
             if placement is not None:
                 yield Start(task, placement)
