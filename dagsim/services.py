@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from dagsim.cli.options import Experiment, SweepOutput
     from dagsim.config.schema import Config
     from dagsim.experiment.plan import SweepGrid
+    from dagsim.experiment.store import Store
     from dagsim.metrics.standings import RunMetrics
     from dagsim.model.cluster import Cluster
     from dagsim.model.queues import QueueTree
     from dagsim.registry import Spec
-    from dagsim.report.grid import TableFormat
+    from dagsim.report.grid import Grid, TableFormat
     from dagsim.systems.seam import Policy, Scenario, System
 
 _P = ParamSpec("_P")
@@ -82,7 +83,7 @@ def shares_of_the_way(
 
 
 @FamilyService
-def compile(function: _F) -> _F:
+def compiled_function(function: _F) -> _F:
     """Return the function, compiled if Numba is installed."""
 
 
@@ -225,3 +226,13 @@ def import_site(
     """Write a configuration for the site that the files describe. Return remarks on this
     configuration.
     """
+
+
+@FamilyService
+def write_page(folders: Sequence[Store], path: Path) -> Path:
+    """Write the report of the runs to ``path`` as one HTML file and return ``path``."""
+
+
+@FamilyService
+def page_of_tables(title: str, grids: Sequence[Grid]) -> str:
+    """Return tables as one HTML page that loads no other files."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from dagsim.errors import ModelError, require
 from dagsim.sections import Later
@@ -428,6 +428,7 @@ class QueueTree:
         ModelError: Two parts have the same name, or a QOS preempts one that does not exist.
     """
 
+    rare_keys: ClassVar[tuple[str, ...]] = ("partitions",)
     tree: tuple[QueueNode, ...] = ()
     """The accounts or cluster queues at the top level."""
     partitions: tuple[NodePartition, ...] = ()

@@ -15,6 +15,8 @@ from dagsim.errors import RunFolderError
 from dagsim.report.answer import read_answer
 from dagsim.testing.known_waits import first_come_waits
 
+pytestmark = pytest.mark.family("capacity", "web")
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from dagsim import services
 from dagsim.cli.app import App, app, say
 from dagsim.cli.options import Json, On, Out, Quiet, TableLook
 from dagsim.cli.shared import carried, trust
@@ -222,16 +223,19 @@ def tabulate(
 
     Example: dagsim bench table bench-mine-exact-dev.json --html leaderboard.html
     """
+    from dagsim.errors import InputError
     from dagsim.families.benchmark.bench import read_entry
-    from dagsim.families.benchmark.page import leaderboard_page, leaderboards
+    from dagsim.families.benchmark.page import leaderboards
     from dagsim.files import write_text
     from dagsim.report.terminal import show_grid
 
+    if html is not None and (reason := services.page_of_tables.missing()):
+        raise InputError(f"--html: no page can be written, because the writer of pages {reason}")
     grids = leaderboards([read_entry(file) for file in files])
     if markdown is not None:
         write_text(markdown, "\n\n".join(grid.markdown() for grid in grids) + "\n")
     if html is not None:
-        write_text(html, leaderboard_page(grids))
+        write_text(html, services.page_of_tables("Leaderboard of the benchmark", grids))
     if json_:
         say(
             json.dumps(

@@ -4,7 +4,7 @@ from dagsim.family import Family
 
 FAMILY = Family(
     "a frozen benchmark to which anybody can submit, and published figures from papers beside ours",
-    needs=("bounds", "web"),
-    uses=("ramp", "spark"),
+    needs=("bounds",),
+    uses=("ramp", "spark", "web"),
     commands={"bench": ".command", "paper": ".command"},
 )

@@ -9,8 +9,6 @@ from math import exp, inf, log, nan
 from typing import Any
 
 from dagsim.families.benchmark.bench import left_out, scored, suite_paths
-from dagsim.families.web.charts import element, table
-from dagsim.families.web.document import document
 from dagsim.model.arithmetic import ordered_sum, rounded
 from dagsim.report.grid import Grid, factor, interval, number
 
@@ -128,10 +126,3 @@ def _geometric(ratios: Sequence[float]) -> float:
     """Return the geometric mean of all ratios that are known and above 0."""
     logs = [log(ratio) for ratio in ratios if ratio > 0]
     return exp(ordered_sum(logs) / len(logs)) if logs else nan
-
-
-def leaderboard_page(grids: Sequence[Grid]) -> str:
-    """Return the leaderboard as one HTML page that loads no other files."""
-    parts = [f"<section>{element('h2', grid.title)}{table(grid)}</section>" for grid in grids]
-    title = "Leaderboard of the benchmark"
-    return document(title, f"<header>{element('h1', title)}</header><main>{''.join(parts)}</main>", "")

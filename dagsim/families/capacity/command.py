@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from dagsim import services
 from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Algo,
@@ -314,7 +315,6 @@ def _tell_answer(
     """
     from dagsim.experiment.store import Store
     from dagsim.families.capacity.whatif import TODAY
-    from dagsim.families.web.document import write_page
     from dagsim.report.answer import write_answer
     from dagsim.report.tables import knowledge_of, losses
     from dagsim.report.terminal import show_grid
@@ -330,14 +330,17 @@ def _tell_answer(
         remarks = (*sentences, *remarks)
         answer = replace(answer, assumptions=(*answer.assumptions[:2], *sentences, *answer.assumptions[2:]))
     write_answer(folder, replace(answer, sentences=(*audit.sentences(), *lacking, *answer.sentences)))
-    page = write_page([store], folder / "report.html")
+    if (write_page := services.write_page.offered()) is not None:
+        page = f"page: {write_page([store], folder / 'report.html')}"
+    else:
+        page = f"no page is written, because the writer of pages {services.write_page.missing()}"
     if shown.json_:
         say(json.dumps({"audit": audit.to_dict(), "knowledge": " ".join(sentences), "incomplete": lacking, **facts}))
     elif not shown.quiet:
         for sentence in (*lacking, *answer.sentences):
             say(sentence)
         show_grid(answer.grid, shown.table, wide=shown.wide)
-        for line in (*remarks, *audit.sentences(urgent=False), f"page: {page}", f"run folder: {folder}"):
+        for line in (*remarks, *audit.sentences(urgent=False), page, f"run folder: {folder}"):
             say(line)
 
 

@@ -4,8 +4,7 @@ from dagsim.family import Entry, Family
 
 FAMILY = Family(
     "how many machines a load needs, what a change would do, and the rules of a site that fit its log",
-    needs=("web",),
-    uses=("kubernetes", "slurm"),
+    uses=("kubernetes", "slurm", "web"),
     adds={"public": (Entry("plan", ".planning:plan"),)},
     commands={"whatif": ".command", "plan": ".command", "calibrate": ".command"},
 )

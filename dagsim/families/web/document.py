@@ -29,6 +29,7 @@ from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.model.log import Schedule
 from dagsim.pictures.scene import COLOURS
 from dagsim.report.answer import Recommendation, read_answer
+from dagsim.report.grid import Grid
 from dagsim.report.panels import links_over_time
 from dagsim.report.tables import causes_in_words
 from dagsim.systems.cluster.network.links import LinkUse
@@ -186,6 +187,12 @@ def _of_runs(
         part("Jobs", tables),
         part("How to repeat it", run_sections.repeat(folders)),
     ]
+
+
+def page_of_tables(title: str, grids: Sequence[Grid]) -> str:
+    """Return tables as one HTML page that loads no other files."""
+    parts = [f"<section>{element('h2', grid.title)}{table(grid)}</section>" for grid in grids]
+    return document(title, f"<header>{element('h1', title)}</header><main>{''.join(parts)}</main>", "")
 
 
 _MOST_LINES = 9

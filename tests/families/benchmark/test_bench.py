@@ -193,11 +193,30 @@ def test_the_leaderboard_ranks_only_what_can_be_compared(file: Path, tmp_path: P
     assert sorted([row[0] for row in grid.rows] for grid in boards) == [["mine", "worse"], ["other"]]
     by_task = next(grid for grid in grids if grid.heads[0] == "task" and grid.title.endswith(boards[-1].title))
     assert [row[0] for row in by_task.rows] == ["dags", "ramp"]
-    page, text = tmp_path / "board.html", tmp_path / "board.md"
-    shown = run("table", str(file), "--page", str(page), "--markdown", str(text))
+    text = tmp_path / "board.md"
+    shown = run("table", str(file), "--markdown", str(text))
     assert "exact estimates, without preemption, development seeds" in " ".join(shown.split())
     assert "| mine |" in text.read_text(encoding="utf-8")
+
+
+@pytest.mark.family("web")
+def test_the_leaderboard_is_written_as_a_page(file: Path, tmp_path: Path) -> None:
+    page = tmp_path / "board.html"
+    run("table", str(file), "--page", str(page))
     assert "Leaderboard" in page.read_text(encoding="utf-8")
+
+
+def test_without_the_writer_of_pages_a_leaderboard_is_only_printed(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest = {name: one for name, one in families().items() if name != "web"}
+    monkeypatch.setattr(family, "families", lambda: rest)
+    page = tmp_path / "board.html"
+    assert "belongs to the family web, which this installation lacks" in run(
+        "table", str(file), "--html", str(page), code=2
+    )
+    assert not page.exists()
+    assert "mine" in run("table", str(file))
 
 
 def test_damaged_files_and_unknown_names_are_errors(file: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from dagsim import family
 from dagsim.cli import app
 from dagsim.config.schema import Config, Setting, dump_config, load_config, plain
 from dagsim.errors import ConfigError, InputError
@@ -37,6 +38,7 @@ from dagsim.families.capacity.machines import (
 from dagsim.families.capacity.planning import plan
 from dagsim.families.capacity.size_search import Size, SizeSearch, Target, Targets, gpus_of, least_size
 from dagsim.families.capacity.whatif import Beginning, Fit, LogDemand, Trial, with_growth
+from dagsim.family import families
 from dagsim.metrics.series import JobSeries
 from dagsim.model import GPU_TYPES
 from dagsim.model.gpu import LIST_PRICES
@@ -444,6 +446,18 @@ def test_whatif_runs_clusters_and_policies_on_the_same_jobs(site: Path) -> None:
     assert again["choices"] == answer["choices"]
     more_events = Path(answer["run"], "progress.jsonl").read_text().splitlines()
     assert len(more_events) == len(events) + 2  # started, ended: nothing was run again
+
+
+def test_without_the_writer_of_pages_whatif_answers_and_says_so(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rest = {name: one for name, one in families().items() if name != "web"}
+    monkeypatch.setattr(family, "families", lambda: rest)
+    words = ["--trace", "log.csv", "--cluster", "c.yaml", "--policy", "fifo", "--price", "none", "--out", "runs"]
+    result = CliRunner().invoke(app, ["whatif", "--add", "8xT4", *words])
+    assert result.exit_code == 0, result.output
+    said = "no page is written, because the writer of pages belongs to the family web, which this installation lacks"
+    assert said in " ".join(result.output.split())
+    assert not list(Path("runs").rglob("report.html"))
+    assert list(Path("runs").rglob("answer.json"))
 
 
 def test_whatif_says_what_nodes_on_demand_would_cost_and_save(site: Path) -> None:
