@@ -346,7 +346,9 @@ class NodeOutage:
     nodes: tuple[str, ...]
     """Names of the nodes."""
     start_s: float
+    """The time in seconds at which the outage begins, on the same clock as reservations."""
     end_s: float | None = None
+    """The time in seconds at which it ends. ``None`` means at the end of the simulation."""
     kind: Literal["drain", "down"] = "drain"
     """With ``drain``, running tasks continue but no task starts on the nodes. With ``down``,
     running tasks fail.
@@ -428,6 +430,7 @@ class QueueTree:
 
     rare_keys: ClassVar[tuple[str, ...]] = ("partitions",)
     tree: tuple[QueueNode, ...] = ()
+    """The accounts or cluster queues at the top level."""
     partitions: tuple[NodePartition, ...] = ()
     """The partitions of the site."""
     qos: tuple[Qos, ...] = ()
