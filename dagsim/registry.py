@@ -128,7 +128,8 @@ class Registry(Generic[T]):
             if params:
                 raise ConfigError(f"{self.kind} {name!r} takes no parameters, got {', '.join(params)}")
             return target  # type: ignore[no-any-return]
-        return target(**self._arguments(name, target, params, defaults))  # type: ignore[no-any-return]
+        moved = self._entries[name].moved if name in self._entries else ()
+        return target(**arguments_of(self.kind, name, target, params, defaults, moved))  # type: ignore[no-any-return]
 
     def get(self, name: str, *, own: bool = True) -> object:
         """Return the factory called ``name``. It is a class or a function. For a user's own
@@ -231,36 +232,6 @@ class Registry(Generic[T]):
         text = f"{type(error).__name__}: {one_line(error)}"
         return PluginError(f"{self.kind} {name!r}{f' ({origin})' if origin else ''} cannot be imported: {text}")
 
-    def _arguments(
-        self, name: str, target: Callable[..., object], params: dict[str, object], defaults: dict[str, object]
-    ) -> dict[str, object]:
-        try:
-            parameters = _of_class(target) if isinstance(target, type) else _parameters(target)
-        except (TypeError, ValueError):
-            raise ConfigError(f"{self.kind} {name!r}: {target!r} is not a class or function that creates one") from None
-        named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-            for param in params:
-                if param not in named:
-                    entry = self._entries.get(name)
-                    if entry is not None and (successor := dict(entry.moved).get(param)):
-                        raise UnknownName(f"{self.kind} {name!r} no longer has {param!r}; use {successor}")
-                    allowed = f"allowed: {', '.join(named)}" if named else "it takes none"
-                    raise UnknownName(
-                        f"{self.kind} {name!r} has no parameter {param!r}{nearest(param, named, allowed)}"
-                    )
-        for param, value in params.items():
-            kinds = _kinds(named[param].annotation) if param in named else ()
-            if kinds and not any(_KINDS[kind](value) for kind in kinds):
-                wanted = " or ".join(_SAID[kind] for kind in kinds)
-                raise ConfigError(f"{self.kind} {name!r}: {param} must be {wanted}, got {value!r}")
-        values = {key: value for key, value in defaults.items() if key in named} | params
-        missing = [p.name for p in named.values() if p.default is p.empty and p.name not in values]
-        if missing:
-            example = ",".join(f"{param}=..." for param in missing)
-            raise ConfigError(f"{self.kind} {name!r} needs {', '.join(missing)}: {name}[{example}]")
-        return values
-
     def _unknown(self, name: str) -> UnknownName:
         refuse_missing(self._own_group, name)
         names = self.names()
@@ -268,6 +239,47 @@ class Registry(Generic[T]):
         of_family = all_names().get(name, {}).get(self._own_group, ())
         near = f"; did you mean {' or '.join(map(repr, of_family))}?" if of_family else choices(name, names)
         return UnknownName(f"unknown {self.kind} {name!r}{near}" + (f" ({self.listing})" if self.listing else ""))
+
+
+def arguments_of(
+    kind: str,
+    name: str,
+    target: Callable[..., object],
+    params: dict[str, object],
+    defaults: dict[str, object] | None = None,
+    moved: Iterable[tuple[str, str]] = (),
+) -> dict[str, object]:
+    """Return the arguments with which to call ``target``: ``params`` as given by a user, and
+    ``defaults`` for parameters that the user left out. ``kind`` and ``name`` describe the object
+    in errors, and ``moved`` lists former parameters with their successors.
+
+    Raises:
+        UnknownName: ``target`` has no such parameter.
+        ConfigError: A parameter is missing, or its value has the wrong type.
+    """
+    try:
+        parameters = _of_class(target) if isinstance(target, type) else _parameters(target)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{kind} {name!r}: {target!r} is not a class or function that creates one") from None
+    named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        for param in params:
+            if param not in named:
+                if successor := dict(moved).get(param):
+                    raise UnknownName(f"{kind} {name!r} no longer has {param!r}; use {successor}")
+                allowed = f"allowed: {', '.join(named)}" if named else "it takes none"
+                raise UnknownName(f"{kind} {name!r} has no parameter {param!r}{nearest(param, named, allowed)}")
+    for param, value in params.items():
+        kinds = _kinds(named[param].annotation) if param in named else ()
+        if kinds and not any(_KINDS[one](value) for one in kinds):
+            wanted = " or ".join(_SAID[one] for one in kinds)
+            raise ConfigError(f"{kind} {name!r}: {param} must be {wanted}, got {value!r}")
+    values = {key: value for key, value in (defaults or {}).items() if key in named} | params
+    missing = [p.name for p in named.values() if p.default is p.empty and p.name not in values]
+    if missing:
+        example = ",".join(f"{param}=..." for param in missing)
+        raise ConfigError(f"{kind} {name!r} needs {', '.join(missing)}: {name}[{example}]")
+    return values
 
 
 def _has(value: object, method: str) -> bool:

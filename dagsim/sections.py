@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from itertools import pairwise
 from textwrap import dedent
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, ValidationInfo
 from pydantic_core import core_schema
@@ -79,6 +79,8 @@ class Section(BaseModel):
     """A section of the configuration. It is immutable and does not accept unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    rare_keys: ClassVar[tuple[str, ...]] = ()
+    """Keys that are written only if they have a value. A dataclass may declare such keys, too."""
 
 
 def field_texts(cls: type) -> dict[str, str]:

@@ -83,7 +83,7 @@ def shares_of_the_way(
 
 
 @FamilyService
-def compile(function: _F) -> _F:
+def compiled_function(function: _F) -> _F:
     """Return the function, compiled if Numba is installed."""
 
 

@@ -15,7 +15,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 from pydantic import model_validator as after_all
@@ -75,6 +75,7 @@ class Config(TopKeys):
     any other system has its keys inside ``system``.
     """
 
+    rare_keys: ClassVar[tuple[str, ...]] = ("prices", "metrics", *TopKeys.rare_keys)
     system: Annotated[Any, Registered(SYSTEMS, DEFAULT_SYSTEM)] = DefaultSystem()
     """The system to simulate, with its settings: ``cluster`` (the default) or another system from
     ``dagsim list systems``.
@@ -471,8 +472,7 @@ def _left_out(config: Config) -> tuple[str, ...]:
     """Return the keys that ``plain`` omits: rare keys without a value and, for a system that does
     not use them, the top-level keys of the GPU cluster.
     """
-    rare = [name for name in ("prices", "communication", "metrics", "request") if not getattr(config, name)]
-    return (*rare, *(() if config.whole_system.has_top_keys else _top_keys()))
+    return (*_unset(config), *(() if config.whole_system.has_top_keys else _top_keys()))
 
 
 def plain(value: Any) -> Any:
@@ -502,11 +502,8 @@ def plain(value: Any) -> Any:
 
 
 def _unset(value: Any) -> tuple[str, ...]:
-    """Return the rare keys of a cluster or a trace that ``plain`` omits because they have their
-    default values.
-    """
-    rare = ("partitions", "from_s", "accept", "manifest", "part", "on_demand")
-    return tuple([name for name in rare if not getattr(value, name, True)])
+    """Return the rare keys of a part that ``plain`` omits, because they have no value."""
+    return tuple([name for name in getattr(value, "rare_keys", ()) if not getattr(value, name)])
 
 
 def _any_of(schema: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from math import inf, isfinite
-from typing import Literal
+from typing import ClassVar, Literal
 
 from dagsim.errors import ModelError, require
 from dagsim.model.arithmetic import check_numbers, check_whole, ordered_sum, whole_sum
@@ -140,6 +140,7 @@ class Node:
             type without GPUs), or the type cannot be partitioned.
     """
 
+    rare_keys: ClassVar[tuple[str, ...]] = ("manifest", "on_demand")
     name: str
     gpu: GpuType | None = None
     gpus: int = 0

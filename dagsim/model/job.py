@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from math import inf, isfinite
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from dagsim.errors import GraphError, ModelError
 from dagsim.model.arithmetic import check_numbers, check_whole
@@ -59,6 +59,7 @@ class Request:
         ModelError: The constraint cannot be read, or a number is below 1.
     """
 
+    rare_keys: ClassVar[tuple[str, ...]] = ("partitions",)
     constraint: str = ""
     partitions: tuple[str, ...] = ()
     reservation: str = ""

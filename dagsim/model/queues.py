@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from math import inf, isfinite
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from dagsim.errors import ModelError, require
 from dagsim.sections import Later
@@ -346,7 +346,9 @@ class NodeOutage:
     nodes: tuple[str, ...]
     """Names of the nodes."""
     start_s: float
+    """The time in seconds at which the outage begins, on the same clock as reservations."""
     end_s: float | None = None
+    """The time in seconds at which it ends. ``None`` means at the end of the simulation."""
     kind: Literal["drain", "down"] = "drain"
     """With ``drain``, running tasks continue but no task starts on the nodes. With ``down``,
     running tasks fail.
@@ -426,7 +428,9 @@ class QueueTree:
         ModelError: Two parts have the same name, or a QOS preempts one that does not exist.
     """
 
+    rare_keys: ClassVar[tuple[str, ...]] = ("partitions",)
     tree: tuple[QueueNode, ...] = ()
+    """The accounts or cluster queues at the top level."""
     partitions: tuple[NodePartition, ...] = ()
     """The partitions of the site."""
     qos: tuple[Qos, ...] = ()

@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import inf
 from os.path import expandvars
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class TraceFile:
     ``format`` is detected automatically.
     """
 
+    rare_keys: ClassVar[tuple[str, ...]] = ("part",)
     path: str
     """A file or a folder; variables such as ``$DAGSIM_DATA`` are replaced."""
     format: str | None = None

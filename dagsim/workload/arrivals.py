@@ -51,7 +51,9 @@ class Bursty:
     """
 
     bursts: int = 6
+    """The number of bursts."""
     share: float = 0.8
+    """The fraction of the jobs that arrives in bursts."""
     width: float = 0.03
     kind: Literal["bursty"] = "bursty"
 
@@ -183,9 +185,11 @@ class Rates:
     """
 
     per_hour: float = 60.0
+    """The mean number of jobs per hour, before the factors."""
     day: tuple[float, ...] = ()
     week: tuple[float, ...] = ()
     swings: tuple[Swing, ...] = ()
+    """Random factors by which the rate is multiplied."""
 
     __pydantic_config__ = _FORBID
 

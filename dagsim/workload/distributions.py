@@ -100,7 +100,9 @@ class Uniform:
     """Numbers that are uniformly distributed between ``low`` and ``high``."""
 
     low: float = 0.0
+    """The smallest number."""
     high: float = 1.0
+    """The largest number."""
     kind: Literal["uniform"] = "uniform"
 
     __pydantic_config__ = _FORBID
@@ -117,7 +119,9 @@ class Whole:
     """Whole numbers that are uniformly distributed from ``low`` to ``high``."""
 
     low: int = 1
+    """The smallest number."""
     high: int = 8
+    """The largest number."""
     kind: Literal["whole"] = "whole"
 
     __pydantic_config__ = _FORBID
@@ -134,7 +138,9 @@ class LogUniform:
     """Numbers between ``low`` and ``high`` whose logarithms are uniformly distributed."""
 
     low: float = 1.0
+    """The smallest number."""
     high: float = 10.0
+    """The largest number."""
     kind: Literal["log_uniform"] = "log_uniform"
 
     __pydantic_config__ = _FORBID
@@ -184,6 +190,7 @@ class Pareto:
     """
 
     scale: float = 1.0
+    """The smallest number."""
     alpha: float = 1.5
     high: float | None = None
     kind: Literal["pareto"] = "pareto"
@@ -206,7 +213,9 @@ class Choice:
     """
 
     values: tuple[float, ...]
+    """The numbers to draw from."""
     weights: tuple[float, ...] = ()
+    """The weight of each value. By default, all values are equally likely."""
     kind: Literal["choice"] = "choice"
 
     __pydantic_config__ = _FORBID
@@ -301,6 +310,7 @@ class Mixture:
     """
 
     parts: tuple[Part, ...]
+    """The distributions to choose from, each with its weight."""
     kind: Literal["mixture"] = "mixture"
 
     __pydantic_config__ = _FORBID

@@ -196,6 +196,7 @@ class ForkJoin:
     """
 
     width: tuple[int, int] = (2, 8)
+    """The smallest and the largest number of parallel tasks."""
     stages: tuple[int, int] = (1, 1)
     kind: Literal["fork_join"] = "fork_join"
 
@@ -220,7 +221,9 @@ class MapReduce:
     """
 
     maps: tuple[int, int] = (2, 8)
+    """The smallest and the largest number of tasks that run first."""
     reduces: tuple[int, int] = (1, 4)
+    """The smallest and the largest number of tasks that wait for all of the first ones."""
     rounds: tuple[int, int] = (1, 1)
     kind: Literal["map_reduce"] = "map_reduce"
 
@@ -245,7 +248,9 @@ class Layered:
     """
 
     layers: tuple[int, int] = (2, 5)
+    """The smallest and the largest number of layers."""
     width: tuple[int, int] = (1, 4)
+    """The smallest and the largest number of tasks in a layer."""
     density: float = 0.5
     kind: Literal["layered"] = "layered"
 
@@ -284,6 +289,7 @@ class RandomDag:
     """
 
     single: float = 0.15
+    """The probability that a job has a single task."""
     tasks: tuple[int, int] = (3, 8)
     parents: tuple[int, int] = (1, 2)
     kind: Literal["random_dag"] = "random_dag"

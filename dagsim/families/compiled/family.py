@@ -10,7 +10,7 @@ FAMILY = Family(
             Entry("compiled", ".choice:compiled"),
             Entry("why_not_compiled", ".choice:why_not"),
             Entry("faster_engine", ".choice:faster_engine"),
-            Entry("compile", ".jit:dispatched"),
+            Entry("compiled_function", ".jit:dispatched"),
         )
     },
     commands={"warm": ".command"},

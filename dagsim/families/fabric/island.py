@@ -21,6 +21,7 @@ class Island:
     """
 
     rails: int = 8
+    """The number of separate networks, and so of NICs in each host."""
     bandwidth_gb_s: float = 48.0
     """Bandwidth of each NIC in each direction. The default is what NDR InfiniBand (400 Gb/s)
     achieves.

@@ -4,12 +4,13 @@ agent, or by the kind of its file.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from dagsim.families.learning.algorithms import ALGORITHMS, shipped_agent
 from dagsim.family import added_names
-from dagsim.registry import Entry, Registry, Spec
+from dagsim.registry import Spec, arguments_of
 from dagsim.systems import DEFAULT_SYSTEM
 from dagsim.systems.seam import Policy, Scenario
 
@@ -29,7 +30,7 @@ def agent_of(scenario: Scenario, spec: Spec) -> Policy[Any, Any]:
     """
     from dagsim.families.learning.checkpoint import load_agent
 
-    name = spec.name
+    name, params = spec
 
     def load(
         checkpoint: str | Path | None = None,
@@ -46,8 +47,8 @@ def agent_of(scenario: Scenario, spec: Spec) -> Policy[Any, Any]:
 
         return sb3_policy(scenario, Path(checkpoint), level)
 
-    agents: Registry[Policy[Any, Any]] = Registry("agent", [Entry(name, load_model if name == "sb3" else load)])
-    return agents.create(spec)
+    loader: Callable[..., Policy[Any, Any]] = load_model if name == "sb3" else load
+    return loader(**arguments_of("agent", name, loader, params))
 
 
 def newest_agent(algorithm: str, root: Path, system: str) -> Path | None:

@@ -26,6 +26,7 @@ class ExecutorType:
     name: str
     """Name of the kind of machine."""
     count: int
+    """The number of executors."""
     speed: float = 1.0
     """How many times faster tasks run on this kind of machine than recorded."""
 

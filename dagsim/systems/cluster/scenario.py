@@ -345,9 +345,9 @@ class ClusterScenario(Models, ClusterWorld):
         jobs = of_kernel.jobs.jobs if isinstance(of_kernel.jobs, CountedJobs) else of_kernel.jobs
         assert isinstance(jobs, JobStream)
         facts = jobs.facts() | {"knowledge": jobs.knowledge(self.estimates).to_dict()}
-        file = self.workload
-        if not isinstance(file, Synthetic | Sessions | Iterable) and file.window is not None and "state" not in facts:
-            facts["empty"] = self._why_empty(file)
+        trace = self._trace
+        if trace is not None and trace.window is not None and "state" not in facts:
+            facts["empty"] = self._why_empty(trace)
         observed = jobs.observed()
         waits = (
             None
@@ -378,8 +378,13 @@ class ClusterScenario(Models, ClusterWorld):
             InputError: A model, an option of the trace or the beginning of its file is invalid.
         """
         replace(self, workload=(), outages=False, engine="auto").kernel(0)
-        if not isinstance(self.workload, Synthetic | Sessions | Iterable):
-            self.workload.check()
+        if self._trace is not None:
+            self._trace.check()
+
+    @property
+    def _trace(self) -> TraceFile | None:
+        """The trace to read, or None if jobs are generated or given as a list."""
+        return None if isinstance(self.workload, Synthetic | Sessions | Iterable) else self.workload
 
     def jobs(self, seed: int) -> JobStream:
         """Return the jobs for ``seed`` in order of arrival.
@@ -431,9 +436,9 @@ class ClusterScenario(Models, ClusterWorld):
         """
         from dagsim.systems.cluster.audit import Audit
 
-        if isinstance(self.workload, Synthetic | Sessions | Iterable):
+        if self._trace is None:
             return Audit()
-        trace = self.workload.as_recorded()
+        trace = self._trace.as_recorded()
         trace.change, trace.watcher = self._accepted, (auditor := self.auditor(trace))
         trace.unscaled()
         return auditor.audit(trace.report)

@@ -97,6 +97,7 @@ class NodeGroup(Section):
     """When the group's nodes are powered up and down (docs/costs.md). Default: they are always
     up.
     """
+    rare_keys: ClassVar[tuple[str, ...]] = ("partitions", "from_s", "on_demand", "manifest")
     manifest: Mapping[str, Any] = {}
     """Additional information about each node, in the form that the scheduler uses. For Kubernetes,
     these are ``metadata.labels``, ``spec.taints``, ``spec.unschedulable``, ``status.images`` and
@@ -161,6 +162,7 @@ class ClusterSection(Section):
     """Use the machines that the trace lists, including the times at which they are added and
     removed. Leave ``groups`` empty if you set this.
     """
+    rare_keys: ClassVar[tuple[str, ...]] = ("accept",)
     groups: tuple[NodeGroup, ...] = (
         NodeGroup(name="a100-40", gpu="A100-40", gpus=8, cpus=96, memory_gb=1024),
         NodeGroup(name="v100-16", gpu="V100-16", gpus=8, cpus=96, memory_gb=1024),
@@ -203,6 +205,7 @@ def _hosts(text: str) -> tuple[str, ...]:
 class ClusterKeys(Section):
     """A cluster, its jobs, and the models of everything that takes time."""
 
+    rare_keys: ClassVar[tuple[str, ...]] = ("communication", "request")
     shared_keys: ClassVar[tuple[str, ...]] = ("admission",)
     """Keys that configurations of other systems also have."""
     cluster: ClusterSection = ClusterSection()

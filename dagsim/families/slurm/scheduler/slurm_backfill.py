@@ -619,7 +619,7 @@ def inner_loops(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
     is installed.
     """
     plain = slurm_times.fill_rooms, slurm_times.earliest
-    compile_ = services.compile.offered() if compiled else None
+    compile_ = services.compiled_function.offered() if compiled else None
     return plain if compile_ is None else tuple([compile_(function) for function in plain])
 
 

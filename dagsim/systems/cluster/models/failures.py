@@ -210,7 +210,9 @@ class Maintenance:
     nodes: tuple[int, ...]
     """Numbers of the nodes."""
     start_s: float
+    """The time in seconds at which the nodes go out of service."""
     end_s: float
+    """The time in seconds at which they return. With ``inf``, they do not return."""
     kind: Literal["maintenance"] = "maintenance"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -399,6 +401,7 @@ class MovingDelay:
     """
 
     delay_s: float = 2.0
+    """The delay in seconds whenever a GPU switches to another job."""
     first: bool = True
     kind: Literal["moving_delay"] = "moving_delay"
 

@@ -180,6 +180,7 @@ class Recorded(_ByType):
     """
 
     reference: str | None = None
+    """The GPU type on which the seconds of work were measured."""
     scale: Literal["fp32", "tf32", "fp16", "none"] = "fp32"
     kind: Literal["recorded"] = "recorded"
 
@@ -224,6 +225,7 @@ class Throughput(_ByType):
     """
 
     reference: str = "V100-16"
+    """The GPU type on which the seconds of work were measured."""
     batch: Literal["common", "best"] = "common"
     """Batch sizes at which two types are compared if a task does not give a batch size: the largest
     that was measured on both types (``common``), or the fastest on each type (``best``).
@@ -319,6 +321,7 @@ class Fed(_ByType):
     third value is the fraction of full speed that remains without any cached data.
     """
     base: Recorded | Throughput | Flops = field(default_factory=Throughput)
+    """The runtime model that applies if the task has enough cores and memory."""
     reference: str = "V100-16"
     cores: Literal["asked", "proportional", "sensitive"] = "asked"
     kind: Literal["fed"] = "fed"
