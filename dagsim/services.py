@@ -107,8 +107,18 @@ def seconds_alone(profile: Any, gpus: int, batch: int) -> float:
 
 
 @FamilyService
-def forecast_snapshot(settings: Any, state: Path, whole: bool) -> Any:
-    """Return the forecasts for a snapshot, with the page that shows them."""
+def queue_snapshots(
+    root: Path,
+    config: Path,
+    history: Path | None,
+    policy: str | None,
+    futures: int,
+    watch: tuple[str | None, float] | None,
+) -> Any:
+    """Return the snapshots of a queue in a folder, and the forecasts made from them on request. If
+    ``watch`` is given, they are watched continuously. It contains a command that prints snapshots (or
+    None), and the seconds between two snapshots.
+    """
 
 
 @FamilyService
@@ -236,3 +246,13 @@ def write_page(folders: Sequence[Store], path: Path) -> Path:
 @FamilyService
 def page_of_tables(title: str, grids: Sequence[Grid]) -> str:
     """Return tables as one HTML page that loads no other files."""
+
+
+@FamilyService
+def page_of_parts(
+    title: str, sentences: Sequence[str], parts: Mapping[str, Sequence[str | Grid]], live: Sequence[str] = ()
+) -> str:
+    """Return a page with its main result in sentences above its parts. A part has a heading, and
+    contains drawings in HTML and tables. ``live`` are the ids of runs for which the page asks its
+    server for changes.
+    """

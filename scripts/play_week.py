@@ -42,7 +42,7 @@ import yaml
 from make_snapshots import RecordedSite
 
 from dagsim.families.forecast.past_waits import History
-from dagsim.families.web.watching import STATED, Journal, Watched
+from dagsim.families.forecast.watching import STATED, Journal, Watched
 from dagsim.services import import_site
 
 MINUTE_S, WEEK_S, IDS = 60, 7 * 86400, 100_000

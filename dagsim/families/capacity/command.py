@@ -37,7 +37,7 @@ from dagsim.text import count_of
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
     from dagsim.families.capacity.size_search import Size, SizePlan
-    from dagsim.families.capacity.whatif import Fit
+    from dagsim.families.capacity.whatif import Fit, Trial, WhatIf
     from dagsim.report.answer import Recommendation
     from dagsim.systems.cluster.audit import Audit
     from dagsim.workload.load import Load
@@ -170,11 +170,8 @@ def whatif(
     Example: dagsim whatif --trace sacct.txt --cluster cluster.yaml --add 16xH200 --policy fifo-fit,easy
     """
     from dagsim.experiment.plan import Plan
-    from dagsim.experiment.scenario import workload_label
-    from dagsim.families.capacity.answer_tables import whatif_table
-    from dagsim.families.capacity.answers import shift_facts, whatif_answer
-    from dagsim.families.capacity.machines import joined, with_memberships
-    from dagsim.families.capacity.whatif import Fit, WhatIf, alternatives_of, shifts_of, trials_of
+    from dagsim.families.capacity.machines import with_memberships
+    from dagsim.families.capacity.whatif import WhatIf, trials_of
 
     policies = _names(policy)
     chosen, audit = _configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched)
@@ -190,30 +187,45 @@ def whatif(
     folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
     with folder.noting():
         trials = trials_of(folder, runs, asked.config, asked.demand)
-        choices = alternatives_of(trials, asked.clusters, asked.prices, metric)
-        today = asked.config.cluster
-        fit, load, begins = Fit.of(trials[0], metric), asked.demand.on(today), asked.demand.beginning
-        grid = whatif_table(
-            choices,
-            metric,
-            workload=workload_label(asked.config),
-            demand=load,
-            fit=fit,
-            prices=asked.prices,
-            begins=begins,
-            wide=shown.wide,
-        )
-        remarks = [*_grown(growth), *(line for section in asked.clusters.values() for line in joined(today, section))]
-        facts = {"run": str(folder.path), "metric": metric, "prices": asked.prices.to_dict(), **_log_facts(load, fit)}
-        facts["choices"] = [choice.to_dict() for choice in choices]
-        facts |= {"notes": list(asked.notes)} if asked.notes else {}
-        shifts = {
-            (choice.cluster, choice.policy): shifts_of(choice, choices[0], asked.demand)
-            for choice in (choices[1:] if asked.queues else ())
-        }
-        facts |= {"shifts": shift_facts(shifts)} if shifts else {}
-        answer = whatif_answer(choices, metric, fit, grid, begins, remarks, shifts)
-        _tell_answer(folder.path, answer, facts, shown, remarks, audit)
+        answer, facts, remarks = _compared(asked, trials, metric, growth, wide=shown.wide)
+        _tell_answer(folder.path, answer, {"run": str(folder.path), **facts}, shown, remarks, audit)
+
+
+def _compared(
+    asked: WhatIf, trials: Sequence[Trial], metric: str, growth: str | None, *, wide: bool
+) -> tuple[Recommendation, dict[str, Any], list[str]]:
+    """Compare the alternatives. Return the answer, its facts for JSON, and remarks on the
+    alternatives.
+    """
+    from dagsim.experiment.scenario import workload_label
+    from dagsim.families.capacity.answer_tables import whatif_table
+    from dagsim.families.capacity.answers import shift_facts, whatif_answer
+    from dagsim.families.capacity.machines import joined
+    from dagsim.families.capacity.whatif import Fit, alternatives_of, shifts_of
+
+    choices = alternatives_of(trials, asked.clusters, asked.prices, metric)
+    today = asked.config.cluster
+    fit, load, begins = Fit.of(trials[0], metric), asked.demand.on(today), asked.demand.beginning
+    grid = whatif_table(
+        choices,
+        metric,
+        workload=workload_label(asked.config),
+        demand=load,
+        fit=fit,
+        prices=asked.prices,
+        begins=begins,
+        wide=wide,
+    )
+    remarks = [*_grown(growth), *(line for section in asked.clusters.values() for line in joined(today, section))]
+    facts = {"metric": metric, "prices": asked.prices.to_dict(), **_log_facts(load, fit)}
+    facts["choices"] = [choice.to_dict() for choice in choices]
+    facts |= {"notes": list(asked.notes)} if asked.notes else {}
+    shifts = {
+        (choice.cluster, choice.policy): shifts_of(choice, choices[0], asked.demand)
+        for choice in (choices[1:] if asked.queues else ())
+    }
+    facts |= {"shifts": shift_facts(shifts)} if shifts else {}
+    return whatif_answer(choices, metric, fit, grid, begins, remarks, shifts), facts, remarks
 
 
 @app.command("plan")

@@ -23,7 +23,7 @@ from dagsim.families.forecast.job_log import JobLog, read_job_log
 from dagsim.families.forecast.members import Forecaster, KnownPast, is_long
 from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
-from dagsim.families.web.watching import HORIZONS
+from dagsim.families.forecast.watching import HORIZONS
 from dagsim.model.arithmetic import whole_sum
 from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
 from dagsim.systems.cluster.scenario import cluster_scenario_of

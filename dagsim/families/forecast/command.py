@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
+from dagsim import services
 from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Algo,
@@ -155,6 +156,8 @@ def print_eta(
         raise typer.BadParameter(
             "can only be used with --job, such as gpus=8,time_limit=12h", param_hint="'--alternatives'"
         )
+    if page is not None and (reason := services.page_of_parts.missing()):
+        raise typer.BadParameter(f"no page can be written, because the writer of pages {reason}", param_hint="'--html'")
     asked, counts = Experiment(config=config, set_=set_, seed=seed), (futures, arrivals)
     output = _Output(page, json_, quiet)
     try:

@@ -4,11 +4,10 @@ from dagsim.family import Entry, Family
 
 FAMILY = Family(
     "when waiting jobs will start",
-    needs=("web",),
-    uses=("kubernetes", "slurm"),
+    uses=("kubernetes", "slurm", "web"),
     adds={
         "services": (
-            Entry("forecast_snapshot", ".forecast_page:forecast_snapshot"),
+            Entry("queue_snapshots", ".snapshots:queue_snapshots"),
             Entry("explain_waiting", ".command:explain_waiting"),
         )
     },

@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from dagsim import services
 from dagsim.errors import DagsimError
 from dagsim.families.forecast.futures import QueueState
 from dagsim.families.forecast.live import EarlierForecasts, Expected, ExpectedShape, Prospect
 from dagsim.families.forecast.queue_rows import KINDS, SCORED
 from dagsim.families.forecast.scores import CEILING
+from dagsim.families.forecast.snapshots import FIRST, QUEUE, Forecasted, ForecastSettings
 from dagsim.families.forecast.texts import (
     NEAR,
     PARTS,
@@ -34,10 +36,7 @@ from dagsim.families.forecast.texts import (
     without_grid,
     without_sentence,
 )
-from dagsim.families.web.charts import Packer, element, notes, table
-from dagsim.families.web.document import answered, part
-from dagsim.families.web.snapshots import FIRST, QUEUE, Forecasted, ForecastSettings
-from dagsim.families.web.watching import Figures, Watched
+from dagsim.families.forecast.watching import Figures, Watched
 from dagsim.report.grid import Grid
 from dagsim.report.tables import contradictions
 from dagsim.text import count_of
@@ -64,16 +63,17 @@ def queue_page(
 ) -> str:
     """Return the page with the forecasts made at one time, and with the outcomes of earlier ones
     (``Journal.figures``)."""
-    parts, rows = [], queue.rows
+    parts: dict[str, list[str | Grid]] = {}
+    rows = queue.rows
     if planned is not None:
         bands = [(str(row.shape), row.starts_s) for row in sorted(planned.rows, key=lambda row: row.ends_s[9])]
-        parts.append(part("Planned jobs", _bands(bands) + table(shapes_grid(planned))))
+        parts["Planned jobs"] = [_bands(bands), shapes_grid(planned)]
     if rows or planned is None:
         bands = [(f"{row.job} {row.user}", row.quantiles_s) for row in rows]
-        parts.append(part("Waiting jobs over time", _bands(bands)))
-        parts.append(part("Waiting jobs", table(queue_grid(queue))))
+        parts["Waiting jobs over time"] = [_bands(bands)]
+        parts["Waiting jobs"] = [queue_grid(queue)]
     if queue.without:
-        parts.append(part("Waiting jobs without a forecast", table(without_grid(queue.without))))
+        parts["Waiting jobs without a forecast"] = [without_grid(queue.without)]
     for name, head in PARTS.items() if outcomes else ():
         cells = [
             (part_name or "all", of, f"{figures.n:,}", *near(figures.to_dict()))
@@ -82,7 +82,7 @@ def queue_page(
         ]
         if cells:
             grid = Grid("", (head, "median of", "forecasts", *NEAR), cells, texts=(0, 1))
-            parts.append(part(f"Starts near the median in the last week, by {head}", table(grid)))
+            parts[f"Starts near the median in the last week, by {head}"] = [grid]
     soon = sum(row.within_1h >= 0.5 for row in rows)
     sentences = (
         [f"{soon:,} of {len(rows):,} waiting jobs probably start within 1 h."]
@@ -90,18 +90,18 @@ def queue_page(
         else shapes_sentences(planned.rows)
     )
     remarks = [*remarks, without_sentence(queue.without)] if queue.without else remarks
-    return answered(title, [*sentences, *remarks], parts, Packer().packed({}), live=live)
+    return services.page_of_parts(title, [*sentences, *remarks], parts, live)
 
 
 def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
     """Return the page for a back-test: reliability, scores and their parts."""
-    parts = [
-        part("Reliability", _reliability(scores["reliability"], scores["n"])),
-        part("Scores", table(backtest_grid(scores))),
-    ]
-    parts += [part(grid.title, table(replace(grid, title=""))) for grid in parts_grids(scores, [*PARTS, "by_kind"])]
+    parts: dict[str, list[str | Grid]] = {
+        "Reliability": [_reliability(scores["reliability"], scores["n"])],
+        "Scores": [backtest_grid(scores)],
+    }
+    parts |= {grid.title: [replace(grid, title="")] for grid in parts_grids(scores, [*PARTS, "by_kind"])}
     sentences = [*contradictions([{"audit": scores["audit"]}]), *backtest_sentences(scores)[:1], scores["knowledge"]]
-    return answered(title, sentences, parts, Packer().packed({}))
+    return services.page_of_parts(title, sentences, parts)
 
 
 def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
@@ -133,8 +133,8 @@ def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
         )
     head = "The 90% band, the 50% band and the median of the time until the start; the scale is logarithmic."
     more = [f"The first {_MOST_BANDS} of {count_of(len(rows), 'job')}."] if len(rows) > _MOST_BANDS else []
-    picture = _svg(_WIDTH, height, head, "".join(lines)) if shown else element("p", "Nothing waits.")
-    return picture + notes([head, *more] if shown else [])
+    picture = _svg(_WIDTH, height, head, "".join(lines)) if shown else "<p>Nothing waits.</p>"
+    return picture + _notes([head, *more] if shown else [])
 
 
 def _reliability(points: Sequence[tuple[float, float]], count: int) -> str:
@@ -160,7 +160,11 @@ def _reliability(points: Sequence[tuple[float, float]], count: int) -> str:
         "later. If the forecasts are reliable, the curve lies on the diagonal; above it they are "
         "too late, below it too early."
     )
-    return _svg(_MARGIN + _SIDE + _END, _SIDE + 40, head, "".join(lines)) + notes([head])
+    return _svg(_MARGIN + _SIDE + _END, _SIDE + 40, head, "".join(lines)) + _notes([head])
+
+
+def _notes(lines: Sequence[str]) -> str:
+    return "".join(f'<p class="note">{escape(line)}</p>' for line in lines)
 
 
 def _svg(width: float, height: float, label: str, content: str) -> str:

@@ -23,7 +23,7 @@ from dagsim.families.forecast.planned_jobs import PlannedJob, with_planned
 from dagsim.families.forecast.queue_rows import KINDS, Listed, Rows, read_reasons, rows_of
 from dagsim.families.forecast.reasons import UNLISTED, Fate, is_limit, verdict_of
 from dagsim.families.forecast.scores import LEVELS, MEDIAN, log_wait, quantiles_of
-from dagsim.families.web.watching import BASELINES
+from dagsim.families.forecast.watching import BASELINES
 from dagsim.model import Cluster, QueueTree
 from dagsim.systems.cluster.past import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.families.web.watching import WITHIN_S
+from dagsim.families.forecast.watching import WITHIN_S
 
 LEVELS = np.arange(1, 20) / 20.0
 """The 19 levels of a forecast: 0.05, 0.10 ... 0.95."""

@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from dagsim.families.forecast.live import Expected, ExpectedShape, Prospect, WithoutForecast
-from dagsim.families.web.watching import WITHIN_S
+from dagsim.families.forecast.watching import WITHIN_S
 from dagsim.report.grid import Grid
 from dagsim.text import count_of
 

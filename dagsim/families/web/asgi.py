@@ -23,8 +23,6 @@ from dagsim.families.web.charts import element
 from dagsim.families.web.document import document, page, sealed, static
 from dagsim.families.web.folder_pages import Results, RunState, Stamp
 from dagsim.families.web.server import Asgi, Guard
-from dagsim.families.web.snapshots import QUEUE
-from dagsim.families.web.watching import metrics
 
 _EVERY_S = 1.0
 """Seconds between two checks of the folders while a client listens for changes."""
@@ -91,11 +89,9 @@ def application(results: Results, bound_to: str, stopping: Callable[[], bool] = 
         return _queue_json(results, request.query_params.get("job"), request.query_params.get("user"))
 
     def prometheus(_: Request) -> Response:
-        snapshots = results.snapshots
-        if snapshots is None or snapshots.journal is None:
+        text = None if results.snapshots is None else results.snapshots.as_metrics()
+        if text is None:
             return PlainTextResponse("no queue is watched: dagsim serve --watch\n", 404)
-        failures = 0 if snapshots.source is None else snapshots.source.failures
-        text = metrics(list(snapshots.latest.rows), snapshots.journal, snapshots.latest.t, failures)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     routes = [
@@ -158,10 +154,12 @@ class _Pages:
         key = tuple(dict.fromkeys(ids))
         if not 0 < len(key) <= _MOST_COMPARED:
             raise InputError(f"a page can show 1 to {_MOST_COMPARED} runs, got {len(key)}")
-        if self._results.snapshots is not None and QUEUE in key:
+        snapshots = self._results.snapshots
+        if snapshots is not None and snapshots.id in key:
             if len(key) > 1:
                 raise InputError("the queue cannot share a page with runs")
-            return self._results.snapshots.latest.page or _waiting([self._results.state(QUEUE)])
+            page: str = snapshots.latest.page
+            return page or _waiting([self._results.state(snapshots.id)])
         stamps = tuple(self._results.stamp(id_) for id_ in key)
         with self._guard:
             cached = self._made.get(key)

@@ -103,24 +103,25 @@ def serve(
     """
     from dagsim.families.web.server import serve_folders
 
-    settings = None
+    site = None
     if config is not None:
         from dagsim.cli.shared import configured
         from dagsim.config.bundled import find_config
-        from dagsim.families.web.snapshots import ForecastSettings
 
         configured(config, None)  # report errors in the configuration now rather than later
         if history is not None and not history.exists():
             raise typer.BadParameter(f"{history}: no such file", param_hint="'--history'")
-        services.forecast_snapshot.required()
-        settings = ForecastSettings(find_config(config), history, policy, futures)
+        services.queue_snapshots.required()
+        site = find_config(config)
     elif history is not None or policy is not None:
         raise typer.BadParameter("--history and --policy can only be used with --config", param_hint="'--config'")
-    if watch and settings is None:
+    if watch and site is None:
         raise typer.BadParameter("requires the configuration of the site (--config site.yaml)", param_hint="'--watch'")
     for option, value in (("--command", command), ("--every", every)):
         if value is not None and not watch:
             raise typer.BadParameter("can only be used with --watch", param_hint=f"'{option}'")
     if watch:
         results.mkdir(parents=True, exist_ok=True)
-    serve_folders(results, host, port, lambda line: say(line), settings, (command, every or 60.0) if watch else None)
+    asked = (command, every or 60.0) if watch else None
+    snapshots = site and services.queue_snapshots(results, site, history, policy, futures, asked)
+    serve_folders(results, host, port, lambda line: say(line), snapshots)

@@ -195,6 +195,20 @@ def page_of_tables(title: str, grids: Sequence[Grid]) -> str:
     return document(title, f"<header>{element('h1', title)}</header><main>{''.join(parts)}</main>", "")
 
 
+def page_of_parts(
+    title: str, sentences: Sequence[str], parts: Mapping[str, Sequence[str | Grid]], live: Sequence[str] = ()
+) -> str:
+    """Return a page with its main result in sentences above its parts. A part has a heading, and
+    contains drawings in HTML and tables. ``live`` are the ids of runs for which the page asks its
+    server for changes.
+    """
+    shown = [
+        part(head, "".join(one if isinstance(one, str) else table(one) for one in content))
+        for head, content in parts.items()
+    ]
+    return answered(title, sentences, shown, Packer().packed({}), live=live)
+
+
 _MOST_LINES = 9
 """The number of sentences shown below the main result. The others are folded, except for warnings."""
 

@@ -9,6 +9,7 @@ FAMILY = Family(
         "services": (
             Entry("write_page", ".document:write_page"),
             Entry("page_of_tables", ".document:page_of_tables"),
+            Entry("page_of_parts", ".document:page_of_parts"),
         )
     },
     commands={"report": ".command", "serve": ".command"},

@@ -16,7 +16,6 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.scenario import workload_label
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import read_log
-from dagsim.families.web.snapshots import QUEUE, Snapshots
 from dagsim.files import parsed_json
 from dagsim.metrics.standings import plain_mean
 from dagsim.report.grid import number
@@ -65,13 +64,13 @@ class Results:
     Links are not followed.
     """
 
-    def __init__(self, root: Path, snapshots: Snapshots | None = None) -> None:
+    def __init__(self, root: Path, snapshots: Any = None) -> None:
         if not root.is_dir():
             what = "not a folder" if root.exists() else "no such folder"
             raise InputError(f"{root}: {what}; expected the folder that contains the run folders")
         self.root = root
         self.snapshots = snapshots
-        """The queue whose snapshots are in the folder, if there is one."""
+        """The queue whose snapshots are in the folder (``services.queue_snapshots``), or None."""
         self._guard = threading.Lock()
         self._known: dict[str, tuple[Stamp, RunState]] = {}
         self._folders: dict[str, tuple[tuple[int, int], Store]] = {}
@@ -84,7 +83,7 @@ class Results:
                 self._look()
             states = [state for _, state in self._known.values()]
         if self.snapshots is not None:
-            states = [state for state in states if state.id != QUEUE] + [self._queue(self.snapshots)]
+            states = [state for state in states if state.id != self.snapshots.id] + [self._queue(self.snapshots)]
         return sorted(states, key=lambda state: (state.created, state.id), reverse=True)
 
     def state(self, id_: str) -> RunState:
@@ -123,14 +122,14 @@ class Results:
             raise InputError(f"there is no run folder {id_!r}")
         return path
 
-    def _queue(self, snapshots: Snapshots) -> RunState:
+    def _queue(self, snapshots: Any) -> RunState:
         """Return the queue as an additional run, which never ends."""
         snapshots.look()
         latest, count = snapshots.latest, snapshots.made
         state = "unreadable" if count and latest.error and not latest.page else "running"
         policies = (snapshots.policy,)
         return RunState(
-            QUEUE,
+            snapshots.id,
             "eta",
             latest.instant,
             "queue",

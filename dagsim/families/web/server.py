@@ -12,25 +12,17 @@ from typing import Any, TypeAlias
 
 from dagsim.errors import InputError
 from dagsim.families.web.folder_pages import Results
-from dagsim.families.web.snapshots import ForecastSettings, Snapshots
-from dagsim.families.web.watching import Journal, StateCommand
 
 
-def serve_folders(
-    root: Path, host: str, port: int, tell: Callable[[str], None], forecast: ForecastSettings | None = None,
-    watch: tuple[str | None, float] | None = None,
-) -> None:  # fmt: skip
+def serve_folders(root: Path, host: str, port: int, tell: Callable[[str], None], snapshots: Any = None) -> None:
     """Serve the run folders below ``root`` at ``host`` and ``port`` (0: any free port) until
-    Ctrl-C. If ``forecast`` is given, also serve forecasts from the newest snapshot of a queue in
-    that folder. If ``watch`` is given, keep forecasts and their outcomes. It contains a command
-    that prints snapshots (or None), and the seconds between two snapshots.
+    Ctrl-C. If ``snapshots`` are given (``services.queue_snapshots``), also serve their forecasts.
 
     ``tell`` receives a line of text for the user when the server is ready.
 
     Raises:
         InputError: The folder or a package is missing, or the address is not available.
     """
-    snapshots = None if forecast is None else _snapshots(root, forecast, watch)
     results = Results(root, snapshots)
     try:
         import uvicorn
@@ -55,7 +47,7 @@ def serve_folders(
     tell(f"http://{shown}:{listening.getsockname()[1]}/ shows {root}; Ctrl-C ends it")
     if not is_loopback(host):
         tell(f"warning: everyone who can reach {host} can read all runs below {root}")
-    if snapshots is not None and watch is not None:
+    if snapshots is not None and snapshots.journal is not None:
         snapshots.watch()
     try:
         server.run(sockets=[listening])
@@ -65,16 +57,6 @@ def serve_folders(
         listening.close()
         if snapshots is not None:
             snapshots.close()
-
-
-def _snapshots(root: Path, forecast: ForecastSettings, watch: tuple[str | None, float] | None) -> Snapshots:
-    """Return the snapshots in a folder. They are watched continuously or read on request."""
-    if watch is None:
-        return Snapshots(root, forecast)
-    command, every_s = watch
-    root.mkdir(parents=True, exist_ok=True)
-    source = None if command is None else StateCommand(command, every_s, root)
-    return Snapshots(root, forecast, Journal(root), every_s, source)
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -439,9 +439,10 @@ def test_a_folder_that_names_code_of_others_is_shown_without_importing_it(
     assert "evil_served" not in sys.modules
 
 
+@pytest.mark.family("forecast", "slurm")
 def test_the_queue_of_the_newest_snapshot(tmp_path: Path) -> None:
     """A snapshot becomes a page; a damaged one leaves the page and says why; links are not followed."""
-    from dagsim.families.web.snapshots import ForecastSettings, Snapshots
+    from dagsim.families.forecast.snapshots import ForecastSettings, Snapshots
 
     site = tmp_path / "site.yaml"
     site.write_text("cluster: {groups: [{name: n, count: 1, gpus: 0, cpus: 4, memory_gb: 64}]}\npolicy: easy\n")

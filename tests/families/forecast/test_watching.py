@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,15 +21,27 @@ from typer.testing import CliRunner
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
+from dagsim import family
 from dagsim.cli import app
 from dagsim.errors import InputError
-from dagsim.families.web import snapshots, watching
+from dagsim.families.forecast import forecast_page, snapshots, watching
+from dagsim.families.forecast.snapshots import Forecasted, ForecastSettings, Snapshots
+from dagsim.families.forecast.watching import Journal, StateCommand, Watched, metrics
 from dagsim.families.web.asgi import application
 from dagsim.families.web.folder_pages import Results
-from dagsim.families.web.snapshots import Forecasted, ForecastSettings, Snapshots
-from dagsim.families.web.watching import Journal, StateCommand, Watched, metrics
+from dagsim.family import families
+
+pytestmark = pytest.mark.family("web")
 
 T = 1_700_000_000.0
+
+
+def test_without_the_writer_of_pages_a_page_of_forecasts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    rest = {name: one for name, one in families().items() if name != "web"}
+    monkeypatch.setattr(family, "families", lambda: rest)
+    done = CliRunner().invoke(app, ["eta", "--state", "now.json", "--html", "page.html"])
+    assert done.exit_code == 2
+    assert "family web, which this installation lacks" in " ".join(done.output.replace("│", " ").split())
 
 
 def get(folder: Path, snapshots: Snapshots, path: str) -> tuple[int, str]:
@@ -138,7 +149,7 @@ def test_a_forecast_of_an_array_is_for_its_next_task(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from dagsim.families.web.watching import Journal, Watched
+from dagsim.families.forecast.watching import Journal, Watched
 journal, number = Journal(Path(sys.argv[1])), 0
 while True:
     t = journal.latest_s + 60 or 60.0
@@ -252,8 +263,7 @@ def test_a_forecast_that_finds_the_disk_full_is_told_and_recorded_later(
 
     made = Forecasted("page", "now", "", t=T, rows=(forecast("1", 0, 100),))
     (tmp_path / "now.json").write_text("{}")
-    required = SimpleNamespace(required=lambda: lambda *_: made)
-    monkeypatch.setattr(snapshots, "services", SimpleNamespace(forecast_snapshot=required))
+    monkeypatch.setattr(forecast_page, "forecast_snapshot", lambda *_: made)
     monkeypatch.setattr(snapshots, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
     monkeypatch.setattr(snapshots, "kill_workers", ThreadPoolExecutor.shutdown)
     journal = Journal(tmp_path)

@@ -16,9 +16,8 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any, NamedTuple, TypeAlias
 
-from dagsim import services
 from dagsim.errors import InputError
-from dagsim.families.web.watching import Figures, Journal, StateCommand, Watched
+from dagsim.families.forecast.watching import Figures, Journal, StateCommand, Watched, metrics
 from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
 
 QUEUE = "queue"
@@ -77,6 +76,8 @@ class Snapshots:
     possible.
     """
 
+    id = QUEUE
+
     def __init__(
         self, root: Path, settings: ForecastSettings, journal: Journal | None = None, every_s: float = inf,
         source: StateCommand | None = None,
@@ -118,6 +119,13 @@ class Snapshots:
         """Name of the policy that simulates the futures, if it was specified."""
         return self._settings.policy or "of the site"
 
+    def as_metrics(self) -> str | None:
+        """Return the metrics in the text format of Prometheus, or None if the queue is not watched."""
+        if self.journal is None:
+            return None
+        failures = 0 if self.source is None else self.source.failures
+        return metrics(list(self.latest.rows), self.journal, self.latest.t, failures)
+
     def look(self) -> None:
         """Fetch a finished forecast, and request the next one. It is for a new snapshot, or for the
         same snapshot with all futures."""
@@ -153,6 +161,8 @@ class Snapshots:
                 self._ask(path, stamp, whole=True)
 
     def _ask(self, path: Path, stamp: Stamp, *, whole: bool) -> None:
+        from dagsim.families.forecast.forecast_page import forecast_snapshot  # it imports the settings above
+
         with starting():
             if self._pool is None:
                 self._pool = ProcessPoolExecutor(1, get_context("spawn"), end_with_parent)
@@ -162,7 +172,7 @@ class Snapshots:
                 settings = settings._replace(
                     remark=self.journal.sentence(), outcomes=self.journal.figures(), since_s=self.journal.latest_s
                 )
-            self._pending = self._pool.submit(services.forecast_snapshot.required(), settings, path, whole)
+            self._pending = self._pool.submit(forecast_snapshot, settings, path, whole)
         leave_to_workers(self._pool)
 
     def _end_late(self) -> None:
@@ -220,3 +230,20 @@ class Snapshots:
             kill_workers(self._pool)
         if self._watcher.is_alive():
             self._watcher.join(1.0)  # gives the thread time to finish what it is writing
+
+
+def queue_snapshots(
+    root: Path, config: Path, history: Path | None, policy: str | None, futures: int,
+    watch: tuple[str | None, float] | None,
+) -> Snapshots:  # fmt: skip
+    """Return the snapshots of a queue in a folder, and the forecasts made from them on request. If
+    ``watch`` is given, they are watched continuously. It contains a command that prints snapshots (or
+    None), and the seconds between two snapshots.
+    """
+    settings = ForecastSettings(config, history, policy, futures)
+    if watch is None:
+        return Snapshots(root, settings)
+    command, every_s = watch
+    root.mkdir(parents=True, exist_ok=True)
+    source = None if command is None else StateCommand(command, every_s, root)
+    return Snapshots(root, settings, Journal(root), every_s, source)
