@@ -86,7 +86,7 @@ def test_the_page_on_sweeps_runs(empty: Path) -> None:
     (empty / "docs").symlink_to(ROOT / "docs")
     outputs = [run(command.replace("local:2", "local:1")) for command in commands("docs/sweeps.md")]
     assert "60 cells" in outputs[0]
-    assert "12 points, 5 seeds each" in outputs[1]
+    assert "12 combinations, 5 seeds each" in outputs[1]
     block = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
     kept = (ROOT / "docs" / "examples" / "sweep.yaml").read_text(encoding="utf-8")
     assert block.split() == re.sub(r"#.*", "", kept).split()

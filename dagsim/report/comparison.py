@@ -15,7 +15,7 @@ from dagsim.metrics.intervals import enough_seeds
 from dagsim.metrics.paired import ENOUGH_SEEDS
 from dagsim.metrics.standings import SECONDARY_METRICS, PolicyResult, Sample, lower_is_better
 from dagsim.report.grid import Grid, Lines, factor, interval, number, short
-from dagsim.text import on_one_line
+from dagsim.text import count_of, on_one_line
 
 _HEADS = {
     "jct_s.p99": "p99 JCT\n(s)",
@@ -255,7 +255,10 @@ def sweep_table(
             more = [short(group.metrics[result.policy].get(metric, nan)) for metric in beside]
             rows.append((*(group.at[other] for other in others), result.policy, *values, *more))
     count = f"{_counted(n, sample)} each" if n else ""
-    title = ", ".join(filter(None, [f"sweep {name}", workload, f"{len(rows):,} points", count]))
+    # the label describes the base configuration, so what the sweep varies is left out
+    varied = {f"{other.key.rpartition('.')[2]} " for other in axes}
+    label = [part for part in workload.split(", ") if not part.startswith(tuple(varied))]
+    title = ", ".join(filter(None, [f"sweep {name}", *label, count_of(len(rows), "combination"), count]))
     notes: tuple[str, ...] = ()
     if sample is Sample.TRACE:
         notes = ("One log is only one sample, so there are no intervals and no verdicts.",)

@@ -32,6 +32,7 @@ from dagsim.files import write_text
 from dagsim.metrics.standings import METHOD, standings
 from dagsim.report.comparison import comparison_table
 from dagsim.report.terminal import show, show_grid
+from dagsim.text import count_of
 
 _METRIC = "validation_ratio"
 _LEAST = 3
@@ -154,7 +155,8 @@ def _tell(
         return
     table = comparison_table(ranked, _METRIC, wide=output.wide)
     seeds = len({trial.config.seed for trial in trials})
-    title = f"{out.name}: {len(ranked)} points, {seeds} training seeds each; lowest ratio to the heuristic first"
+    combinations = count_of(len(ranked), "combination")
+    title = f"{out.name}: {combinations}, {seeds} training seeds each; lowest ratio to the heuristic first"
     notes = (*table.notes, f"{short} of {len(trials)} training runs ended early.") if short else table.notes
     show_grid(
         replace(table, title=title, heads=("settings", "validation\nratio", *table.heads[2:]), notes=notes),

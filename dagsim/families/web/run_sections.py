@@ -325,7 +325,7 @@ class SweepView:
             return progress
         first = max(dict.fromkeys(best), key=best.count)
         how = "lowest" if lower_is_better(self._metric) else "highest"
-        where = f"at {best.count(first):,} of {len(best):,} points" if len(best) > 1 else "on average"
+        where = f"at {best.count(first):,} of {len(best):,} combinations" if len(best) > 1 else "on average"
         what = short_names([axis.key])[axis.key]
         name = first if what == "policy" else f"{what} {first}"
         return [f"{name} has the {how} {metric_name(self._metric)} {where}.", *progress]

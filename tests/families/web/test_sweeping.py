@@ -64,7 +64,7 @@ def test_points_are_means_over_the_seeds_in_the_order_of_the_grid(swept: Store) 
 def test_the_page_of_a_sweep_says_what_is_best_and_how_much_is_done(swept: Store) -> None:
     text = page([Store.read(swept.path)])
     verdict = re.search(r'<p class="verdict">(.*?)</p>', text)[1]
-    assert re.fullmatch(r"(fifo|sjf) has the lowest mean JCT at [123] of 3 points\.", verdict)
+    assert re.fullmatch(r"(fifo|sjf) has the lowest mean JCT at [123] of 3 combinations\.", verdict)
     assert "11 of 12 cells are finished." in text
     assert "sweep grid" in text
 
