@@ -124,7 +124,7 @@ Within = Annotated[
         parser=fraction,
         help=(
             "Keep adding seeds until the 95% confidence intervals of the ratios extend at most this far to either "
-            "side. You can write 2% as 2%, 2 or 0.02."
+            "side. 2% may be given as 2%, 2 or 0.02."
         ),
     ),
 ]

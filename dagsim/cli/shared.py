@@ -399,14 +399,19 @@ def tell(kept: Kept, output: Output) -> None:
         InputError: Every job of every run was rejected, so that no run shows anything about a policy.
     """
     from dagsim.errors import InputError
-    from dagsim.metrics.incomplete import is_all_rejected
 
     with kept.folder.noting():
         _tell_kept(kept, output)
     if tell_failures(kept.folder):
         raise typer.Exit(1)
-    if kept.lines and all(is_all_rejected(line.workload) for line in kept.lines):
+    if kept.lines and all(_without_room(line.metrics) for line in kept.lines):
         raise InputError("no job could run: the cluster rejected every job when it arrived")
+
+
+def _without_room(metrics: Mapping[str, Any]) -> bool:
+    """Return True if the cluster is too small for every job of a run, or lacks its GPU types."""
+    rejected = [metrics.get(name) or 0 for name in ("rejected_too_large", "rejected_no_such_gpu")]
+    return 0 < rejected[0] + rejected[1] == (metrics.get("jobs_arrived") or 0)
 
 
 def _tell_kept(kept: Kept, output: Output) -> None:

@@ -65,13 +65,6 @@ def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[
     return {"incomplete": {"jobs": len(schedule.jobs), "count": total, "reasons": listed}}
 
 
-def is_all_rejected(facts: Mapping[str, Any]) -> bool:
-    """Return True if every job in the run was rejected, according to the facts about the run."""
-    incomplete = facts.get("incomplete", {"jobs": 0, "count": 0, "reasons": ()})
-    all_incomplete = 0 < incomplete["jobs"] == incomplete["count"]
-    return all_incomplete and all(reason["rejected"] for reason in incomplete["reasons"])
-
-
 def incomplete_sentence(facts: Iterable[Mapping[str, Any]]) -> str:
     """Return one sentence about the incomplete jobs in all runs, or an empty text if there are
     none. ``facts`` contains the facts about each run. A run without the key ``incomplete`` has no

@@ -34,7 +34,7 @@ def test_other_placements_are_interpolated_in_nodes_replicas_and_batch() -> None
     [
         ((2,), 21, "a local batch of 21 samples on 2 GPUs per node; measured: 5 to 20"),
         ((4, 4), 10, "8 replicas on 2 nodes"),
-        ((0,), 10, "without replicas"),
+        ((0,), 10, "at least one replica"),
     ],
 )
 def test_times_outside_the_measured_range_are_refused(placement: tuple[int, ...], local: int, words: str) -> None:

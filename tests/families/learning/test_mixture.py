@@ -102,7 +102,7 @@ def test_settings_that_mean_nothing_are_refused(settings: dict[str, object], mes
 
 def test_a_mixture_has_no_best_heuristic() -> None:
     train = load_config(None, ["system.kind=mixture"]).training()
-    with pytest.raises(ConfigError, match="name one"):
+    with pytest.raises(ConfigError, match="name a policy"):
         check_training(train, SMALL)
 
 

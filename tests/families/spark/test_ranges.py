@@ -95,7 +95,7 @@ def test_limits_that_are_no_range_are_refused_by_key(setting: str) -> None:
 def test_a_training_on_ranges_needs_a_reference_and_no_seconds() -> None:
     scenario = SparkScenario((3, 9))
     for settings, message in (
-        ([], "name one"),
+        ([], "name a policy"),
         (["train.reference=fair", "train.time_constant_s=[1, 2]"], "discount_jcts"),
     ):
         train = load_config(None, ["system={kind: spark, executors: [3, 9]}", *settings]).training()
