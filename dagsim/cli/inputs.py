@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -43,25 +43,27 @@ def config_check(
 
     Example: dagsim config check my.yaml
     """
+    from dagsim.config.bundled import find_config
     from dagsim.config.schema import foreign_parts, plain
+    from dagsim.config.yaml import read_yaml
     from dagsim.errors import CodeNotAllowed, ConfigError
     from dagsim.experiment.scenario import scenario_of
     from dagsim.experiment.simulate import check
     from dagsim.model.gpu import canonical
     from dagsim.own_code import own_names
-    from dagsim.systems.cluster.scenario import ClusterScenario
 
     faults: list[str] = []
     for file in files:
         try:
             config = configured(file, None, own=False)
+            path = find_config(file)
+            written = read_yaml(path).value if path is not None and path.is_file() else {}
             unchecked = foreign_parts(config)
             if not unchecked:  # a scenario can be built only from parts that dagsim may import
                 check(config, (config.policy,))
-                scenario = scenario_of(config)
                 # a configuration without a workload describes a site, whose jobs come from a log
-                if isinstance(scenario, ClusterScenario) and config.trace_file is None and _states_workload(file):
-                    next(iter(scenario.jobs(config.seed)), None)  # the generator needs run times on all GPU types
+                if isinstance(written, dict) and "workload" in written:
+                    scenario_of(config).check_jobs(config.seed)
                 # the rewards, baselines and estimators of a training run are imported only when it
                 # starts
                 unchecked = own_names(json.dumps(plain(config).get("train")))
@@ -70,7 +72,6 @@ def config_check(
         except InputError as error:
             faults += [fault if str(fault).startswith(file) else f"{file}: {fault}" for fault in error.args]
             continue
-        written = _written(file)
         short = ", ".join({f"{gpu} means {full}": 0 for gpu in _gpus_in(written) if (full := canonical(gpu)) != gpu})
         if written is None:
             say(f"{file}: fine (empty: every value is the default)")
@@ -80,19 +81,6 @@ def config_check(
             say(f"{file}: fine ({short})" if short else f"{file}: fine")
     if faults:
         raise ConfigError(*faults)
-
-
-def _written(file: str) -> Any:
-    """Return what a configuration file itself states. The result is empty for a run folder."""
-    from dagsim.config.bundled import find_config
-    from dagsim.config.yaml import read_yaml
-
-    path = find_config(file)
-    return read_yaml(path).value if path is not None and path.is_file() else {}
-
-
-def _states_workload(file: str) -> bool:
-    return isinstance(written := _written(file), dict) and "workload" in written
 
 
 def _gpus_in(value: object) -> Iterator[str]:

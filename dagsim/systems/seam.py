@@ -211,7 +211,7 @@ class Codec(Protocol):
 
 
 class CodecSettings(Protocol):
-    """How a configuration describes a codec: a dataclass with the codec's settings that creates one
+    """The description of a codec in a configuration: a dataclass with the codec's settings that creates one
     codec per simulation.
     """
 
@@ -326,7 +326,7 @@ class System:
 
     @property
     def sample(self) -> Sample:
-        """What one seed stands for: a generated workload, a whole trace or a window of a trace."""
+        """The meaning of one seed: a generated workload, a whole trace or a window of a trace."""
         return Sample.SEED
 
     @property
@@ -450,6 +450,13 @@ class Scenario(System, ABC):
             InputError: As in ``kernel``, or the requested engine does not support this run.
         """
         return Engaged(self.kernel(seed, on_arrivals=on_arrivals))
+
+    def check_jobs(self, seed: int) -> None:  # a system whose jobs cannot fail has nothing to check
+        """Check that the first job for ``seed`` can be generated. Jobs from a trace are not read.
+
+        Raises:
+            InputError: It cannot be generated, for example because no run time is known on a GPU type.
+        """
 
     def check_engine(self, policy: str) -> None:
         """Check that the requested engine can be used for a policy, as far as this can be checked

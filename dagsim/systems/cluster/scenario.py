@@ -381,6 +381,10 @@ class ClusterScenario(Models, ClusterWorld):
         if self._trace is not None:
             self._trace.check()
 
+    def check_jobs(self, seed: int) -> None:
+        if self._trace is None:
+            next(iter(self.jobs(seed)), None)
+
     @property
     def _trace(self) -> TraceFile | None:
         """The trace to read, or None if jobs are generated or given as a list."""
