@@ -49,7 +49,7 @@ _HIGHER_IS_BETTER = {
 
 
 class Sample(StrEnum):
-    """What one sample in a comparison is, such as a seed or a window."""
+    """The kind of sample in a comparison, such as a seed or a window."""
 
     SEED = "seed"
     WINDOW = "window"

@@ -21,7 +21,7 @@ from dagsim.text import count_of
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a job's submission requests in addition to resources.
+    """The requests of a job's submission in addition to resources.
 
     - ``constraint`` is an expression over node features, as in Slurm: ``skl``, ``a100|v100``,
       ``icl&!nvl``. Each node of the job must satisfy it. With ``[r1|r2]``, all nodes must satisfy

@@ -634,7 +634,7 @@ class Shift(NamedTuple):
 
     @property
     def sooner_s(self) -> float:
-        """How many seconds sooner the job starts in the alternative, or 0 if it starts in neither
+        """The number of seconds by which the job starts sooner in the alternative, or 0 if it starts in neither
         case.
         """
         return 0.0 if self.today_s == self.wait_s else self.today_s - self.wait_s

@@ -21,7 +21,7 @@ from dagsim.systems.cluster.network.links import LinkUse
 
 
 class _Run:
-    """What the part of the log that has been read states about a run."""
+    """The facts about a run in the part of the log that has been read."""
 
     def __init__(self, row: Record) -> None:
         self.started_s, self.job, self.task = row.time_s, row.job, row.task

@@ -18,7 +18,7 @@ from dagsim.families.forecast.scores import LEVELS, log_wait, quantiles_of
 
 @dataclass(slots=True)
 class KnownPast:
-    """What a log contains up to a certain time: the run times of ended jobs, and the waits of
+    """The contents of a log up to a certain time: the run times of ended jobs, and the waits of
     started jobs. The time can only move forward.
     """
 

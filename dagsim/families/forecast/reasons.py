@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class Fate(IntEnum):
-    """What a simulation from the current state can predict about the start of a job."""
+    """The prediction that a simulation from the current state can make about the start of a job."""
 
     KNOWN = 0
     """The simulation determines when the job starts."""

@@ -56,7 +56,7 @@ class Watched(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """How many of the last week's forecasts, or of a part of them, had jobs that started near the
+    """Counts of the last week's forecasts, or of a part of them, that had jobs that started near the
     median.
     """
 

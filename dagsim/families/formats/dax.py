@@ -50,7 +50,7 @@ class Dax(Reader):
 
 @dataclass
 class _Document:
-    """What the elements of a document contain, collected while the file is parsed."""
+    """The contents of a document's elements, collected while the file is parsed."""
 
     jobs: list[tuple[int, str, str]] = field(default_factory=list)
     """Line, id and runtime."""

@@ -267,7 +267,7 @@ def _linked(batch: JobBatch, workflows: Workflows, lead: np.ndarray) -> JobBatch
 
 
 class _Lives(NamedTuple):
-    """What happened to each of T tasks, sorted by job and then by first event. A task may run
+    """The events of each of T tasks, sorted by job and then by first event. A task may run
     several times before it finally ends, each time from the beginning.
     """
 

@@ -124,7 +124,7 @@ class ResourceGroup:
 
 @dataclass(frozen=True, slots=True)
 class BorrowWithinCohort:
-    """Whether a workload that needs borrowed quota may preempt workloads in other queues."""
+    """The rule for whether a workload that needs borrowed quota may preempt workloads in other queues."""
 
     policy: Literal["Never", "LowerPriority"] = "Never"
     """With ``LowerPriority``, a borrowing workload may preempt workloads with lower priorities in
@@ -140,7 +140,7 @@ class BorrowWithinCohort:
 
 @dataclass(frozen=True, slots=True)
 class QueuePreemption:
-    """Which workloads a workload may preempt in its own queue and in other queues of its cohort."""
+    """The rule for which workloads a workload may preempt in its own queue and in other queues of its cohort."""
 
     within_cluster_queue: Policy = "Never"
     """Which workloads in its own queue a workload may preempt."""
@@ -156,7 +156,7 @@ class QueuePreemption:
 
 @dataclass(frozen=True, slots=True)
 class FlavorFungibility:
-    """When the search for a flavor may end early, and which of the flavors found is preferred."""
+    """The rule for when the search for a flavor may end early, and which of the flavors found is preferred."""
 
     when_can_borrow: SearchRule = "MayStopSearch"
     """Whether the search stops at a flavor in which the workload fits by borrowing

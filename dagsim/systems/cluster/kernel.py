@@ -230,7 +230,7 @@ class ClusterKernel(Forked):
 
     @property
     def became_eligible_s(self) -> Mapping[int, float]:
-        """When each job became eligible, by job number. Only jobs that had to wait for a dependency
+        """The time at which each job became eligible, by job number. Only jobs that had to wait for a dependency
         or for the limit of their array are included.
         """
         return {} if self.eligibility is None else self.eligibility.became_eligible_s

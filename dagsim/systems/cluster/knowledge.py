@@ -49,7 +49,7 @@ def known(estimates: Estimates, jobs: Iterable[Job] | JobArrays) -> Estimates:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What policies know about the run times of some jobs. Every result contains a line with this
+    """The knowledge that policies have about the run times of some jobs. Every result contains a line with this
     information.
     """
 

@@ -194,7 +194,7 @@ class ClusterView:
 
     @property
     def preemption(self) -> Preemption:
-        """How much of its work a stopped run keeps, and what it costs to resume the run."""
+        """The share of its work that a stopped run keeps, and the cost of resuming the run."""
         return self._simulation.preemption
 
     @property

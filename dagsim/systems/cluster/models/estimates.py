@@ -20,7 +20,7 @@ Seconds: TypeAlias = Callable[[Task], tuple[float, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """How much policies know about the durations of tasks.
+    """The knowledge that policies have about the durations of tasks.
 
     - ``predicted``: the limits stated by users in ``Task.estimate`` (the time limits of a batch
       system), converted by the runtime model, so that tasks with equal limits tie. A job without a

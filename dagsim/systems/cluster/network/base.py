@@ -148,7 +148,7 @@ def levels_in(network: Network | None, names: Sequence[str]) -> Sequence[FabricL
 
 
 class StepOfGang(Protocol):
-    """What a gang computes and sends in each training step. Only the carrier interprets the
+    """The computation and the traffic of a gang in each training step. Only the carrier interprets the
     traffic.
     """
 
