@@ -92,7 +92,7 @@ def test_an_agent_is_trained_on_a_week_and_kept_if_the_week_has_too_few_jobs(
 
     monkeypatch.setattr(table_drift, "load_config", shorter)
     past = Past(few_jobs(), 1, tmp_path)
-    agent = table_drift.trained(past.arriving(0), past.agent, tmp_path)
+    agent = table_drift.trained(few_jobs().between(0, 20), past.agent, tmp_path)
     assert agent == past.agent
     agent = table_drift.trained(few_jobs().between(0, 36), past.agent, tmp_path)
     assert agent.parent.parent == tmp_path
@@ -100,7 +100,7 @@ def test_an_agent_is_trained_on_a_week_and_kept_if_the_week_has_too_few_jobs(
 
 
 def row(site: str, seed: int, way: str, mean_s: float) -> Row:
-    return Row(site, seed, way, 10, mean_s, 2 * mean_s, 50.0, 100, 0.002, 24.0, 3)
+    return Row(site, seed, way, 10, mean_s, 2 * mean_s, 50.0, 3 * mean_s, 100, 0.002, 24.0, 3)
 
 
 def test_a_stopped_table_continues_with_the_missing_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,9 +111,12 @@ def test_a_stopped_table_continues_with_the_missing_rows(tmp_path: Path, monkeyp
         return row(site, seed, way, 100.0 + seed)
 
     monkeypatch.setattr(table_drift, "row_of", row_of)
-    options, path = Namespace(ways=["default", "agent"], sites=["itp", "philly"], data=tmp_path), tmp_path / "drift.csv"
+    options = Namespace(ways=["default", "agent"], sites=["itp", "philly"], data=tmp_path, draw=False)
+    path = tmp_path / "drift.csv"
     simulated(options, [1], path, lambda text: None)
     rows = simulated(options, [1, 2], path, lambda text: None)
+    options.draw = True
+    assert simulated(options, [1, 2, 3], path, lambda text: None) == rows
     assert len(made) == len(set(made)) == len(rows) == 8
     assert rows == rows_in(path)
     assert [one[:3] for one in rows[:2]] == [("philly", 1, "default"), ("philly", 2, "default")]
@@ -123,6 +126,9 @@ def test_the_page_has_ratios_to_the_heuristic_tuned_once() -> None:
     rows = [row(site, seed, "tuned once", 100.0 * seed) for site in ("philly", "itp") for seed in (1, 2)]
     rows += [row(site, seed, "agent", 90.0 * seed) for site in ("philly", "itp") for seed in (1, 2)]
     lines = page(rows)
-    assert "| tuned once | 4 | 1 | 1 | 1 | 20 | 2.0 | 3.0 |" in lines
+    assert "| tuned once | 4 | 1 | 1 | 1 | 1 | 20 | 2.0 | 3.0 |" in lines
     assert sum(line.startswith("| agent | 2 | 0.900 (") for line in lines) == 2
-    assert "10 jobs; `tuned once`: mean 150 s, area-weighted mean 300 s, p95 wait 50 s." in lines
+    rows += [row("itp", seed, "tuned weekly", 180.0 * seed) for seed in (1, 2)]
+    assert any(line.startswith("| agent | tuned weekly | 2 | 0.500 (") for line in page(rows))
+    means = "mean 150 s, mean in weeks with unseen jobs 450 s, area-weighted mean 300 s, p95 wait 50 s"
+    assert f"10 jobs; `tuned once`: {means}." in lines
