@@ -469,6 +469,11 @@ class DescribedCluster(GpuCluster):
         hint = services.faster_engine.offered()
         return "" if hint is None else hint(self.scenario, policy, engine, wall_s)
 
+    @property
+    def knowledge(self) -> tuple[str, ...]:
+        """The kind of estimates, which determines what policies know about durations."""
+        return (self.keys.estimates.kind,)
+
     def told(self, estimates: str) -> Mapping[str, Any]:
         """Return keys of a configuration in which ``estimates`` determines the durations that
         policies know: ``exact``, ``noisy`` or ``hidden``.
