@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dagsim import services
 from dagsim.cli.app import App, app, say
 from dagsim.cli.options import Json, On, Out, Quiet, TableLook
 from dagsim.cli.shared import carried, trust
+from dagsim.families.benchmark import services
 from dagsim.report.grid import TableFormat
 from dagsim.text import count_of
 

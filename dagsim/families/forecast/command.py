@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
-from dagsim import services
 from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Algo,
@@ -29,6 +28,7 @@ from dagsim.cli.options import (
     expand_options,
 )
 from dagsim.cli.shared import audited, experiment, trace_at, with_own_site
+from dagsim.families.forecast import services
 from dagsim.text import count_of
 
 if TYPE_CHECKING:

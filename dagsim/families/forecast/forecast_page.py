@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from dagsim import services
 from dagsim.errors import DagsimError
+from dagsim.families.forecast import services
 from dagsim.families.forecast.futures import QueueState
 from dagsim.families.forecast.live import EarlierForecasts, Expected, ExpectedShape, Prospect
 from dagsim.families.forecast.queue_rows import KINDS, SCORED

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from dagsim import services
 from dagsim.cli.app import app, say
+from dagsim.families.web import services
 
 
 @app.command()
