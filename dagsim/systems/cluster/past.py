@@ -81,10 +81,16 @@ class PastEvents:
     """
 
     def __init__(
-        self, kernel: ClusterKernel, jobs: Sequence[Job], left: Iterable[Job] | None, gone: Collection[int]
+        self,
+        kernel: ClusterKernel,
+        jobs: Sequence[Job],
+        left: Iterable[Job] | None,
+        gone: Collection[int],
+        *,
+        is_whole: bool,
     ) -> None:
         self.at_s, self.jobs = kernel.now, jobs
-        self.is_whole = left is not None and len(gone) == sum(1 for _ in left)
+        self.is_whole = is_whole
         """True if nothing that happened before is missing: no other jobs had left."""
         self.reminded: list[object] = []
         """Listeners that remember what happened before the beginning."""
@@ -192,8 +198,9 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
         past.append(job)
         upcoming.take()
     gone = {number: job for number, job in enumerate(past) if is_done(job)}
+    is_whole = left is not None and not any(True for _ in left)
     left = left if left is None and not gone else [*(left or ()), *gone.values()]
-    events, frontier = PastEvents(kernel, past, left, gone), kernel.frontier
+    events, frontier = PastEvents(kernel, past, left, gone, is_whole=is_whole), kernel.frontier
     frontier.build(events, events, (), begins_s)
     started: dict[tuple[int, InFlight], list[list[Run]]] = {}
     stopped: dict[tuple[int, int], TaskState] = {}
