@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -237,20 +237,8 @@ def _forecast(
         title = f"{state.name}: when jobs start"
         write_text(output.page, queue_page(title, answers["jobs"], answers.get("planned"), remarks=remarks))
     if output.json:
-        latest, *_ = answers.values()
-        basis = {
-            "audit": audit.to_dict(),
-            "knowledge": knowledge,
-            "t": question.t,
-            "seed": config.seed,
-            "futures": latest.futures,
-            "instants": latest.instants,
-            "jobs": [],
-        }
-        rows = {name: [row.to_dict() for row in answer.rows] for name, answer in answers.items()}
-        if "jobs" in answers:
-            rows["no_forecast"] = [job.to_dict() for job in answers["jobs"].without]
-        say(json.dumps(basis | rows))
+        basis = {"audit": audit.to_dict(), "knowledge": knowledge, "t": question.t, "seed": config.seed}
+        say(json.dumps(basis | _as_dict(answers)))
     elif output.watched:
         if "planned" in answers:
             show_grid(shapes_grid(answers["planned"]))
@@ -260,6 +248,15 @@ def _forecast(
             if answers["jobs"].without:
                 show_grid(without_grid(answers["jobs"].without))
         say(knowledge)
+
+
+def _as_dict(answers: Mapping[str, Prospect[Any]]) -> dict[str, Any]:
+    """Return the forecasts as plain values for JSON."""
+    latest, *_ = answers.values()
+    rows = {name: [row.to_dict() for row in answer.rows] for name, answer in answers.items()}
+    if "jobs" in answers:
+        rows["no_forecast"] = [job.to_dict() for job in answers["jobs"].without]
+    return {"futures": latest.futures, "instants": latest.instants, "jobs": []} | rows
 
 
 def explain_waiting(
