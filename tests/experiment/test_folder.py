@@ -11,7 +11,7 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from runs import kept
+from support.runs import kept
 
 from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError

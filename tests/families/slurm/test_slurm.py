@@ -9,7 +9,7 @@ from math import inf
 from types import SimpleNamespace
 
 import pytest
-from recorded_policy import RecordedPolicy
+from support.recorded_policy import RecordedPolicy
 
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.families.slurm.scheduler import slurm_backfill, slurm_priority
