@@ -369,10 +369,8 @@ def _sentence(error: Any, group: Any) -> str:
         taken = [] if error.ctx is None else error.ctx.command.params
         arguments = [of.metavar or of.name.upper() for of in taken if of.param_type_name == "argument"]
         if arguments:
-            return (
-                f"{path} takes only {' and '.join(arguments)}, but also got {unexpected[1]!r}; a pattern with * "
-                "may match several files"
-            )
+            hint = "; a pattern with * may match several files" if Path(unexpected[1].split()[0]).exists() else ""
+            return f"{path} takes only {' and '.join(arguments)}, but also got {unexpected[1]!r}{hint}"
         wanted = {"--policy": "a scheduler", "--config": "a configuration"}
         if set(unexpected[1]) & set("./"):
             wanted = {"--trace": "a log"} | wanted
