@@ -363,6 +363,9 @@ def _sentence(error: Any, group: Any) -> str:
 
             faults = error.__cause__.errors() if hasattr(error.__cause__, "errors") else ()
             message = fault_in_words(faults[0]) if faults else error.message
+            if one_of := re.fullmatch(r"('.*') is not one of (.*)\.", message):
+                names = one_of[2].replace("'", "")
+                message = f"expected one of {names}, got {one_of[1]}"
             return f"{name}: {message}" if (name := _named(error)) and not message.startswith(name) else message
     text = error.format_message()
     if unexpected := re.match(r"Got unexpected extra arguments? ?(?:\(s\) ?)?\((.*)\)", text):
