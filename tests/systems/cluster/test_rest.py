@@ -214,6 +214,23 @@ def test_qssf_predicts_the_same_whether_or_not_it_was_asked_at_that_time() -> No
     assert later
 
 
+def test_jobs_that_are_done_are_told_in_the_order_of_their_arrivals() -> None:
+    three = Cluster((*TWO.nodes, Node("c", T4, 1)))
+    jobs = [
+        limited("long", 1.0, 900.0, 900.0, tenant="x", weight=1.0),  # decides what tenant x is entitled to
+        limited("short", 1.0, 10.0, 10.0, tenant="x", weight=9.0),  # arrives at the same time, and is done
+        limited("other", 2.0, 900.0, 900.0, tenant="y", weight=2.0),
+        limited("holds", 12.0, 40.0, 40.0, tenant="z"),
+        limited("second-x", 20.0, 10.0, 10.0, tenant="x"),
+        limited("second-y", 21.0, 10.0, 10.0, tenant="y"),
+    ]
+    whole, pieces = whole_of(ClusterScenario(three, jobs), "drf")
+    scenario = ClusterScenario(three, with_past(whole, jobs, 30.0, pieces), begins_s=30.0, left=())
+    rest = drive(scenario.kernel(0), POLICIES.create("drf"))
+    assert starts(whole)["second-y"] < starts(whole)["second-x"]
+    assert starts(rest)["second-y"] == starts(whole)["second-y"]
+
+
 def log_of(folder: Path, runs: list[tuple[str, str, float, float, float]]) -> Path:
     """A log of jobs on one GPU: id, user, arrival, start and seconds."""
     lines = ["id,arrival_s,start_s,duration_s,gpus,user,tenant"]
