@@ -2,7 +2,7 @@
 
 Each is declared here with its signature, except for the services of the GPU cluster, which are
 declared in ``systems/cluster/services.py``. A family offers a service as an ``Entry`` of the same
-name in its group ``services``. ``tests/test_services.py`` compares the signatures.
+name in its group ``services``. ``tests/rules/test_services.py`` compares the signatures.
 
 ``services.holds_site(folder)`` calls the family's function, and raises an error that names the
 family if the family is missing. ``services.names_of_agents.offered()`` returns the function, or

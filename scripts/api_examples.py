@@ -519,7 +519,7 @@ print(term.cost(30.0), term.cost(50.0))""",
 system = load_config(settings=["system.kind=spark"]).whole_system
 print(system.system, system.sample)""",
 }
-"""Short programs by the name that they show. ``tests/test_reference.py`` runs those that need no files."""
+"""Short programs by the name that they show. ``tests/docs/test_reference.py`` runs those that need no files."""
 ELSEWHERE = {
     "Caps": "Qos",
     "check_env": "../own-system.md",

@@ -1,6 +1,6 @@
 """The rest of a schedule, played from a moment within it, against the schedule's own rest.
 
-    python scripts/check_rest.py [--cases 200] [--from SEED] [--policy NAME ...] [--json]
+    python scripts/check_rest.py [--cases 200] [--from SEED] [--policy NAME ...] [--moments 3] [--json]
 
 Case n is drawn from seed n. Even cases are DAG jobs with gangs, shares of GPUs, CPU jobs, wrong estimates and nodes
 that fail (``dagsim.testing.random_case``); odd ones are jobs on a site with rules (``check_site.py``): partitions,
@@ -52,7 +52,6 @@ from dagsim.systems.seam import Conversation
 from dagsim.testing import random_case
 from dagsim.workload.arrays import JobArrays
 
-_MOMENTS = 3
 _LONG_S = 7 * 86400.0
 """A schedule that lasts longer waits for weeks between reservations that repeat. It is played from one moment only, and
 with ``--every`` by every tenth policy.
@@ -208,14 +207,14 @@ class Rests(NamedTuple):
     differ_unjudged: int = 0
 
 
-def differing(case: Case, policy: str, seed: int) -> Rests:
-    """Compare the rest from a few moments with the schedule's own."""
+def differing(case: Case, policy: str, seed: int, number: int = 3) -> Rests:
+    """Compare the rest from a ``number`` of moments with the schedule's own."""
     whole = play(case.scenario, policy, seed)[0].schedule
     if not case.jobs or not whole.ended_s > 0:
         return Rests()
     rng = np.random.default_rng([13, seed])
     last_s, times = whole.ended_s, sorted({row.time_s for row in whole.log if row.time_s > 0})
-    moments = [float(rng.uniform(0.05, 0.95) * last_s) for _ in range(_MOMENTS - 1)]
+    moments = [float(rng.uniform(0.05, 0.95) * last_s) for _ in range(number - 1)]
     moments += [times[int(rng.integers(len(times)))]] if times else []
     moments = moments[-1:] if last_s > _LONG_S else moments
     judged, unjudged, differences, forgets = 0, 0, list[str](), dict[str, None]()
@@ -264,8 +263,10 @@ def in_both_engines(scenario: ClusterScenario, policy: str, seed: int) -> bool:
     return compiled.schedule.log == play(scenario, policy, seed)[0].schedule.log
 
 
-def differing_from_log(case: Case, policy: str, seed: int) -> Rests:
-    """Compare the starts from a few moments with those of the schedule, if a log of batch jobs states its past."""
+def differing_from_log(case: Case, policy: str, seed: int, number: int = 3) -> Rests:
+    """Compare the starts from a ``number`` of moments with those of the schedule, if a log of batch jobs states its
+    past.
+    """
     restarts = Preemption("restart", "restart")  # a log does not state what a stopped run keeps
     scenario, jobs = replace(case.scenario, preemption=restarts), [_first_task(job) for job in case.jobs]
     while True:
@@ -277,7 +278,7 @@ def differing_from_log(case: Case, policy: str, seed: int) -> Rests:
     scenario = replace(scenario, workload=jobs)
     rng, last_s = np.random.default_rng([13, seed]), kernel.schedule.ended_s
     judged, unjudged, differences, forgets = 0, 0, list[str](), dict[str, None]()
-    for at_s in [float(rng.uniform(0.05, 0.95) * last_s) for _ in range(_MOMENTS if jobs else 0)]:
+    for at_s in [float(rng.uniform(0.05, 0.95) * last_s) for _ in range(number if jobs else 0)]:
         kernel = play(scenario, policy, seed, at_s)[0]
         log = JobArrays.of(list(_as_logged(jobs, kernel)))
         suspended = [one.job for one in scenario.queues.suspensions] if scenario.queues else []
@@ -364,7 +365,7 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
             chosen = chosen[place % 10 :: 10]
         for policy in chosen:
             try:
-                rests = (differing_from_log if options.logs else differing)(drawn(seed), policy, seed)
+                rests = (differing_from_log if options.logs else differing)(drawn(seed), policy, seed, options.moments)
             except ConfigError:  # the policy plays no such site
                 continue
             except DagsimError as error:
@@ -391,6 +392,7 @@ def main() -> int:
         "--from", type=int, default=None, dest="first", help="seed of the first case (default: a new one)"
     )
     parser.add_argument("--policy", action="append", help="play only these; may be given more than once")
+    parser.add_argument("--moments", type=int, default=3, help="moments of each schedule (default 3)")
     parser.add_argument("--logs", action="store_true", help="state the past as a log of batch jobs does")
     parser.add_argument("--every", action="store_true", help="play each case by every policy, instead of one in turn")
     return command.run(parser, _work, holds=lambda figures: not figures["different"])

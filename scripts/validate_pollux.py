@@ -28,7 +28,7 @@ from dagsim.model import Cluster, Kind
 from dagsim.systems.cluster.scenario import ClusterScenario
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from stepped_cluster import (
+from families.elastic.stepped_cluster import (
     AttainedServiceQueues,
     ElasticPolicy,
     IntervalAllocation,

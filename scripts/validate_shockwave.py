@@ -27,7 +27,7 @@ from dagsim.model.log import Kind
 from dagsim.systems.cluster.scenario import ClusterScenario
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from shockwave_jobs import SAMPLES, batch_schedule, epoch_table
+from families.elastic.shockwave_jobs import SAMPLES, batch_schedule, epoch_table
 
 POLICIES = {
     "allox": "allox_gangs",

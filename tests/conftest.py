@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import typer.testing
 from hypothesis import settings
-from lacking import LACKING, asked_for, begin, imported, needed, skipped
-from pinning import as_recorded
-from slow import (  # noqa: F401  hooks of pytest
+from support.lacking import LACKING, asked_for, begin, imported, needed, skipped
+from support.pinning import as_recorded
+from support.slow import (  # noqa: F401  hooks of pytest
     add_options,
     pytest_collection_modifyitems,
     pytest_configure,

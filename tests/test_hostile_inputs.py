@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile import FILE, HOSTILE, MARK, OPENED, assert_plain, variants
+from support.hostile import FILE, HOSTILE, MARK, OPENED, assert_plain, variants
 from typer.testing import CliRunner
 
 from dagsim.cli import app

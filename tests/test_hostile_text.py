@@ -30,8 +30,8 @@ from xml.etree import ElementTree
 import check_page
 import numpy as np
 import pytest
-from hostile import BARE, HOSTILE, assert_plain
 from PIL import Image
+from support.hostile import BARE, HOSTILE, assert_plain
 from typer.testing import CliRunner
 
 from dagsim.cli import app

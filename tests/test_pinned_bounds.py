@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from pinning import digest, plain
+from support.pinning import digest, plain
 
 import dagsim
 from dagsim.config.schema import dump_config, load_config

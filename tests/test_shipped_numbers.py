@@ -17,7 +17,7 @@ from typing import Any
 import make_pages
 import numpy as np
 import pytest
-from pinning import Digits, as_recorded, plain
+from support.pinning import Digits, as_recorded, plain
 from typer.testing import CliRunner
 
 from dagsim.cli import app

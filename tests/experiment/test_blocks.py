@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import kept
+from support.runs import kept
 
 from dagsim.config.schema import load_config
 from dagsim.errors import InputError

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from runs import kept
+from support.runs import kept
 
 from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError

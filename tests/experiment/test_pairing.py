@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from runs import kept
+from support.runs import kept
 
 from dagsim.config.schema import load_config
 from dagsim.errors import InputError

@@ -6,7 +6,7 @@ from time import process_time, sleep
 from typing import Any
 
 import pytest
-from runs import kept, outcomes
+from support.runs import kept, outcomes
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError, TraceError, UnknownName

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from runs import kept
+from support.runs import kept
 from typer.testing import CliRunner
 
 from dagsim.cli import app

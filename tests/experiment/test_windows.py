@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from runs import outcomes
+from support.runs import outcomes
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, WorkloadError

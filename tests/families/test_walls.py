@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 from pydantic import TypeAdapter
-from sources import PACKAGE, trees
+from support.sources import PACKAGE, trees
 from typer.testing import CliRunner
 
 import dagsim.families

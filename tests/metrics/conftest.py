@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drawn_schedules import schedule_of, shared_gpus  # noqa: F401  fixtures
+from support.drawn_schedules import schedule_of, shared_gpus  # noqa: F401  fixtures
 
 from dagsim.model import Cluster, JobFacts, Kind, RejectReason
 from dagsim.model.log import Row, Schedule, ScheduleLog

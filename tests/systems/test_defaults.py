@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from schema_defaults import can_be_made, classes, own_defaults, shipped
+from support.schema_defaults import can_be_made, classes, own_defaults, shipped
 
 NEED_A_VALUE = {"ModelTraffic", "PairTable"}
 """Classes that need one of several optional fields; their own tests hold the error."""

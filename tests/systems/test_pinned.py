@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pinning import digest, plain
+from support.pinning import digest, plain
 
 from dagsim.families.decima.decima_env import DecimaEnv
 from dagsim.families.learning.scheduling_env import EnvConfig, SchedulingEnv

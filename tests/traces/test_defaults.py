@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from schema_defaults import can_be_made, classes, own_defaults, shipped
+from support.schema_defaults import can_be_made, classes, own_defaults, shipped
 
 
 @pytest.mark.parametrize("cls", list(classes("dagsim.traces")), ids=lambda cls: cls.__name__)

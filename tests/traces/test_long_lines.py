@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hostile import OPENED
+from support.hostile import OPENED
 
 from dagsim.errors import ConfigError, DagsimError, ModelError, TraceError
 from dagsim.families.forecast.queue_rows import read_queue_log

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pinning import digest, plain
+from support.pinning import digest, plain
 
 import dagsim.workload
 from dagsim.config.schema import load_config

@@ -23,7 +23,7 @@ def any_depends(jobs: Iterable[Job] | JobArrays) -> bool:
     if isinstance(jobs, JobArrays):
         return jobs.request is not None and any(_depends(request) for request in jobs.request.words)
     if isinstance(jobs, list | tuple):
-        return any(_depends(job.request) for job in jobs)
+        return any(True for job in jobs if job.request is not None and _depends(job.request))
     if isinstance(jobs, CountedJobs):
         return any_depends(jobs.jobs)
     return bool(getattr(jobs, "may_depend", True))

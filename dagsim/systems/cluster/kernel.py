@@ -484,7 +484,8 @@ class ClusterKernel(Forked):
             if machines.site is not None:
                 self.frontier.rejected.append(active)
             return
-        self._estimate(active)
+        if self.models.estimates.kind != "exact":
+            self._estimate(active)
         if self.eligibility is None and job.eligible_s is not None:
             self.eligibility = Eligibility(self)
         if self.eligibility is None or not self.eligibility.holds(active):
@@ -495,7 +496,7 @@ class ClusterKernel(Forked):
         never run (None if it can run).
         """
         graph, machines, seconds_of = job.graph, self.machines, self.models.runtime.seconds
-        if machines.site is None and SiteState.is_needed_for(job.request):
+        if machines.site is None and job.request is not None and SiteState.is_needed_for(job.request):
             machines.site = SiteState(self.schedule.cluster, self.queues)
         types, restricts = machines.types, machines.site is not None
         active = JobState(job, number)

@@ -29,7 +29,7 @@ def states_limits(jobs: Iterable[Job] | JobArrays) -> bool:
     if isinstance(jobs, CountedJobs):
         return states_limits(jobs.jobs)
     if isinstance(jobs, list | tuple):
-        return any(map(has_limit, jobs))
+        return any(True for job in jobs for task in job.graph.tasks if task.estimate is not None)
     return bool(getattr(jobs, "states_limits", True))
 
 

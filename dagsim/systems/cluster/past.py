@@ -4,7 +4,7 @@ at that time and their unfinished runs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import merge
 from math import inf, nextafter
@@ -27,6 +27,11 @@ class Ended(NamedTuple):
     """
 
     run: InFlight
+
+    @property
+    def was_decided(self) -> bool:
+        """True if a decision ended the run: a preemption, or its own start because it had no work."""
+        return self.run.stopped == "preempted" or self.run.until_s == self.run.since_s
 
 
 def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight | Ended]]:
@@ -55,10 +60,9 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
             first, last = run.rows
             events.append((run.since_s, _DECIDED, first, number, number, run))
             if run.until_s is not None:
-                # a decision ended the run: a preemption, or its own start because it had no work
-                decided = run.stopped == "preempted" or run.until_s == run.since_s
-                order = _DECIDED if decided else _FAILS if run.stopped else _ENDS
-                events.append((run.until_s, order, last if last >= 0 else first, number, number, Ended(run)))
+                end = Ended(run)
+                order = _DECIDED if end.was_decided else _FAILS if run.stopped else _ENDS
+                events.append((run.until_s, order, last if last >= 0 else first, number, number, end))
     events.sort(key=lambda event: event[:4])
     for time_s, *_, number, event in events:
         yield time_s, number, event
@@ -80,18 +84,14 @@ class PastEvents:
     the beginning.
     """
 
-    def __init__(
-        self, kernel: ClusterKernel, jobs: Sequence[Job], left: Iterable[Job] | None, gone: Collection[int]
-    ) -> None:
+    def __init__(self, kernel: ClusterKernel, jobs: Sequence[Job], left: Iterable[Job] | None) -> None:
         self.at_s, self.jobs = kernel.now, jobs
-        self.is_whole = left is not None and len(gone) == sum(1 for _ in left)
+        self.is_whole = left is not None and not any(True for _ in left)
         """True if nothing that happened before is missing: no other jobs had left."""
         self.reminded: list[object] = []
         """Listeners that remember what happened before the beginning."""
         self._kernel = kernel
         self._left = left
-        self._gone = gone
-        """Numbers of jobs of the simulation that are among those that had left."""
         self._events: list[_Event] = []
         self._of_left: list[_Event] | None = None
         self._told: list[object] = []
@@ -125,10 +125,10 @@ class PastEvents:
         elif remembers := stated(index, "remembers"):
             if self._left is None:
                 self._kernel.frontier.unknown[remembers] = None
-            else:
-                events = [event for event in events if event[2].job.number not in self._gone]
-                self._of_left = self._events_of_left() if self._of_left is None else self._of_left
-                events = list(merge(self._of_left, events, key=lambda event: event[0]))
+            if self._of_left is None:
+                self._restore_tasks()
+                self._of_left = self._events_of_left()
+            events = list(merge(self._of_left, events, key=lambda event: event[0]))
         else:  # leave out jobs that end at the beginning, because the index would find no tasks in them
             events = [event for event in events if event[2].job.number in there]
         calls = {name: getattr(index, name) for name in ("push", "started", "ended", "rated") if hasattr(index, name)}
@@ -139,6 +139,15 @@ class PastEvents:
                 calls[name](what)
             else:
                 calls[name](what, time_s)
+
+    def _restore_tasks(self) -> None:
+        """Give the jobs that ended before the beginning the tasks that they lost when they ended."""
+        emptied: dict[int, list[TaskState]] = {}
+        for _, name, what in self._events:
+            if name == "push" and not what.piece and not what.job.tasks:
+                emptied.setdefault(what.job.number, []).append(what)
+        for tasks in emptied.values():
+            tasks[0].job.tasks.extend(sorted(tasks, key=lambda task: task.index))
 
     def _events_of_left(self) -> list[_Event]:
         """Return the events of the jobs that had already left the system, in the order in which
@@ -191,9 +200,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     while (job := upcoming.peek()) is not None and job.arrival_s < begins_s:
         past.append(job)
         upcoming.take()
-    gone = {number: job for number, job in enumerate(past) if is_done(job)}
-    left = left if left is None and not gone else [*(left or ()), *gone.values()]
-    events, frontier = PastEvents(kernel, past, left, gone), kernel.frontier
+    events, frontier = PastEvents(kernel, past, left), kernel.frontier
     frontier.build(events, events, (), begins_s)
     started: dict[tuple[int, InFlight], list[list[Run]]] = {}
     stopped: dict[tuple[int, int], TaskState] = {}
@@ -202,7 +209,8 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
         kernel.suspensions.recall()
     for time_s, number, event in past_of(past, begins_s):
         # At equal times, runs end first. Then timers fire, and then jobs arrive and runs start.
-        _pass_time(kernel, time_s if isinstance(event, Ended) else nextafter(time_s, inf))
+        before_timers = isinstance(event, Ended) and not event.was_decided
+        _pass_time(kernel, time_s if before_timers else nextafter(time_s, inf))
         kernel.now = time_s
         if isinstance(event, Job):
             kernel.arrive(event)

@@ -150,9 +150,21 @@ class JobState(Forked):
         for entry in self.tasks:
             if gpus := entry.task.gpus * entry.task.instances:
                 gpu_s += gpus * entry.best_s
-                most = max(most, gpus)
-        submitted = (job.id, job.arrival_s, job.priority, job.tenant, job.deadline_s, job.weight)
-        return JobFacts(*submitted, self.ideal_s, gpu_s, float(most), job.graph.names, job.graph.parents)
+                if gpus > most:
+                    most = gpus
+        return JobFacts(
+            job.id,
+            job.arrival_s,
+            job.priority,
+            job.tenant,
+            job.deadline_s,
+            job.weight,
+            self.ideal_s,
+            gpu_s,
+            float(most),
+            job.graph.names,
+            job.graph.parents,
+        )
 
 
 def _gpu_s_left(task: TaskState) -> float:

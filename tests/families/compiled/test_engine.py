@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from runs import kept
+from support.runs import kept
 from typer.testing import CliRunner
 
 from dagsim.cli import app

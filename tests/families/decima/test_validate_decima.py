@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from scripting import run_script
+from support.scripting import run_script
 
 from dagsim.families.spark.api import RecordedDurations, SparkJob, write_dump
 

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from scripting import run_script
-from shockwave_jobs import batch_schedule, epoch_table
+from families.elastic.shockwave_jobs import batch_schedule, epoch_table
+from support.scripting import run_script
 
 from dagsim.errors import ModelError
 from dagsim.families.elastic.batches import EpochTraining

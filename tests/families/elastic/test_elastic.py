@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from elastic_cases import job
-from stepped_cluster import AttainedServiceQueues, IntervalAllocation, OptimusOracle, SteppedCluster, elastic_job_of
+from families.elastic.elastic_cases import job
+from families.elastic.stepped_cluster import (
+    AttainedServiceQueues,
+    IntervalAllocation,
+    OptimusOracle,
+    SteppedCluster,
+    elastic_job_of,
+)
 
 from dagsim.errors import ConfigError
 from dagsim.families.elastic.tasks import SHIPPED_MODELS, ElasticTasks

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from elastic_cases import job
-from stepped_cluster import SteppedCluster
+from families.elastic.elastic_cases import job
+from families.elastic.stepped_cluster import SteppedCluster
 
 from dagsim.errors import ConfigError
 from dagsim.families.elastic.genetic import PolluxSearch

@@ -6,7 +6,7 @@ from itertools import cycle
 
 import numpy as np
 import pytest
-from elastic_cases import LIMITS
+from families.elastic.elastic_cases import LIMITS
 
 from dagsim.errors import ModelError
 from dagsim.families.elastic.goodput import (

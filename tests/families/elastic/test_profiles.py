@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from elastic_cases import profile
+from families.elastic.elastic_cases import profile
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.families.elastic.profiles import read_applications

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from scripted_policy import Scripted, ends, rates
+from support.scripted_policy import Scripted, ends, rates
 
 from dagsim.errors import IllegalDecision, ModelError
 from dagsim.families.elastic.goodput import BatchLimits, GoodputModel, GradientNoise, ThroughputModel

@@ -5,8 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from elastic_cases import job, profile
-from stepped_cluster import AttainedServiceQueues, OptimusOracle, SteppedCluster, SteppedJob, read_workload
+from families.elastic.elastic_cases import job, profile
+from families.elastic.stepped_cluster import (
+    AttainedServiceQueues,
+    OptimusOracle,
+    SteppedCluster,
+    SteppedJob,
+    read_workload,
+)
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.families.elastic.genetic import Allocations

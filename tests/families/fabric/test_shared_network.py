@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cases import job_lists
 from typer.testing import CliRunner
 
 from dagsim.cli import app
@@ -42,7 +43,6 @@ from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.network import Flow, Storage, UniformNetwork
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterView
-from tests.cases import job_lists
 
 V100 = gpu_type("V100-16")
 THREE = Cluster(tuple(Node(name, V100, 2) for name in "abc"))

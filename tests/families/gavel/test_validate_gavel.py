@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from scripting import run_script
+from support.scripting import run_script
 
 CELLS = [
     "artifact_evaluation_2-0-4_isolated_s0",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from two_jobs import begun, best_jct_s, two_jobs
+from families.learning.two_jobs import begun, best_jct_s, two_jobs
 
 from dagsim.errors import RunFolderError
 from dagsim.families.learning.algorithms import WarmStart

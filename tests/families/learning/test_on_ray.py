@@ -1,6 +1,6 @@
 """``--on ray`` writes the bytes of ``--on local``, whatever the order in which cells end.
 
-Ray itself is checked by ``scripts/check_ray.py`` and, where it is installed, by ``tests/test_resume.py``; here a
+Ray itself is checked by ``scripts/check_ray.py`` and, where it is installed, by ``tests/cli/test_resume.py``; here a
 stand-in answers the latest cell first.
 """
 

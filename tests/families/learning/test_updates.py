@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from families.learning.two_jobs import begun
 from torch import Tensor, nn
-from two_jobs import begun
 
 from dagsim.errors import ConfigError
 from dagsim.families.decima.decima_net import DecimaNet, collate, options

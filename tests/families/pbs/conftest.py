@@ -1,5 +1,5 @@
 """The samples, and a trace read to its end."""
 
-from trace_reading import read, samples
+from support.trace_reading import read, samples
 
 __all__ = ["read", "samples"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import outcomes
+from support.runs import outcomes
 
 from dagsim.config.schema import load_config
 from dagsim.experiment.run_store import RunStore

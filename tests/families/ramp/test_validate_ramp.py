@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import validate_ramp
-from scripting import run_script
+from support.scripting import run_script
 
 
 @pytest.mark.data

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from scripted_policy import Scripted, ends, rates
+from support.scripted_policy import Scripted, ends, rates
 
 from dagsim.errors import ConfigError, IllegalDecision, ModelError
 from dagsim.families.sharing.pairs import MeasuredPairs, PairTable

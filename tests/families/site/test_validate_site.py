@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripting import run_script
+from support.scripting import run_script
 
 ROOT = Path(__file__).parents[3]
 

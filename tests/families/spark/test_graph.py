@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spark_cases import Anything, random_jobs
+from families.spark.spark_cases import Anything, random_jobs
 
 from dagsim.families.spark.api import SparkKernel, SparkView
 from dagsim.families.spark.view import StageGraph

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
-from kernel_state import spark_state
-from spark_cases import Anything, random_jobs
+from families.spark.kernel_state import spark_state
+from families.spark.spark_cases import Anything, random_jobs
 
 from dagsim.errors import IllegalDecision
 from dagsim.families.spark.api import Commit, RecordedDurations, SparkJob, SparkView

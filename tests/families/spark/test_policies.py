@@ -4,7 +4,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from spark_cases import random_jobs
+from families.spark.spark_cases import random_jobs
 
 from dagsim.errors import ModelError
 from dagsim.families.spark.api import (

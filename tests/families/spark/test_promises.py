@@ -6,7 +6,7 @@ from collections import defaultdict
 from itertools import pairwise
 
 import pytest
-from spark_cases import Anything, random_jobs
+from families.spark.spark_cases import Anything, random_jobs
 
 from dagsim.families.spark.api import Commit, ExecutorType, SparkKernel, SparkView
 from dagsim.families.spark.spark_executors import ExecutorMove

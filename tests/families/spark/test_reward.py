@@ -3,7 +3,7 @@ from __future__ import annotations
 from math import exp
 
 import pytest
-from spark_cases import Anything, random_jobs
+from families.spark.spark_cases import Anything, random_jobs
 
 from dagsim.families.spark.api import JobTime, RecordedDurations, SparkJob, SparkKernel
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from cases import check_log
-from spark_cases import Anything, random_jobs
+from families.spark.spark_cases import Anything, random_jobs
+from support.cases import check_log
 
 from dagsim.families.spark.api import SPARK_POLICIES, ExecutorType, RecordedDurations, SparkJob, SparkKernel
 from dagsim.families.spark.schedule import schedule_of

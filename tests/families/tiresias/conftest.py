@@ -1,5 +1,5 @@
 """Small worked examples, run through the kernel."""
 
-from policy_runs import dag, ends, order, rows, run
+from support.policy_runs import dag, ends, order, rows, run
 
 __all__ = ["dag", "ends", "order", "rows", "run"]

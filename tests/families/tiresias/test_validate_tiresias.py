@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from scripting import run_script
+from support.scripting import run_script
 
 from dagsim.families.tiresias.simulator import tiresias_indices
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import outcomes
+from support.runs import outcomes
 from typer.testing import CliRunner
 
 from dagsim.cli import app

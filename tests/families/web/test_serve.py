@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from runs import outcomes
+from support.runs import outcomes
 
 from dagsim.cli import app as commands
 from dagsim.config.schema import Config

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from drawn_schedules import schedule_of, shared_gpus  # noqa: F401  fixtures
+from support.drawn_schedules import schedule_of, shared_gpus  # noqa: F401  fixtures

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pytest
-from cases import check_log, clusters, job_lists, models, simulation
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kernel_state import cluster_state
+from support.cases import check_log, clusters, job_lists, models, simulation
+from systems.cluster.kernel_state import cluster_state
 
 from dagsim.errors import IllegalDecision
 from dagsim.experiment.simulate import Timed

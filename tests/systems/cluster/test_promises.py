@@ -6,10 +6,10 @@ import copy
 import inspect
 from collections.abc import Iterable
 
-from cases import check_log, clusters, job_lists, models, simulation
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from recorded_policy import RecordedPolicy
+from support.cases import check_log, clusters, job_lists, models, simulation
+from support.recorded_policy import RecordedPolicy
 
 from dagsim.metrics import littles_law
 from dagsim.model import Cluster, Decision, Job, Preempt, Start, Task, TaskGraph

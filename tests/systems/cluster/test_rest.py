@@ -187,6 +187,64 @@ def test_a_memory_is_not_taken_from_the_past_of_another_policy() -> None:
         assert len(unknown_past(kernel, policy)) == notes, name
 
 
+def test_no_memory_is_taken_from_a_past_that_is_not_whole() -> None:
+    jobs = [Job.single(f"j{number}", Task("t", 10.0 + number), float(number)) for number in range(9)]
+    whole, pieces = whole_of(ClusterScenario(TWO, jobs), "heft")
+    then = with_past(whole, jobs, 30.0, pieces)  # some of these jobs are done
+    for left, notes in ((), 0), (None, 1):
+        scenario = ClusterScenario(TWO, then, begins_s=30.0, left=left)
+        kernel, policy = scenario.kernel(0), POLICIES.create("heft")
+        drive(kernel, policy)
+        assert len(unknown_past(kernel, policy)) == notes, left
+
+
+def test_qssf_predicts_the_same_whether_or_not_it_was_asked_at_that_time() -> None:
+    one = Cluster((Node("a", T4, 1),))
+    jobs = [
+        limited("first", 0.0, 100.0, 100.0, tenant="a"),
+        limited("second", 10.0, 50.0, 50.0, tenant="b"),
+        # becomes ready at 100 s, after the policy has learned that the first job ended and started the second
+        limited("linked", 20.0, 10.0, 10.0, tenant="c", request=Request(after=("start:second",))),
+        limited("waits", 30.0, 10.0, 10.0, tenant="d"),
+    ]
+    whole, pieces = whole_of(ClusterScenario(one, jobs), "qssf")
+    rest = play(with_past(whole, jobs, 120.0, pieces), "qssf", 120.0, one)
+    later = {id: times for id, times in starts(whole).items() if times[0] >= 120.0}
+    assert later == {id: times for id, times in starts(rest).items() if times[0] >= 120.0}
+    assert later
+
+
+def test_jobs_that_are_done_are_told_in_the_order_of_their_arrivals() -> None:
+    three = Cluster((*TWO.nodes, Node("c", T4, 1)))
+    jobs = [
+        limited("long", 1.0, 900.0, 900.0, tenant="x", weight=1.0),  # decides what tenant x is entitled to
+        limited("short", 1.0, 10.0, 10.0, tenant="x", weight=9.0),  # arrives at the same time, and is done
+        limited("other", 2.0, 900.0, 900.0, tenant="y", weight=2.0),
+        limited("holds", 12.0, 40.0, 40.0, tenant="z"),
+        limited("second-x", 20.0, 10.0, 10.0, tenant="x"),
+        limited("second-y", 21.0, 10.0, 10.0, tenant="y"),
+    ]
+    whole, pieces = whole_of(ClusterScenario(three, jobs), "drf")
+    scenario = ClusterScenario(three, with_past(whole, jobs, 30.0, pieces), begins_s=30.0, left=())
+    rest = drive(scenario.kernel(0), POLICIES.create("drf"))
+    assert starts(whole)["second-y"] < starts(whole)["second-x"]
+    assert starts(rest)["second-y"] == starts(whole)["second-y"]
+
+
+def test_a_job_whose_begin_time_is_that_of_a_preemption_is_ready_before_the_stopped_run() -> None:
+    one = Cluster((Node("a", T4, 1),))
+    jobs = [
+        Job.single("long", Task("t", 200.0), 0.0),
+        Job.single("other", Task("t", 200.0), 1.0),
+        Job.single("later", Task("t", 200.0), 2.0, request=Request(begin_s=118.0)),  # at 120 s, as a slice ends
+    ]
+    whole, pieces = whole_of(ClusterScenario(one, jobs), "round-robin")
+    scenario = ClusterScenario(one, with_past(whole, jobs, 170.0, pieces), begins_s=170.0, left=())
+    rest = drive(scenario.kernel(0), POLICIES.create("round-robin"))
+    after = {id: [time_s for time_s in times if time_s >= 170.0] for id, times in starts(whole).items()}
+    assert after == {id: [time_s for time_s in times if time_s >= 170.0] for id, times in starts(rest).items()}
+
+
 def log_of(folder: Path, runs: list[tuple[str, str, float, float, float]]) -> Path:
     """A log of jobs on one GPU: id, user, arrival, start and seconds."""
     lines = ["id,arrival_s,start_s,duration_s,gpus,user,tenant"]

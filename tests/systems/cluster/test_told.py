@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sources import PACKAGE
+from support.cases import clusters, job_lists, models, simulation
+from support.sources import PACKAGE
 
 from dagsim.family import family_entries
 from dagsim.model import Cluster, Edge, Job, Node, Preempt, Share, Start, Task, TaskGraph, gpu_type
@@ -20,7 +21,6 @@ from dagsim.systems.cluster import ClusterKernel, Preemption, UniformNetwork
 from dagsim.systems.cluster.api import NEVER_S, ClusterView, ExpectedFree
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
-from tests.cases import clusters, job_lists, models, simulation
 
 QUIET = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FORKED = ("srtf", "round-robin[quantum_s=2]", "easy", "eft-wait", "drf[by=job]", "qssf", "committed", "easy-events")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from unittest.mock import patch
 
 import hypothesis.strategies as st
-from cases import clusters, job_lists, models, simulation
 from hypothesis import given
+from support.cases import clusters, job_lists, models, simulation
 
 from dagsim.model import Cluster, Decision, Job
 from dagsim.model.arithmetic import ordered_sum

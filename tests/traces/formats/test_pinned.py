@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from pinning import digest, plain
+from support.pinning import digest, plain
 from traces.formats.damage import copy_field, drop_lines, set_field, set_node, swap_fields
 from traces.formats.fuzzing import SAMPLES, Sample
 

@@ -119,16 +119,16 @@ class Qssf:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self)
         queue = view.index(Qssf, lambda: Queue(self._service, view.machines))
-        self._learn_from(self._ended)
         yield from start_of(self._place, view, queue.first_fit())
 
     def push(self, task: TaskState) -> None:
         """Predict the GPU-seconds of a task that became ready, based on the runs that had ended
-        before.
+        before. Runs that end at the same time do not count, even if the policy has been called since
+        then, because a log does not tell whether it was.
         """
         key = task.order, task.piece
         if key not in self._predicted:
-            self._learn_from([run for run in self._ended if run[0] < task.ready_s])
+            self._learn_before(task.ready_s)
             seconds = self._known.get(_kind(task), self._known.get(None, 0.0))
             self._predicted[key] = seconds * width(task)
 
@@ -148,11 +148,13 @@ class Qssf:
     def _service(self, task: TaskState) -> float:
         return self._predicted[task.order, task.piece]
 
-    def _learn_from(self, runs: list[tuple[float, int, Hashable, float]]) -> None:
+    def _learn_before(self, time_s: float) -> None:
+        runs = [run for run in self._ended if run[0] < time_s]
         for _, _, kind, seconds in sorted(runs, key=lambda run: run[:2]):
             self._learn(kind, seconds)
             self._learn(None, seconds)
-        self._ended = [run for run in self._ended if run not in runs]
+        if runs:
+            self._ended = [run for run in self._ended if run[0] >= time_s]
 
     def _learn(self, kind: Hashable, seconds: float) -> None:
         mean_s = self._known.get(kind)
