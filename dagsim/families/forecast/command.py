@@ -26,6 +26,7 @@ from dagsim.cli.options import (
     TraceFlags,
     Workers,
     expand_options,
+    page_name,
 )
 from dagsim.cli.shared import audited, experiment, trace_at, with_own_site
 from dagsim.families.forecast import services
@@ -102,7 +103,8 @@ _Shapes = Annotated[
     ),
 ]
 _Page = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help=("Write the forecasts or scores to an HTML page."))
+    Path | None,
+    typer.Option("--html", metavar="FILE", callback=page_name, help=("Write the forecasts or scores to an HTML page.")),
 ]
 _Futures = Annotated[
     int, typer.Option("--samples", min=1, max=1000, help="Number of simulations without future arrivals.")

@@ -121,7 +121,8 @@ class Sacct(Reader):
         if not {"jobid", "jobidraw"} & set(names) or "state" not in names:
             return None
         return (
-            f"nearly 'sacct': a header of sacct without -P, or without the columns needed; this makes them: {COMMAND}"
+            "almost a log in the format 'sacct', but it was printed without -P or without all columns needed; this "
+            f"command prints them: {COMMAND}"
         )
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:

@@ -121,7 +121,9 @@ class NodeGroup(Section):
         if gpu is None or own is None or gpu in own or canonical(gpu) in GPU_TYPES:
             return gpu
         names = [*own, *sorted(GPU_TYPES)]
-        raise ModelError(f"unknown GPU type {gpu!r}{choices(gpu, names)} (dagsim list gpus)")
+        raise ModelError(
+            f"unknown GPU type {gpu!r}{choices(gpu, names)} (dagsim list gpus); define others in gpu_types"
+        )
 
     @model_validator(mode="before")
     @classmethod
