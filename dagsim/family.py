@@ -53,8 +53,8 @@ class Family:
     """
     adds: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     """The entries that the family adds to each registry. The keys are the registries' entry-point
-    groups without the prefix ``dagsim.`` (``policies``, ``readers``). ``services`` are functions of
-    ``dagsim.services``, ``public`` are functions of dagsim's interface, and ``keys`` are the
+    groups without the prefix ``dagsim.`` (``policies``, ``readers``). ``services`` are functions
+    that others call (``dagsim.services``), ``public`` are functions of dagsim's interface, and ``keys`` are the
     classes behind configuration keys.
     """
     commands: Mapping[str, str] = field(default_factory=dict)

@@ -145,6 +145,13 @@ def why_unreadable(error: OSError) -> str:
     return _WHY.get(error.errno or 0, f"cannot be read: {error.strerror or error}")
 
 
+def why_unwritable(error: OSError) -> str:
+    """Describe why a file cannot be written, in the same words in every message."""
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return "cannot be written, because a file has the name of a folder in this path; choose another folder"
+    return f"cannot be written: {error.strerror or error}"
+
+
 @contextmanager
 def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """Yield a temporary path to which the ``with`` block writes. If the block succeeds, the file
@@ -205,7 +212,7 @@ def writing(path: Path) -> Iterator[Path]:
         with replaced(path) as temporary:
             yield temporary
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+        raise InputError(f"{path}: {why_unwritable(error)}") from None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,8 +1,9 @@
-"""Services: functions of families that the core, or other families, call if the family is present.
+"""Services: functions of families that others call if the family is present.
 
-Each is declared here with its signature, except for the services of the GPU cluster, which are
-declared in ``systems/cluster/services.py``. A family offers a service as an ``Entry`` of the same
-name in its group ``services``. ``tests/rules/test_services.py`` compares the signatures.
+Whoever calls a service declares it, with its signature: the core here, the GPU cluster in
+``systems/cluster/services.py``, and a family in the ``services.py`` of its folder. A family offers
+a service as an ``Entry`` of the same name in its group ``services``.
+``tests/rules/test_services.py`` compares the signatures.
 
 ``services.holds_site(folder)`` calls the family's function, and raises an error that names the
 family if the family is missing. ``services.names_of_agents.offered()`` returns the function, or
@@ -23,17 +24,13 @@ if TYPE_CHECKING:
     from dagsim.cli.options import Experiment, SweepOutput
     from dagsim.config.schema import Config
     from dagsim.experiment.plan import SweepGrid
-    from dagsim.experiment.store import Store
     from dagsim.metrics.standings import RunMetrics
-    from dagsim.model.cluster import Cluster
-    from dagsim.model.queues import QueueTree
     from dagsim.registry import Spec
-    from dagsim.report.grid import Grid, TableFormat
+    from dagsim.report.grid import TableFormat
     from dagsim.systems.seam import Policy, Scenario, System
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class FamilyService(Generic[_P, _R]):
@@ -83,45 +80,6 @@ def shares_of_the_way(
 
 
 @FamilyService
-def compiled_function(function: _F) -> _F:
-    """Return the function, compiled if Numba is installed."""
-
-
-@FamilyService
-def compile_episodes(*, trials: bool = False) -> bool:
-    """Compile the code of episodes and cache it for later processes. Return True if anything had to
-    be compiled.
-    """
-
-
-@FamilyService
-def measured_applications(
-    folders: Path | str | Sequence[Path | str], names: Sequence[str] | None = None, cluster: str | None = None
-) -> dict[str, Any]:
-    """Read the folders with Pollux's measurements of applications. Return the applications by name."""
-
-
-@FamilyService
-def seconds_alone(profile: Any, gpus: int, batch: int) -> float:
-    """Return how many seconds an application takes on ``gpus`` GPUs if nothing else is running."""
-
-
-@FamilyService
-def queue_snapshots(
-    root: Path,
-    config: Path,
-    history: Path | None,
-    policy: str | None,
-    futures: int,
-    watch: tuple[str | None, float] | None,
-) -> Any:
-    """Return the snapshots of a queue in a folder, and the forecasts made from them on request. If
-    ``watch`` is given, they are watched continuously. It contains a command that prints snapshots (or
-    None), and the seconds between two snapshots.
-    """
-
-
-@FamilyService
 def explain_waiting(
     job: str,
     state: Path,
@@ -135,24 +93,6 @@ def explain_waiting(
     as_json: bool,
 ) -> None:
     """Print why a job in a snapshot is waiting (``dagsim why --state``)."""
-
-
-@FamilyService
-def past_usage(log: Any, cluster: Cluster, queues: QueueTree) -> Any:
-    """Return the usage in a log, for a policy whose priorities depend on past usage. The result's
-    method ``beginning`` returns the policy for a simulation that begins after that usage."""
-
-
-@FamilyService
-def load_searches() -> None:
-    """Load the compiled search functions of a policy in a process that will run many simulations."""
-
-
-@FamilyService
-def changed_queues(queues: QueueTree | None, file: Path) -> tuple[QueueTree, tuple[str, ...]]:
-    """Return the queues after applying the changes in a file (``dagsim whatif --alternative``), and
-    remarks on that file.
-    """
 
 
 @FamilyService
@@ -235,24 +175,4 @@ def import_site(
 ) -> list[str]:
     """Write a configuration for the site that the files describe. Return remarks on this
     configuration.
-    """
-
-
-@FamilyService
-def write_page(folders: Sequence[Store], path: Path) -> Path:
-    """Write the report of the runs to ``path`` as one HTML file and return ``path``."""
-
-
-@FamilyService
-def page_of_tables(title: str, grids: Sequence[Grid]) -> str:
-    """Return tables as one HTML page that loads no other files."""
-
-
-@FamilyService
-def page_of_parts(
-    title: str, sentences: Sequence[str], parts: Mapping[str, Sequence[str | Grid]], live: Sequence[str] = ()
-) -> str:
-    """Return a page with its main result in sentences above its parts. A part has a heading, and
-    contains drawings in HTML and tables. ``live`` are the ids of runs for which the page asks its
-    server for changes.
     """

@@ -55,7 +55,10 @@ def inside(tasks: int, names: list[str]) -> None:
 
     for name, run in cases(tasks).items():
         if name in names:
-            run()
+            try:
+                run()
+            except (AttributeError, TypeError):  # an earlier tree states this model in another way
+                continue
             gc.collect()
             gc.disable()
             tell("--zero")
@@ -72,9 +75,11 @@ def counted(tree: Path, tasks: int, names: list[str]) -> dict[str, int]:
         words = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out", sys.executable, "-P", __file__]
         more = ["--inside", "--tasks", str(tasks), *(word for name in names for word in ("--case", name))]
         try:
-            subprocess.run([*words, *more], check=True, env=env, capture_output=True)
+            subprocess.run([*words, *more], check=True, env=env, capture_output=True, text=True)
         except FileNotFoundError:
             raise InputError("valgrind is not installed") from None
+        except subprocess.CalledProcessError as error:
+            raise InputError(f"{tree}: valgrind ended with {error.returncode}: {error.stderr[-2000:]}") from None
         texts = [path.read_text(encoding="utf-8") for path in Path(folder).glob("out.*")]
     found = [re.search(r"Trigger: dump (.*)\n", text) for text in texts]
     sums = [re.search(r"^(?:summary|totals): (\d+)", text, re.MULTILINE) for text in texts]
@@ -89,9 +94,9 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     trees = [*map(Path, options.tree or []), HERE]
     counts = [counted(tree.resolve(), options.tasks, names) for tree in trees]
     for name in names:
-        per_task = [found[name] / options.tasks for found in counts]
-        ratios = "".join(f"  {per_task[-1] / one:6.3f} times" for one in per_task[:-1])
-        say(f"{name:14}" + "".join(f"{one:12,.0f}" for one in per_task) + ratios)
+        per_task = [found[name] / options.tasks if name in found else 0.0 for found in counts]
+        ratios = "".join(f"  {per_task[-1] / one:6.3f} times" for one in per_task[:-1] if one)
+        say(f"{name:14}" + "".join(f"{one:12,.0f}" if one else f"{'-':>12}" for one in per_task) + ratios)
     return {
         "tasks": options.tasks,
         "instructions": {str(tree): found for tree, found in zip(trees, counts, strict=True)},

@@ -53,13 +53,17 @@ CONTRAST = """() => {
 INK = """() => [...document.querySelectorAll("canvas")].filter(c => c.getClientRects().length).map(c => {
   const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data, seen = new Set();
   for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 24 | d[i + 1] << 16 | d[i + 2] << 8 | d[i + 3]);
-  return seen.size; }).concat([...document.querySelectorAll("svg")].filter(s => s.getClientRects().length).map(s => s.querySelectorAll("rect,path").length))"""  # noqa: E501
+  return seen.size; }).concat([...document.querySelectorAll("svg")].filter(s => s.getClientRects().length).map(s => s.querySelectorAll("rect,path,circle,line,text").length))"""  # noqa: E501
 CONTROLS = """() => { let count = 0;
   for (const e of document.querySelectorAll("a[href],button,input,select,summary,[tabindex='0']")) {
     if (e.disabled || !e.checkVisibility()) continue;
     e.dataset.control = String(count++);
   }
   return count; }"""
+
+
+CUT = """() => [...document.querySelectorAll("caption")]
+  .filter(caption => caption.getBoundingClientRect().right > innerWidth).map(caption => caption.textContent)"""
 
 
 class Checked:
@@ -120,6 +124,7 @@ def _look(page: Any, checked: Checked, where: str, scheme: str) -> None:
         drawn_ms = float(page.evaluate("document.documentElement.dataset.drawn"))
     inks = page.evaluate(INK)
     out = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    cut = page.evaluate(CUT)
     contrast, worst = page.evaluate(CONTRAST)
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)")
     session = page.context.new_cdp_session(page)
@@ -129,6 +134,7 @@ def _look(page: Any, checked: Checked, where: str, scheme: str) -> None:
     checked.claim(0 < drawn_ms <= LIMIT_MS, f"{where}: drawn after {drawn_ms:.0f} ms, allowed {LIMIT_MS}")
     checked.claim(all(ink > 2 for ink in inks), f"{where}: a chart has no ink: {inks}")
     checked.claim(out <= 0, f"{where}: the page is {out} px wider than the window")
+    checked.claim(not cut, f"{where}: titles of tables are cut: {cut}")
     checked.claim(contrast >= AA, f"{where}: contrast {contrast:.2f} of {worst}, AA is {AA}")
     checked.claim((max(ground) < 100) == (scheme == "dark"), f"{where}: background {ground}")
     checked.claim(heap < LIMIT_BYTES, f"{where}: heap of {heap / 1e6:.0f} MB")

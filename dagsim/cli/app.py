@@ -363,16 +363,17 @@ def _sentence(error: Any, group: Any) -> str:
 
             faults = error.__cause__.errors() if hasattr(error.__cause__, "errors") else ()
             message = fault_in_words(faults[0]) if faults else error.message
+            if one_of := re.fullmatch(r"('.*') is not one of (.*)\.", message):
+                names = one_of[2].replace("'", "")
+                message = f"expected one of {names}, got {one_of[1]}"
             return f"{name}: {message}" if (name := _named(error)) and not message.startswith(name) else message
     text = error.format_message()
     if unexpected := re.match(r"Got unexpected extra arguments? ?(?:\(s\) ?)?\((.*)\)", text):
         taken = [] if error.ctx is None else error.ctx.command.params
         arguments = [of.metavar or of.name.upper() for of in taken if of.param_type_name == "argument"]
         if arguments:
-            return (
-                f"{path} takes only {' and '.join(arguments)}, but also got {unexpected[1]!r}; a pattern with * "
-                "may match several files"
-            )
+            hint = "; a pattern with * may match several files" if Path(unexpected[1].split()[0]).exists() else ""
+            return f"{path} takes only {' and '.join(arguments)}, but also got {unexpected[1]!r}{hint}"
         wanted = {"--policy": "a scheduler", "--config": "a configuration"}
         if set(unexpected[1]) & set("./"):
             wanted = {"--trace": "a log"} | wanted

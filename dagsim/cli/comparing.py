@@ -209,7 +209,10 @@ def why(
             if len(words) > 2
             else ""
         )
-        raise typer.BadParameter(f"expected RUN JOB, or --state SNAPSHOT and JOB{several}", param_hint="'[RUN] JOB'")
+        raise typer.BadParameter(
+            f"expected RUN JOB (a run folder and the id of a job), or --state SNAPSHOT and JOB{several}",
+            param_hint="'[RUN] JOB'",
+        )
     for name, value in {"--config": config, "--history": history, "--set": set_}.items():
         if value:
             raise typer.BadParameter("can only be used with --state", param_hint=f"'{name}'")

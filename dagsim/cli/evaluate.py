@@ -70,8 +70,8 @@ def evaluate(
     chosen = with_series(experiment(what, trace, policy, windows=windows, watched=output.watched), *energy)
     repeats = policy is None and what.config is not None and Path(what.config, "manifest.json").is_file()
     if checkpoint is not None or (not repeats and PolicySpec.parse(chosen.policy).is_agent(scenario_of(chosen))):
-        hidden = getattr(getattr(chosen, "estimates", None), "kind", None) == "hidden"
-        agent = agent_spec(chosen.policy, checkpoint, system=chosen.whole_system, hidden=hidden)
+        system = chosen.whole_system
+        agent = agent_spec(chosen.policy, checkpoint, system=system, hidden=system.hides_durations)
         chosen = chosen.model_copy(update={"policy": agent})
     named = chosen.policy if name == policy else f"{name}={chosen.policy}"
     tell(run_policies("eval", chosen, (named,), output, repeats=what.config), output)

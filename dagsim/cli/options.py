@@ -178,6 +178,17 @@ TraceColumns = Annotated[
 ]
 
 
+def page_name(path: Path | None) -> Path | None:
+    """Return the file to which a command writes a page, after checking the end of its name.
+
+    Raises:
+        BadParameter: The name does not end in ``.html``.
+    """
+    if path is not None and path.suffix not in (".html", ".htm"):
+        raise typer.BadParameter(f"{path}: the name of a page must end in .html")
+    return path
+
+
 def one_output(argument: Path | None, option: Path | None) -> Path:
     """Return the output file, which is given either as the last argument or as the value of ``--out``.
 

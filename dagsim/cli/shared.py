@@ -258,8 +258,7 @@ def _warn_of_agents(plan: Plan) -> None:
     from dagsim.experiment.provenance import provenance
     from dagsim.systems.policy_spec import PolicySpec
 
-    trace, estimates = plan.config.trace_file, getattr(plan.config, "estimates", None)
-    hidden = estimates is not None and estimates.kind == "hidden"
+    trace, hidden = plan.config.trace_file, plan.config.whole_system.hides_durations
     if not hidden and (trace is None or trace.window is None):
         return
     seeds = sorted({cell.seed for cell in plan.cells})

@@ -54,8 +54,10 @@ def sweep(
     Example: dagsim sweep sweep.yaml --executor local:4
     """
     from dagsim.errors import InputError
+    from dagsim.experiment.compare import compared_axis
     from dagsim.experiment.plan import Plan, read_grid
     from dagsim.experiment.store import Store
+    from dagsim.registry import choices
 
     out, opened = output.out, None
     if grid.is_dir():
@@ -75,6 +77,11 @@ def sweep(
         return
     plan = Plan.of_grid(described, command)
     checked("--metric", metric or described.metrics[0], own=described.metrics)
+    labels = compared_axis(described.axes).labels
+    if reference is not None and reference not in labels:
+        raise InputError(
+            f"--reference: there is no {reference!r} in the comparison{choices(reference, labels, both=True)}"
+        )
     shown = _Shown(metric or described.metrics[0], reference, output)
     if dry_run:
         _list(plan.cells, shown)

@@ -161,7 +161,70 @@ def read_yaml(path: Path) -> Document:
     except OSError as error:
         raise ConfigError(f"{path}: {why_unreadable(error)}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text: {error.reason} at byte {error.start}") from None
+        raise ConfigError(
+            f"{path}: is not UTF-8 text ({error.reason} at byte {error.start}); expected a text file in YAML, such as "
+            "dagsim config show prints"
+        ) from None
+
+
+_UNCLOSED = (("flow sequence", "list", "[", "]"), ("flow mapping", "mapping", "{", "}"))
+_PROBLEMS = (
+    ("'\\t' that cannot start", "YAML cannot be indented with tabs; use spaces"),
+    (
+        "that cannot start any token",
+        "a value cannot begin with {}; put the value in quotes, or delete this character",
+    ),
+    (
+        "mapping values are not allowed",
+        "this colon is a second one in the same value; put a text that contains ': ' in quotes, and check that the "
+        "line above ends with a colon and that this line is not indented too far",
+    ),
+    ("could not find expected ':'", "this line is not a 'key: value' pair; write a colon and a space after the key"),
+    (
+        "but found '<scalar>'",
+        "the value ends before this text; put the whole value in quotes (in double quotes if it contains an "
+        "apostrophe)",
+    ),
+    (
+        "expected <block end>",
+        "this line does not fit the lines above it; give all keys of a mapping the same indentation, begin each item "
+        "of a list with '- ', and do not mix keys with items",
+    ),
+    ("undefined alias", "{} is used as an alias but not defined; put a text that begins with * in quotes"),
+    (
+        "expected a single document",
+        "a second document begins with '---', but only one is allowed; delete this line or move the rest into "
+        "another file",
+    ),
+    (
+        "unknown escape character",
+        "in double quotes, a backslash begins an escape such as \\n, but \\{} is not one; use single quotes",
+    ),
+    ("but found ']'", "this ']' closes a list that was not opened; delete it or put the value in quotes"),
+    ("but found '}'", "this '}}' closes a mapping that was not opened; delete it or put the value in quotes"),
+)
+"""Parts of PyYAML's messages, and the same in plain words with what to do. ``{}`` stands for what
+PyYAML puts in quotes."""
+
+
+def _in_plain_words(context: str, problem: str, at: Any, begun: Any) -> tuple[Any, str]:
+    """Return the mark to which the message refers, and the error in plain words. ``at`` is where the
+    parser stopped, and ``begun`` is where the value began that it was reading."""
+    if "quoted scalar" in context and "unexpected end" in problem:
+        return begun, "the text that begins with a quote here is not closed; write the closing quote"
+    for kind, what, first, last in _UNCLOSED:
+        if kind in context and "expected" in problem:
+            return begun, (
+                f"the {what} that begins here is not correct before line {at.line + 1}, column {at.column + 1}; write "
+                f"a missing comma between two values, or the missing '{last}' that closes this '{first}'"
+            )
+    for part, words in _PROBLEMS:
+        if part in f"{context}, {problem}":
+            found = re.search(r"'(.*)'|\"(.*)\"", problem)
+            return at, words.format(problem[found.start() : found.end()].strip("'\"") if found else "")
+    if "<stream end>" in problem:
+        return at, "the text ends in the middle of a list or mapping; write the missing ']' or '}'"
+    return at, f"{', '.join(filter(None, (context, problem)))}; put a text with special characters in quotes"
 
 
 def load(text: str, source: str) -> Document:
@@ -174,12 +237,16 @@ def load(text: str, source: str) -> Document:
     try:
         node = yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        at = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        words = ", ".join(filter(None, (error.context, error.problem)))
-        if "'\\t' that cannot start" in words:
-            words = "YAML cannot be indented with tabs; use spaces"
-        raise ConfigError(f"{source}{at}: invalid YAML: {words}") from None
+        at = error.problem_mark or error.context_mark
+        mark, words = _in_plain_words(error.context or "", error.problem or "", at, error.context_mark or at)
+        place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise ConfigError(f"{source}{place}: invalid YAML: {words}") from None
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position].split("\n")
+        raise ConfigError(
+            f"{source}:{len(before)}:{len(before[-1]) + 1}: invalid YAML: the character U+{error.character:04X} "
+            "is not allowed; delete it"
+        ) from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: invalid YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
@@ -320,7 +387,9 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
         case kind if kind in _UNKNOWN_KEY:
             place = document.key_place(path)
             allowed = _keys(schema, fault["loc"][:-1], document.value)
-            what = f"there is no such key{choices(str(path[-1]), allowed, both=True)}"
+            homes = _homes(schema, str(path[-1]))
+            near = f" here; did you mean {' or '.join(homes)}?" if homes else choices(str(path[-1]), allowed, both=True)
+            what = f"there is no such key{near}"
         case "missing":
             what = "is missing"
         case kind if kind in _NO_MAPPING:
@@ -418,6 +487,27 @@ def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
     own = [branch for branch in branches if branch.get("properties", {}).get("kind", {}).get("const") == kind]
     names = {name for branch in own or branches for name in branch.get("properties", {})}
     return sorted(name for name in names if name[0] != "_")
+
+
+_MOST_HOMES = 3
+"""Maximum number of places that a message names for a key in the wrong place."""
+
+
+def _homes(schema: Schema, key: str) -> list[str]:
+    """Return the paths at which the configuration has this key, if there are only a few. Items of
+    lists are left out, because their paths contain an index."""
+    found: list[str] = []
+    pending: list[tuple[Schema, tuple[str, ...], frozenset[int]]] = [(schema, (), frozenset())]
+    while pending:
+        node, path, above = pending.pop()
+        for branch in _branches(schema, node):
+            properties = branch.get("properties", {}) if id(branch) not in above else {}
+            for name, part in properties.items():
+                if name == key:
+                    found.append(".".join((*path, name)))
+                pending.append((part, (*path, name), above | {id(branch)}))
+    places = sorted(dict.fromkeys(found), key=lambda place: (place.count("."), place))
+    return places if len(places) <= _MOST_HOMES else []
 
 
 def _default_kind(schema: Schema, node: Schema) -> str | None:

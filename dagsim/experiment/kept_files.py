@@ -20,7 +20,7 @@ import numpy as np
 
 from dagsim.errors import RunFolderError
 from dagsim.experiment.simulate import Outcome, Played
-from dagsim.files import parsed_json, replaced, why_unreadable
+from dagsim.files import parsed_json, replaced, why_unreadable, why_unwritable
 from dagsim.metrics import jobs_table, runs_table, to_csv
 from dagsim.metrics.series import JobSeries
 from dagsim.model import Cluster, JobFacts
@@ -520,4 +520,4 @@ def overwrite(path: Path, text: str) -> None:
 
 
 def unwritable(path: Path, error: OSError) -> RunFolderError:
-    return RunFolderError(f"{error.filename or path}: cannot be written: {error.strerror or error}")
+    return RunFolderError(f"{error.filename or path}: {why_unwritable(error)}")

@@ -7,6 +7,7 @@ repeated.
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -143,17 +144,15 @@ def code_digest() -> str:
 
 def digested_files(package: Path) -> list[Path]:
     """Return the sorted files of the package that determine what a cell computes."""
-    home = package / "families"
-    shown = tuple([home / name for name, family in families().items() if family.shows_only])
-    return [
-        path
-        for path in sorted(package.rglob("*"))
-        if path.relative_to(package).parts[0] not in _CANNOT_MATTER
-        and "__pycache__" not in path.parts
-        and path.is_file()
-        and path != home / "names.json"
-        and not ({*path.parents} & {*shown} and path.name not in _STATING)
-    ]
+    home, found = package / "families", list[Path]()
+    shown = {home / name for name, family in families().items() if family.shows_only}
+    for folder, inside, names in os.walk(package):
+        at = Path(folder)
+        left_out = ("__pycache__", *(_CANNOT_MATTER if at == package else ()))
+        inside[:] = [name for name in inside if name not in left_out]
+        only = _STATING if shown & {at, *at.parents} else names
+        found += [at / name for name in names if name not in left_out and name in only]
+    return sorted(path for path in found if path.is_file() and path != home / "names.json")
 
 
 def _code_changed(recorded: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from dagsim.experiment.provenance import manifest
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.experiment.simulate import Outcome
 from dagsim.experiment.store import FAILURES, LONGEST_NAME, RUNS, TIMING, Store
-from dagsim.files import append, cut
+from dagsim.files import append, cut, why_unwritable
 from dagsim.systems.policy_spec import labelled
 
 
@@ -99,7 +99,7 @@ class RunStore(Store):
         try:
             store = cls._made(root / called, config, facts, argv, numbered=True)
         except OSError as error:
-            raise RunFolderError(f"{root}: cannot be written to: {error.strerror}") from None
+            raise RunFolderError(f"{root}: {why_unwritable(error)}") from None
         assert store is not None
         return store
 

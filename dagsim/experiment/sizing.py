@@ -270,8 +270,8 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     if gpus > _MOST_INVENTED:
         raise ConfigError(
             f"the cluster would be invented for a job that requests {demand.instance_gpus:,.0f} GPUs on "
-            "one node, but no real node has that many; let jobs run on several nodes (--read spread, if "
-            "the log is a plain table), correct that row, or give a cluster with --cluster"
+            "one node, but no real node has that many; let jobs run on several nodes (--read "
+            "spread=true, if the log is a plain table), correct that row, or give a cluster with --cluster"
         )
     cpus = max(_NODE.cpus, float(_whole(demand.instance_cpus, "cores a node")))
     memory_gb = max(_NODE.memory_gb, float(_whole(demand.instance_gb, "GB a node")))

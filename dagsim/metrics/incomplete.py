@@ -30,6 +30,8 @@ class Incomplete:
     count: int
     first: tuple[str, ...]
     """The ids of the first few of these jobs."""
+    sizes: str = ""
+    """The size of the first job and of the cluster, if these jobs are too large."""
 
 
 def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[Incomplete]:
@@ -47,10 +49,29 @@ def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[I
     for number in np.flatnonzero(left).tolist():
         numbers.setdefault((unfinished.get(number, _ENDED), False), []).append(number)
     reasons = [
-        Incomplete(why, turned_away, len(jobs), tuple([schedule.jobs[number].id for number in jobs[:_FIRST]]))
-        for (why, turned_away), jobs in numbers.items()
+        Incomplete(
+            why,
+            is_rejected,
+            len(jobs),
+            tuple([schedule.jobs[number].id for number in jobs[:_FIRST]]),
+            _sizes(schedule, jobs[0]) if why == RejectReason.TOO_LARGE.words else "",
+        )
+        for (why, is_rejected), jobs in numbers.items()
     ]
     return sorted(reasons, key=lambda reason: -reason.count)
+
+
+def _sizes(schedule: Schedule, number: int) -> str:
+    """Compare the GPUs that a job requests with those of the largest node and of the cluster."""
+    job, gpus = schedule.jobs[number], [node.gpus for node in schedule.cluster.nodes]
+    largest, whole = max(gpus, default=0), whole_sum(gpus)
+    asked = f"a task of {job.id} requests {job.gpus:,g} GPUs"
+    if job.gpus <= largest:
+        return (
+            f"{asked} and the largest node has {largest:,}, so compare its CPUs, memory, licences, GPU types and "
+            "partition with the cluster's"
+        )
+    return f"{asked}, the largest node has {largest:,} and the cluster {whole:,}"
 
 
 def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[str, Any]:
@@ -61,7 +82,7 @@ def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[
     if not reasons:
         return {}
     total = sum(reason.count for reason in reasons)
-    listed = [asdict(reason) for reason in reasons[:_MOST_KEPT]]
+    listed = [{key: value for key, value in asdict(reason).items() if value != ""} for reason in reasons[:_MOST_KEPT]]
     return {"incomplete": {"jobs": len(schedule.jobs), "count": total, "reasons": listed}}
 
 
@@ -75,13 +96,15 @@ def incomplete_sentence(facts: Iterable[Mapping[str, Any]]) -> str:
         return ""
     counts: dict[tuple[bool, str], int] = {}
     first: dict[tuple[bool, str], list[str]] = {}
+    sizes: dict[tuple[bool, str], str] = {}
     for reason in (reason for run in runs for reason in run["reasons"]):
         key = reason["rejected"], reason["why"]
         counts[key] = counts.get(key, 0) + reason["count"]
         first.setdefault(key, list(reason["first"]))
+        sizes.setdefault(key, f"; {reason['sizes']}" if reason.get("sizes") else "")
     sentences = [
         f"{count:,} {'rejected' if key[0] else 'unfinished'}: {key[1]} ({', '.join(first[key])}"
-        f"{' ...' if count > len(first[key]) else ''})"
+        f"{' ...' if count > len(first[key]) else ''}{sizes[key]})"
         for key, count in sorted(counts.items(), key=lambda pair: -pair[1])
     ]
     more = f"; and {len(sentences) - _MOST_REASONS:,} more reasons" if len(sentences) > _MOST_REASONS else ""

@@ -373,6 +373,18 @@ class System:
         """
         return ""
 
+    @property
+    def knowledge(self) -> tuple[str, ...]:
+        """What policies know about durations, as in ``told``. There are several values if it
+        depends on the seed, and none if the system does not have estimates of durations.
+        """
+        return ()
+
+    @property
+    def hides_durations(self) -> bool:
+        """True if policies know no duration in advance, whatever the seed."""
+        return self.knowledge == ("hidden",)
+
     def told(self, estimates: str) -> Mapping[str, Any]:
         """Return the keys of a configuration that give policies the durations that ``estimates``
         names: ``exact``, ``noisy`` or ``hidden``. The result is empty if the system does not hide

@@ -119,10 +119,12 @@ class TraceFile:
             begins_s = instant_s("--from", self.since, origin_s, zone)
         until_s = inf if self.until is None else instant_s("--until", self.until, origin_s, zone)
         if not 0 <= begins_s < until_s:
+            given = " and ".join(
+                f"{option} {value}" for option, value in (("--from", self.since), ("--until", self.until)) if value
+            )
             raise ConfigError(
-                f"{self.path}: from {self.since!r} until {self.until!r}: the period is {begins_s:,.0f} s "
-                f"to {until_s:,.0f} s after the first job; --until must be later than --from and later than "
-                "the first job"
+                f"{self.path}: {given}: the period is {begins_s:,.0f} s to {until_s:,.0f} s after the first job; "
+                "--until must be later than --from and later than the first job"
             )
         return begins_s, until_s
 

@@ -324,7 +324,10 @@ def test_the_schema_has_a_line_for_each_key_so_that_two_changes_can_be_merged() 
             "error: --workload: no workload 'stedy'; did you mean 'steady'",
         ),
         (["eval", "--config", "defalt"], "error: defalt: no such file or configuration; did you mean 'default'?"),
-        (["eval", "--out", __file__], "error: " + __file__ + ": cannot be written to"),
+        (
+            ["eval", "--out", __file__],
+            "error: " + __file__ + ": cannot be written, because a file has the name of a folder",
+        ),
         (["eval", "--seeds", "0"], "error: --seeds: must be 1 or more, got 0"),
         (["replay", "--trace", "none.csv"], "error: none.csv: no such file"),
         (

@@ -150,6 +150,10 @@ def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
         (("eval", "--gpus", "8"), "--gpus; change the configuration, as in --set cluster.groups.0.count=4"),
         (("eval", "--name", "../../x"), "error: --name '../../x': expected a line of text of at most"),
         (("report", ".", "-o", "x.pdf"), "error: --out: x.pdf: the name of a page must end in .html"),
+        (("eta", "--html", "x.txt"), "error: --html: x.txt: the name of a page must end in .html"),
+        (("plot", ".", "--file-type", "bmp"), "error: --file-type: expected one of png, pdf, svg, got 'bmp'"),
+        (("list", "policies", "sjf"), "error: dagsim list takes only WHAT, but also got 'sjf'\n"),
+        (("eval", "--set", "train.lr=1"), "no such key here; did you mean train.algorithm.lr or train.warm_start.lr?"),
         (("serve", ".", "--every", "5"), "error: --every: can only be used with --watch"),
         (("list", "polices"), "error: WHAT: there is no list 'polices'; did you mean 'policies'?"),
         (("list", "Policies"), "error: WHAT: there is no list 'Policies'; did you mean 'policies'?"),
@@ -172,6 +176,7 @@ def test_a_file_with_a_mistake_in_its_name_or_of_another_kind_is_recognised(
     Path("first.yaml").write_text("seed: 3\n", encoding="utf-8")
     Path("rest.yaml").write_text("base: first.yaml\n", encoding="utf-8")
     Path("empty.yaml").touch()
+    assert "--reference: there is no 'lifo' in the comparison" in said("sweep", "grid.yaml", "--reference", "lifo")
     Path("gpus.yaml").write_text("cluster: {groups: [{name: n, gpu: A100, gpus: 8}]}", encoding="utf-8")
     Path("tab.yaml").write_text("workload:\n\tcount: 3\n", encoding="utf-8")
     assert "--workload: jobs.cvs: no such file; did you mean 'jobs.csv'?" in said("eval", "--workload", "jobs.cvs")

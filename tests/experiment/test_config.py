@@ -137,7 +137,8 @@ preemption: no
     assert sorted(line for line in lines if "polcy" not in line) == sorted(
         [
             "x.yaml:3:26: cluster.groups.0.count: must be a whole number, got 'two'",
-            "x.yaml:3:36: cluster.groups.0.gpu: unknown GPU type 'A1000'; did you mean 'A100-80'? (dagsim list gpus)",
+            "x.yaml:3:36: cluster.groups.0.gpu: unknown GPU type 'A1000'; did you mean 'A100-80'? (dagsim list gpus); "
+            "define others in gpu_types",
             "x.yaml:5:13: cluster.groups.1.gpus: gpu (a type) and gpus (the number per node) must be given "
             "together or left out together",
             "x.yaml:6:7: cluster.groups.2.name: is missing",

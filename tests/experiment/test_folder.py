@@ -201,7 +201,7 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_an_unwritable_root_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunFolderError, match="cannot be written to"):
+    with pytest.raises(RunFolderError, match="cannot be written"):
         RunStore.create(tmp_path / "file", "eval", CONFIG, argv=[])
 
 

@@ -51,13 +51,22 @@ def test_anchors_repeat_a_part() -> None:
         ("seed: 1\nseeds: 2\nseed: 3\n", "x.yaml:3:1: key 'seed' is given twice (first on line 1)"),
         (
             "a: [1,\n",
-            "x.yaml:2:1: invalid YAML: while parsing a flow node, expected the node content, but found '<stream end>'",
+            "x.yaml:2:1: invalid YAML: the text ends in the middle of a list or mapping; write the missing ']' or '}'",
         ),
-        ("a: b: c\n", "x.yaml:1:5: invalid YAML: mapping values are not allowed here"),
-        (
-            "a: 1\n---\nb: 2\n",
-            "x.yaml:2:1: invalid YAML: expected a single document in the stream, but found another document",
-        ),
+        ("a: b: c\n", "x.yaml:1:5: invalid YAML: this colon is a second one in the same value; put a text"),
+        ("a: [1\nb: 2\n", "x.yaml:1:4: invalid YAML: the list that begins here is not correct before line 2, column 2"),
+        ("a: {b: 1\n", "x.yaml:1:4: invalid YAML: the mapping that begins here is not correct before line 2, column 1"),
+        ("a:\n   b: 1\n  c: 2\n", "x.yaml:3:3: invalid YAML: this line does not fit the lines above it"),
+        ("a:\n  b: 1\n  - c\n", "x.yaml:3:3: invalid YAML: this line does not fit the lines above it"),
+        ("a: 'b\nc: d\n", "x.yaml:1:4: invalid YAML: the text that begins with a quote here is not closed"),
+        ("a: 'it's'\n", "x.yaml:1:8: invalid YAML: the value ends before this text; put the whole value in quotes"),
+        ("a: >>\n", "x.yaml:1:5: invalid YAML: while scanning a block scalar, expected chomping or indentation"),
+        ("a: @b\n", "x.yaml:1:4: invalid YAML: a value cannot begin with @; put the value in quotes"),
+        ("a: *b\n", "x.yaml:1:4: invalid YAML: b is used as an alias but not defined"),
+        ('a: "\\q"\n', "x.yaml:1:6: invalid YAML: in double quotes, a backslash begins an escape such as \\n, but \\q"),
+        ("a: 1\nb: c\x01\n", "x.yaml:2:5: invalid YAML: the character U+0001 is not allowed; delete it"),
+        ("a: 1\nb\nc: 2\n", "x.yaml:3:1: invalid YAML: this line is not a 'key: value' pair"),
+        ("a: 1\n---\nb: 2\n", "x.yaml:2:1: invalid YAML: a second document begins with '---', but only one is"),
         ("a: !!python/name:os.system x\n", "x.yaml:1:4: tags such as '!!python/name:os.system' are not supported"),
         ("a: &x [*x]\n", "x.yaml:1:4: an alias refers to a value that contains the alias"),
         ("[1, 2]: 3\n", "x.yaml:1:1: a key must be a plain word"),
@@ -67,7 +76,7 @@ def test_anchors_repeat_a_part() -> None:
 def test_what_is_no_yaml_is_refused_with_its_place(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load(text, "x.yaml")
-    assert str(refused.value) == message
+    assert str(refused.value).startswith(message)
 
 
 def test_all_keys_given_twice_are_named_at_once() -> None:
@@ -83,7 +92,9 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml: no such file"):
         read_yaml(tmp_path / "none.yaml")
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
-    with pytest.raises(ConfigError, match=r"latin\.yaml: is not UTF-8 text: .* at byte 9"):
+    with pytest.raises(
+        ConfigError, match=r"latin\.yaml: is not UTF-8 text \(.* at byte 9\); expected a text file in YAML"
+    ):
         read_yaml(tmp_path / "latin.yaml")
 
 
@@ -125,8 +136,8 @@ def test_a_setting_names_itself_as_the_source() -> None:
         ("=1", "--set =1: expected key=value, as in --set policy=sjf or --set cluster.groups.0.count=4"),
         (
             "a.b=[1",
-            "--set a.b=[1: value:1:3: invalid YAML: while parsing a flow sequence, "
-            "expected ',' or ']', but got '<stream end>'",
+            "--set a.b=[1: value:1:1: invalid YAML: the list that begins here is not correct before line 1, column 3; "
+            "write a missing comma between two values, or the missing ']' that closes this '['",
         ),
         ("a.b.c=1", "--set a.b.c=1: a.b is 1, which has no key 'c'"),
         ("list.1.n=1", "--set list.1.n=1: list is a list and has no entry '1'; allowed: an index in 0..0"),

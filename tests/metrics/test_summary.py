@@ -8,6 +8,7 @@ import pytest
 
 from dagsim.errors import InputError
 from dagsim.metrics import Distribution, PowerModel, columns, glossary, summarize
+from dagsim.metrics.incomplete import incomplete_facts, incomplete_sentence
 from dagsim.model import Cluster, Kind, RejectReason
 from dagsim.model.log import Schedule
 
@@ -211,3 +212,18 @@ def test_rejected_jobs_are_counted_by_reason(plan_of):
         summary.jobs_killed,
     ] == [1, 2, 3, 4, 5, 13]
     assert summary.blocking_rate == 15 / 28
+
+
+@pytest.mark.parametrize(
+    ("gpus", "sizes"),
+    [
+        (900.0, "; a task of job0 requests 900 GPUs, the largest node has 4 and the cluster 4)"),
+        (4.0, "; a task of job0 requests 4 GPUs and the largest node has 4, so compare its CPUs, memory, licences"),
+    ],
+)
+def test_a_job_that_is_too_large_is_told_with_its_size_and_the_clusters(plan_of, gpus, sizes):
+    plan = plan_of(Cluster.of({"T4": 4}))
+    plan.reject(plan.job(0.0, gpus=gpus), 0.0, RejectReason.TOO_LARGE)
+    sentence = incomplete_sentence([incomplete_facts(plan.schedule(), {})])
+    assert sentence.startswith("not completed: 1 of 1 job (100%): 1 rejected: it requests more than all the nodes")
+    assert sizes in sentence

@@ -1,4 +1,4 @@
-"""Services: the functions that families offer are those that the core declares."""
+"""Services: the functions that families offer are those that their callers declare."""
 
 import importlib
 import inspect
@@ -6,19 +6,26 @@ import re
 from typing import Any
 
 import pytest
+from support.sources import PACKAGE
 
 from dagsim import family, services
 from dagsim.errors import UnknownName
-from dagsim.family import family_entries
+from dagsim.family import families, family_entries
 from dagsim.services import FamilyService
 from dagsim.systems.cluster import services as cluster_services
 
+OF_FAMILIES = [
+    importlib.import_module(f"dagsim.families.{name}.services")
+    for name in families()
+    if (PACKAGE / "families" / name / "services.py").exists()
+]
 DECLARED = {
     name: one
-    for module in (services, cluster_services)
+    for module in (services, cluster_services, *OF_FAMILIES)
     for name, one in vars(module).items()
     if isinstance(one, FamilyService)
 }
+OFFERED = {entry.name for _, entry in family_entries("services")}
 
 
 def offers() -> dict[str, Any]:
@@ -37,11 +44,19 @@ def agrees(declared: Any, offered: Any) -> bool:
     return re.sub("Function|_F", "", str(declared)) == re.sub("Function|_F", "", str(offered))
 
 
+@pytest.mark.whole
 def test_each_declared_service_is_offered_and_each_offered_one_is_declared() -> None:
-    assert {*offers()} == {*DECLARED}
+    assert {*DECLARED} == OFFERED
 
 
-@pytest.mark.parametrize("name", sorted(DECLARED))
+def test_one_family_or_the_core_declares_a_service() -> None:
+    places = [
+        name for module in (services, cluster_services, *OF_FAMILIES) for name in vars(module) if name in DECLARED
+    ]
+    assert len(places) == len(DECLARED)
+
+
+@pytest.mark.parametrize("name", sorted(OFFERED & {*DECLARED}))
 def test_a_function_has_the_signature_under_which_it_is_called(name: str) -> None:
     declared, offered = (inspect.signature(one) for one in (DECLARED[name], offers()[name]))
     for mine, theirs in zip(declared.parameters.values(), offered.parameters.values(), strict=True):

@@ -409,7 +409,10 @@ def read_entry(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise InputError(f"{path}: {why_unreadable(error)}") from None
     except ValueError as error:
-        raise InputError(f"{path}: cannot be read as a benchmark entry ({error})") from None
+        raise InputError(
+            f"{path}: cannot be read as a benchmark entry, because it is not JSON ({error}); dagsim bench run writes "
+            "entries"
+        ) from None
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise InputError(f"{path}: not a benchmark entry; create one with `dagsim bench run`")
     if content.get("suite") != SUITE:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dagsim import services
 from dagsim.cli.app import App, app, say
-from dagsim.cli.options import Json, On, Out, Quiet, TableLook
+from dagsim.cli.options import Json, On, Out, Quiet, TableLook, page_name
 from dagsim.cli.shared import carried, trust
+from dagsim.families.benchmark import services
 from dagsim.report.grid import TableFormat
 from dagsim.text import count_of
 
@@ -209,7 +209,8 @@ def verify(
 def tabulate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Benchmark entries.")],
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the leaderboard as an HTML page.")
+        Path | None,
+        typer.Option(metavar="FILE", callback=page_name, help="Also write the leaderboard as an HTML page."),
     ] = None,
     markdown: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the leaderboard as Markdown.")

@@ -17,6 +17,7 @@ from dagsim.families.bounds.time_indexed import MOST_COPIES, time_indexed
 from dagsim.metrics.standings import RunMetrics
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
+from dagsim.workload.arrays import JobArrays
 
 _NODES = 8
 """Maximum number of nodes for which node boundaries are kept in small cases."""
@@ -108,6 +109,39 @@ def scenario_bound(
     Raises:
         InputError: The cluster can run none of the jobs, or jobs may be rejected.
     """
+    jobs, weight, earlier = _counted_jobs(scenario, seed, measured, by_area)
+    problem = relaxation_of(jobs, scenario.cluster, scenario.runtime, weight)
+    counted = int(np.count_nonzero(problem.weight))
+    if not counted:
+        reason = f"none of its jobs ({len(jobs):,}) can run on {scenario.cluster}" if len(jobs) else "it has no jobs"
+        raise InputError(f"bound: the workload has no completion times: {reason}")
+    fails = bool(scenario.failures) or scenario.outages
+    resumes = scenario.preemption
+    with_breaks = (preemptive and resumes.on_resume == "resume") or (fails and resumes.on_failure == "resume")
+    dual = lagrangian(problem, preemptive=with_breaks, watch=watch)
+    bound_s, kind = dual.bound_s, "lagrangian"
+    optimum = None
+    if program and not with_breaks and problem.copies.sum() <= MOST_COPIES:
+        if 1 < len(scenario.cluster.nodes) <= _NODES and not spans_nodes(jobs):
+            problem = relaxation_of(jobs, scenario.cluster, scenario.runtime, weight, by_node=True)
+            dual = lagrangian(problem)
+            bound_s = max(bound_s, dual.bound_s)
+        optimum = time_indexed(problem, dual)
+    if optimum is not None and optimum.bound_s >= bound_s:
+        bound_s, kind = optimum.bound_s, "exact" if optimum.exact else "time-indexed"
+    area_gpu_s = ordered_sum(problem.weight.tolist()) if by_area else None
+    return Bound(bound_s, kind, preemptive or with_breaks, counted + earlier, problem.rejected, area_gpu_s)
+
+
+def _counted_jobs(
+    scenario: ClusterScenario, seed: int, measured: tuple[int, int | None] | None, by_area: bool
+) -> tuple[JobArrays, np.ndarray, int]:
+    """Return the jobs that arrive after the beginning, the weight of each, and the number of
+    earlier jobs that count.
+
+    Raises:
+        InputError: There is no bound for such a scenario.
+    """
     if scenario.admission:
         raise InputError(
             "bound: with admission control, a policy may reject all jobs, so there is no lower bound above 0"
@@ -131,27 +165,7 @@ def scenario_bound(
         if earlier:
             raise InputError("bound: weights by area are not supported for a run that begins with jobs in the system")
         weight *= areas_gpu_s(jobs, scenario.cluster, scenario.runtime)
-    problem = relaxation_of(jobs, scenario.cluster, scenario.runtime, weight)
-    counted = int(np.count_nonzero(problem.weight))
-    if not counted:
-        reason = f"none of its jobs ({len(jobs):,}) can run on {scenario.cluster}" if len(jobs) else "it has no jobs"
-        raise InputError(f"bound: the workload has no completion times: {reason}")
-    fails = bool(scenario.failures) or scenario.outages
-    resumes = scenario.preemption
-    with_breaks = (preemptive and resumes.on_resume == "resume") or (fails and resumes.on_failure == "resume")
-    dual = lagrangian(problem, preemptive=with_breaks, watch=watch)
-    bound_s, kind = dual.bound_s, "lagrangian"
-    optimum = None
-    if program and not with_breaks and problem.copies.sum() <= MOST_COPIES:
-        if 1 < len(scenario.cluster.nodes) <= _NODES and not spans_nodes(jobs):
-            problem = relaxation_of(jobs, scenario.cluster, scenario.runtime, weight, by_node=True)
-            dual = lagrangian(problem)
-            bound_s = max(bound_s, dual.bound_s)
-        optimum = time_indexed(problem, dual)
-    if optimum is not None and optimum.bound_s >= bound_s:
-        bound_s, kind = optimum.bound_s, "exact" if optimum.exact else "time-indexed"
-    area_gpu_s = ordered_sum(problem.weight.tolist()) if by_area else None
-    return Bound(bound_s, kind, preemptive or with_breaks, counted + earlier, problem.rejected, area_gpu_s)
+    return jobs, weight, earlier
 
 
 def bounds_of_runs(

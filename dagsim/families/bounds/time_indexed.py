@@ -247,37 +247,71 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
     entries = float((end - begin).sum())
     if entries > _ENTRIES:
         return None
-    number = np.arange(len(task))
-    rows, columns, values, low, high = (
-        [task],
-        [number],
-        [np.ones(len(task))],
-        [np.ones(len(problem.job))],
-        [np.ones(len(problem.job))],
-    )
-    first = len(problem.job)
+    number, tasks = np.arange(len(task)), len(problem.job)
+    rows = _Constraints()
+    rows.add(np.ones(tasks), np.ones(tasks), (task, number, np.ones(len(task))))
     # Capacity: in each slot, the runs that have started but not yet ended.
     long = (end - begin).astype(int)
     at = ranges(begin.astype(int), long)
     times = int(end.max(initial=0)) + 1
-    rows.append(first + np.repeat(type_, long) * times + at)
-    columns.append(np.repeat(number, long))
-    values.append(np.repeat(problem.usage[task, type_], long))
-    low.append(np.full(len(problem.capacity) * times, -np.inf))
-    high.append(np.repeat(problem.capacity + 1e-9, times))
-    first += len(problem.capacity) * times
-    # A child starts after its parent ends, and identical tasks start in order.
+    rows.add(
+        np.full(len(problem.capacity) * times, -np.inf),
+        np.repeat(problem.capacity + 1e-9, times),
+        (np.repeat(type_, long) * times + at, np.repeat(number, long), np.repeat(problem.usage[task, type_], long)),
+    )
+    _add_orders(rows, slots, task, begin, end, entries)
+    matrix = coo_array((rows.values(), rows.places()), shape=(rows.count, len(task))).tocsr()
+    needed = np.diff(matrix.indptr) > 0
+    low, high = np.concatenate(rows.low), np.concatenate(rows.high)
+    return _Program(task, type_, begin, end, matrix[needed], low[needed], high[needed])
+
+
+class _Constraints:
+    """The rows of a sparse matrix, with the bounds of each."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.low: list[np.ndarray] = []
+        self.high: list[np.ndarray] = []
+        self._entries: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def add(self, low: np.ndarray, high: np.ndarray, *entries: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+        """Add rows with these bounds. The entries are rows (counted from the first new one),
+        columns and values."""
+        self._entries += [(self.count + rows, columns, values) for rows, columns, values in entries]
+        self.low.append(low)
+        self.high.append(high)
+        self.count += len(low)
+
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the row and the column of each entry."""
+        return np.concatenate([rows for rows, _, _ in self._entries]), np.concatenate(
+            [at for _, at, _ in self._entries]
+        )
+
+    def values(self) -> np.ndarray:
+        """Return the value of each entry."""
+        return np.concatenate([values for _, _, values in self._entries])
+
+
+def _add_orders(
+    rows: _Constraints, slots: _Slots, task: np.ndarray, begin: np.ndarray, end: np.ndarray, entries: float
+) -> None:
+    """Add constraints: a child starts after its parent ends, and identical tasks start in order.
+    ``entries`` is the number of entries so far.
+    """
+    problem = slots.problem
     pairs = [*zip(problem.parent.tolist(), problem.child.tolist(), [True] * len(problem.parent), strict=True)]
     pairs += [(twin, row, False) for row, twin in enumerate(slots.twin.tolist()) if twin >= 0]
     by_task = [np.flatnonzero(task == row) for row in range(len(problem.job))]
     for one, other, waits in pairs:
         mine, theirs = by_task[one], by_task[other]
-        rows += [np.full(len(mine), first), np.full(len(theirs), first)]
-        columns += [mine, theirs]
-        values += [-(end if waits else begin)[mine], begin[theirs]]
-        low.append(np.zeros(1))
-        high.append(np.full(1, np.inf))
-        first += 1
+        rows.add(
+            np.zeros(1),
+            np.full(1, np.inf),
+            (np.zeros(len(mine), int), mine, -(end if waits else begin)[mine]),
+            (np.zeros(len(theirs), int), theirs, begin[theirs]),
+        )
         if waits:
             span = np.arange(int(begin[theirs].min()), int(end[mine].max()))
             entries += len(span) * (len(mine) + len(theirs)) / 2
@@ -285,16 +319,12 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
                 continue  # too many entries; the constraint above suffices, although it is weaker
             # In every slot, a child can only have started if its parent has ended.
             started, ended = (np.nonzero(times_[None, :] <= span[:, None]) for times_ in (begin[theirs], end[mine]))
-            rows += [first + started[0], first + ended[0]]
-            columns += [theirs[started[1]], mine[ended[1]]]
-            values += [np.ones(len(started[0])), np.full(len(ended[0]), -1.0)]
-            low.append(np.full(len(span), -np.inf))
-            high.append(np.zeros(len(span)))
-            first += len(span)
-    place = np.concatenate(rows), np.concatenate(columns)
-    matrix = coo_array((np.concatenate(values), place), shape=(first, len(task))).tocsr()
-    needed = np.diff(matrix.indptr) > 0
-    return _Program(task, type_, begin, end, matrix[needed], np.concatenate(low)[needed], np.concatenate(high)[needed])
+            rows.add(
+                np.full(len(span), -np.inf),
+                np.zeros(len(span)),
+                (started[0], theirs[started[1]], np.ones(len(started[0]))),
+                (ended[0], mine[ended[1]], np.full(len(ended[0]), -1.0)),
+            )
 
 
 def _alike(problem: Relaxation) -> np.ndarray:

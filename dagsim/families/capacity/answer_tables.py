@@ -13,9 +13,11 @@ from dagsim.report.grid import Grid, Lines, factor, interval, number, short
 from dagsim.text import count_of
 
 if TYPE_CHECKING:
+    from dagsim.families.capacity.log_demand import Beginning
     from dagsim.families.capacity.machines import Prices
     from dagsim.families.capacity.size_search import Size, SizeSearch, Targets
-    from dagsim.families.capacity.whatif import Alternative, Beginning, Fit
+    from dagsim.families.capacity.trials import Fit
+    from dagsim.families.capacity.whatif import Alternative
     from dagsim.workload.load import Load
 
 

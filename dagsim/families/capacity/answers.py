@@ -15,8 +15,10 @@ from dagsim.report.grid import Grid, factor, interval, number
 from dagsim.text import count_of
 
 if TYPE_CHECKING:
+    from dagsim.families.capacity.log_demand import Beginning
     from dagsim.families.capacity.size_search import Size, SizePlan
-    from dagsim.families.capacity.whatif import Alternative, Beginning, Fit, OnDemandMonth, Shift
+    from dagsim.families.capacity.trials import Fit, OnDemandMonth
+    from dagsim.families.capacity.whatif import Alternative, Shift
 
 
 def _assumptions(begins: Beginning, remarks: Sequence[str]) -> tuple[str, ...]:

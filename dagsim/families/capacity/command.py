@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from dagsim import services
 from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Algo,
@@ -32,12 +31,14 @@ from dagsim.cli.options import (
 )
 from dagsim.cli.shared import audited, checked, experiment, trace_at, with_own_site, with_series
 from dagsim.cli.sweep import swept
+from dagsim.families.capacity import services
 from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
     from dagsim.families.capacity.size_search import Size, SizePlan
-    from dagsim.families.capacity.whatif import Fit, Trial, WhatIf
+    from dagsim.families.capacity.trials import Fit, Trial
+    from dagsim.families.capacity.whatif import WhatIf
     from dagsim.report.answer import Recommendation
     from dagsim.systems.cluster.audit import Audit
     from dagsim.workload.load import Load
@@ -171,7 +172,8 @@ def whatif(
     """
     from dagsim.experiment.plan import Plan
     from dagsim.families.capacity.machines import with_memberships
-    from dagsim.families.capacity.whatif import WhatIf, trials_of
+    from dagsim.families.capacity.trials import trials_of
+    from dagsim.families.capacity.whatif import WhatIf
 
     policies = _names(policy)
     chosen, audit = _configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched)
@@ -201,7 +203,8 @@ def _compared(
     from dagsim.families.capacity.answer_tables import whatif_table
     from dagsim.families.capacity.answers import shift_facts, whatif_answer
     from dagsim.families.capacity.machines import joined
-    from dagsim.families.capacity.whatif import Fit, alternatives_of, shifts_of
+    from dagsim.families.capacity.trials import Fit
+    from dagsim.families.capacity.whatif import alternatives_of, shifts_of
 
     choices = alternatives_of(trials, asked.clusters, asked.prices, metric)
     today = asked.config.cluster
@@ -326,7 +329,7 @@ def _tell_answer(
     the answer.
     """
     from dagsim.experiment.store import Store
-    from dagsim.families.capacity.whatif import TODAY
+    from dagsim.families.capacity.trials import TODAY
     from dagsim.report.answer import write_answer
     from dagsim.report.tables import knowledge_of, losses
     from dagsim.report.terminal import show_grid
@@ -391,7 +394,7 @@ def _configured(
         return chosen, audit
     if reading.load is not None:
         raise typer.BadParameter("--growth: already scales the demand in the log, so leave out --load")
-    from dagsim.families.capacity.whatif import with_growth
+    from dagsim.families.capacity.log_demand import with_growth
 
     return with_growth(chosen, _percent(growth)), audit
 

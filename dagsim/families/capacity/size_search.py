@@ -15,18 +15,9 @@ from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, InputError, ModelError
 from dagsim.experiment.carry_out import Watch
 from dagsim.experiment.executors import executor_for
+from dagsim.families.capacity.log_demand import SECONDS, Beginning, on_whole_log
 from dagsim.families.capacity.machines import GpuCount, Prices, always_on, proportional, with_added, with_nodes
-from dagsim.families.capacity.whatif import (
-    SECONDS,
-    TODAY,
-    Beginning,
-    Fit,
-    OnDemandMonth,
-    Trial,
-    Trials,
-    on_whole_log,
-    question,
-)
+from dagsim.families.capacity.trials import TODAY, Fit, OnDemandMonth, Trial, Trials, question
 from dagsim.metrics import glossary
 from dagsim.metrics.series import Period
 from dagsim.metrics.standings import lower_is_better

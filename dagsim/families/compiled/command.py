@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from dagsim import services
 from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Quiet,
 )
+from dagsim.families.compiled import services
 
 
 @app.command()

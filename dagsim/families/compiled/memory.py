@@ -236,6 +236,7 @@ def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, 
     spare = 2 * len(nodes.table) + SPARE
     jobs, rows, waiting = work.jobs, work.rows, work.waiting
     free = nodes.table
+    columns, of_type = np.asarray(free), [free.type == type_ for type_ in range(types)]
     return State(
         clock=one_record(CLOCK, begins_s=work.begins_s),
         rule=one_record(RULE, placement=placement, limits=work.has_limits),
@@ -264,9 +265,9 @@ def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, 
             TYPE,
             types,
             count=nodes.per_type,
-            idle=[int(free.idle[free.type == type_].sum()) for type_ in range(types)],
-            cpus=[int(free.cpus[free.type == type_].sum()) for type_ in range(types)],
-            memory=[int(free.memory[free.type == type_].sum()) for type_ in range(types)],
+            idle=[int(columns["idle"][here].sum()) for here in of_type],
+            cpus=[int(columns["cpus"][here].sum()) for here in of_type],
+            memory=[int(columns["memory"][here].sum()) for here in of_type],
         ),
         trees=trees,
         leaves=leaves,

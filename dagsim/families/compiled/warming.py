@@ -18,9 +18,9 @@ import sys
 import threading
 from contextlib import suppress
 
-from dagsim import processes, services
+from dagsim import processes
 from dagsim.errors import ConfigError
-from dagsim.families.compiled import jit
+from dagsim.families.compiled import jit, services
 from dagsim.files import Lock
 from dagsim.systems.policy_spec import PolicySpec
 

@@ -195,7 +195,7 @@ class Lookout:
 
     def _advance(self, choice: int) -> bool:
         score, over = np.zeros(1), np.zeros(1, bool)
-        advance_episodes(self._addresses, np.zeros(1, np.int64), np.full(1, choice), score, over, self._now_s)
+        advance_episodes(np.zeros(1, np.int64), np.full(1, choice), self._addresses, score, over, self._now_s)
         return not over[0] and bool(self._present("tally")["choices"])
 
     def _make_room(self, slots: int) -> None:

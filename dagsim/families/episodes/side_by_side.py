@@ -12,10 +12,10 @@ jobs has an ``Image``: the arena before the first event, and the constants. A ne
 is therefore created by copying bytes once. Compiled code receives the addresses of the tables.
 Episodes may have different sizes.
 
-In this module alone, addresses are kept from one call to the next, because building a table for
-each call would take longer than the decision itself. They remain valid, because ``_put`` replaces
-the image, arena, log and table of an episode together and keeps references to all four, and because
-none of these arrays is ever resized.
+In this module alone, the addresses of episodes are kept from one call to the next, because building
+a table for each call would take longer than the decision itself. They remain valid, because
+``_put`` replaces the image, arena, log and table of an episode together and keeps references to all
+four, and because none of these arrays is ever resized.
 """
 
 from __future__ import annotations
@@ -66,7 +66,6 @@ from dagsim.families.episodes.playout import (
 from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
 from dagsim.families.learning.columns import ColumnReward, gathered
 from dagsim.model import Cluster, Job, Task
-from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded
@@ -104,9 +103,9 @@ def begin_episode(e: EpisodeState) -> None:
 
 @outer
 def advance_episodes(
-    addresses: np.ndarray,
     which: np.ndarray,
     choices: np.ndarray,
+    addresses: np.ndarray,
     rewards: np.ndarray,
     over: np.ndarray,
     now_s: np.ndarray,
@@ -127,8 +126,8 @@ def advance_episodes(
 
 @outer
 def observe_episodes(
-    addresses: np.ndarray,
     which: np.ndarray,
+    addresses: np.ndarray,
     first: np.ndarray,
     waits: np.ndarray,
     tokens: np.ndarray,
@@ -313,38 +312,21 @@ class Image:
         self.cluster, self.scene, self.recorded = cluster, scene, recorded
         self.state = new_episode(scene, codec, terms, log)
         self.state.tally.recorded = recorded
-        begin_episode(self.state)
-        words: list[int] = []
-        offsets, size = [], 0
-        pieces, values = [], []
-        for value, moves in _members(self.state):
-            shape: tuple[int, ...] = ()
-            plain = value
-            if isinstance(value, np.ndarray):
-                # a plain view is faster: record arrays look up every attribute in Python
-                plain = np.ndarray.view(value, np.ndarray)
-                shape = plain.shape
-            words += [0 if moves else plain.ctypes.data, *shape]
-            offsets += [size if moves else -1, *[-1] * len(shape)]
-            if moves:
-                pieces.append((size, plain.tobytes()))
-                values.append(value)
-                size += -(-len(pieces[-1][1]) // _LINE_B) * _LINE_B
-        self.words, offset = np.array(words, np.int64), np.array(offsets, np.int64)
-        self.places = {
-            name: (begin, value)
-            for name, begin, value in zip(_NAMES_OF_MOVES, [begin for begin, _ in pieces], values, strict=True)
-        }
-        self.moving = np.flatnonzero(offset >= 0)
-        self.offset = offset[self.moving]
-        self.bytes = np.zeros(size, np.uint8)
-        for begin, piece in pieces:
-            self.bytes[begin : begin + len(piece)] = np.frombuffer(piece, np.uint8)
+        begin = jit.BoundCall(begin_episode, self.state)
+        begin()
+        self.words = np.array(begin.words, np.int64)
+        moving = [value for value, moves in _members(self.state) if moves]
+        pieces = [value.tobytes() for value in moving]
+        sizes = [-(-len(piece) // _LINE_B) * _LINE_B for piece in pieces]
+        self.offset = np.cumsum([0, *sizes[:-1]])
+        self.places = dict(zip(_NAMES_OF_MOVES, zip(self.offset.tolist(), moving, strict=True), strict=True))
+        padded = bytearray().join(piece.ljust(size, b"\0") for piece, size in zip(pieces, sizes, strict=True))
+        self.bytes = np.frombuffer(padded, np.uint8)
 
     def table(self, arena: np.ndarray, log: np.recarray) -> np.ndarray:
         """Return the words of the table for an episode whose changing arrays are in ``arena``."""
         words = self.words.copy()
-        words[self.moving] = self.offset + arena.ctypes.data
+        words[_MOVING] = self.offset + arena.ctypes.data
         words[_LOG_WORD] = log.ctypes.data
         words[_LOG_WORD + 1] = len(log)
         return words
@@ -389,7 +371,12 @@ _NAMES_OF_MOVES = (
     *(name for name in EpisodeState._fields[1:] if name in _MOVES),
 )
 
-_LOG_WORD = whole_sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) for value in _example().state)
+_LENGTHS = [1 + (value.ndim if isinstance(value, np.ndarray) else 0) for value, _ in _members(_example())]
+"""Number of words of each member in a table."""
+_BEGINS = np.cumsum([0, *_LENGTHS[:-1]])
+_MOVING = _BEGINS[[moves for _, moves in _members(_example())]]
+"""Indices of the words with the addresses of the changing arrays."""
+_LOG_WORD = int(_BEGINS[len(State._fields)])
 """Index of the word with the address of the log, which follows the state."""
 
 
@@ -433,11 +420,17 @@ class CompiledEpisodes:
         self._addresses = np.zeros(count, np.int64)
         self._rewards, self._over = np.zeros(count), np.zeros(count, bool)
         self._first, self._waits = np.zeros(count + 1, np.int64), np.zeros(count, bool)
-        self._tokens = np.zeros((0, 0), np.float32)
-        self._context = np.zeros((0, 0), np.float32)
-        self._gpus = np.zeros((0, 0, 0), np.float32)
         self.now_s = np.zeros(count)
         """(count,) float64: seconds since the start of each episode."""
+        self._advance = jit.BoundCall(advance_episodes, self._addresses, self._rewards, self._over, self.now_s)
+        self._use_rows(np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32), np.zeros((0, 0, 0), np.float32))
+
+    def _use_rows(self, tokens: np.ndarray, context: np.ndarray, gpus: np.ndarray) -> None:
+        """Use these arrays for observations from now on."""
+        self._tokens, self._context, self._gpus = tokens, context, gpus
+        self._observe = jit.BoundCall(
+            observe_episodes, self._addresses, self._first, self._waits, tokens, context, gpus
+        )
 
     def beside(self) -> CompiledEpisodes:
         """Return the same number of new episodes of the same scenario. They share the job sequences
@@ -507,7 +500,7 @@ class CompiledEpisodes:
         that the next call overwrites.
         """
         count = len(which)
-        advance_episodes(self._addresses, which, choices, self._rewards, self._over, self.now_s)
+        self._advance(which, choices)
         if self._own is not None:
             self._rewards[:count] = 0.0 - self._own_costs(self._own, which) * self._terms.weight / self._terms.scale
         return self._rewards[:count], self._over[:count]
@@ -529,7 +522,7 @@ class CompiledEpisodes:
     def observe(self, which: np.ndarray) -> EpisodeBatch:
         """Return the observations of the episodes ``which``, in that order."""
         count = len(which)
-        observe_episodes(self._addresses, which, self._first, self._waits, self._tokens, self._context, self._gpus)
+        self._observe(which)
         first = self._first[: count + 1]
         return EpisodeBatch(
             self._tokens[: first[-1]], self._context[:count], self._gpus[:count], first, self._waits[:count]
@@ -595,9 +588,11 @@ class CompiledEpisodes:
         count, most = len(self._playing), len(e.choice) + 1
         if len(self._tokens) < count * most:
             features, types = self._features, 1 if self._codec.relative else len(e.shown)
-            self._tokens = np.empty((count * most, len(features["tokens"])), np.float32)
-            self._context = np.zeros((count, len(features["context"])), np.float32)
-            self._gpus = np.zeros((count, types, len(features["gpus"])), np.float32)
+            self._use_rows(
+                np.empty((count * most, len(features["tokens"])), np.float32),
+                np.zeros((count, len(features["context"])), np.float32),
+                np.zeros((count, types, len(features["gpus"])), np.float32),
+            )
 
     def _log_for(self, image: Image) -> np.recarray:
         """Return a log with space for only a few rows, which the episodes share. If an episode has
@@ -628,7 +623,7 @@ def put_at(image: Image, arenas: np.ndarray, log: np.recarray) -> tuple[np.ndarr
     image, and the addresses of the tables.
     """
     tables = np.tile(image.table(arenas[0], log), (len(arenas), 1))
-    tables[:, image.moving] += arenas.shape[1] * np.arange(len(arenas))[:, None]
+    tables[:, _MOVING] += arenas.shape[1] * np.arange(len(arenas))[:, None]
     addresses = tables.ctypes.data + tables.strides[0] * np.arange(len(arenas))
     if not jit.jitted():
         _plain.update(

@@ -228,8 +228,9 @@ def run_backtest(
     test = Backtest(replace(Forecasts.joined(several), silent=silent, silent_kind=kinds), log)
     if not test.counted.any():
         raise InputError(
-            "no forecast could be scored, because scoring begins after a tenth of the forecast times and "
-            "40 starts of forecast jobs, and ends an hour before the last submission"
+            f"none of the forecasts for {len(instants):,} times could be scored, because scoring begins after a tenth "
+            "of the forecast times and 40 starts of forecast jobs, and ends an hour before the last submission; make "
+            "forecasts more often (a shorter --interval), or use a longer log"
         )
     return test
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
-from dagsim import services
 from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Algo,
@@ -27,8 +26,10 @@ from dagsim.cli.options import (
     TraceFlags,
     Workers,
     expand_options,
+    page_name,
 )
 from dagsim.cli.shared import audited, experiment, trace_at, with_own_site
+from dagsim.families.forecast import services
 from dagsim.text import count_of
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ _Shapes = Annotated[
     ),
 ]
 _Page = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help=("Write the forecasts or scores to an HTML page."))
+    Path | None,
+    typer.Option("--html", metavar="FILE", callback=page_name, help=("Write the forecasts or scores to an HTML page.")),
 ]
 _Futures = Annotated[
     int, typer.Option("--samples", min=1, max=1000, help="Number of simulations without future arrivals.")
@@ -237,20 +239,8 @@ def _forecast(
         title = f"{state.name}: when jobs start"
         write_text(output.page, queue_page(title, answers["jobs"], answers.get("planned"), remarks=remarks))
     if output.json:
-        latest, *_ = answers.values()
-        basis = {
-            "audit": audit.to_dict(),
-            "knowledge": knowledge,
-            "t": question.t,
-            "seed": config.seed,
-            "futures": latest.futures,
-            "instants": latest.instants,
-            "jobs": [],
-        }
-        rows = {name: [row.to_dict() for row in answer.rows] for name, answer in answers.items()}
-        if "jobs" in answers:
-            rows["no_forecast"] = [job.to_dict() for job in answers["jobs"].without]
-        say(json.dumps(basis | rows))
+        basis = {"audit": audit.to_dict(), "knowledge": knowledge, "t": question.t, "seed": config.seed}
+        say(json.dumps(basis | _as_dict(answers)))
     elif output.watched:
         if "planned" in answers:
             show_grid(shapes_grid(answers["planned"]))
@@ -260,6 +250,15 @@ def _forecast(
             if answers["jobs"].without:
                 show_grid(without_grid(answers["jobs"].without))
         say(knowledge)
+
+
+def _as_dict(answers: Mapping[str, Prospect[Any]]) -> dict[str, Any]:
+    """Return the forecasts as plain values for JSON."""
+    latest, *_ = answers.values()
+    rows = {name: [row.to_dict() for row in answer.rows] for name, answer in answers.items()}
+    if "jobs" in answers:
+        rows["no_forecast"] = [job.to_dict() for job in answers["jobs"].without]
+    return {"futures": latest.futures, "instants": latest.instants, "jobs": []} | rows
 
 
 def explain_waiting(

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from dagsim import services
 from dagsim.errors import DagsimError
+from dagsim.families.forecast import services
 from dagsim.families.forecast.futures import QueueState
 from dagsim.families.forecast.live import EarlierForecasts, Expected, ExpectedShape, Prospect
 from dagsim.families.forecast.queue_rows import KINDS, SCORED
@@ -43,10 +43,12 @@ from dagsim.text import count_of
 
 SCORED_KINDS = frozenset(KINDS[number] for number in SCORED)
 _MOST_BANDS = 200
-_LETTERS, _LETTER, _WIDTH, _ROW, _TOP = 28, 6.5, 900, 16, 22
+_LETTERS, _LETTER, _ROW, _TOP = 28, 6.5, 16, 22
 _TICKS_S = {
     "now": 0.0, "1 min": 60.0, "10 min": 600.0, "1 h": 3600.0, "6 h": 21600.0, "1 day": 86400.0, "1 week": 604800.0,
 }  # fmt: skip
+_WIDE_TICKS = ("now", "10 min", "6 h", "1 week")
+"""Ticks that are shown on narrow screens as well."""
 _SIDE, _MARGIN, _END = 260, 44, 20
 """Side of the reliability plot, and its margins on the left and on the right, small enough for a
 narrow screen."""
@@ -73,7 +75,7 @@ def queue_page(
         parts["Waiting jobs over time"] = [_bands(bands)]
         parts["Waiting jobs"] = [queue_grid(queue)]
     if queue.without:
-        parts["Waiting jobs without a forecast"] = [without_grid(queue.without)]
+        parts["Waiting jobs without a forecast"] = [replace(without_grid(queue.without), title="")]
     for name, head in PARTS.items() if outcomes else ():
         cells = [
             (part_name or "all", of, f"{figures.n:,}", *near(figures.to_dict()))
@@ -106,7 +108,7 @@ def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
 
 def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
     """Draw one row per job on a logarithmic time axis: the 90% band, the 50% band and the median of
-    its start.
+    its start. Positions in time are percentages, so that the whole axis is visible at any width.
     """
     shown = [(name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…", name, values) for name, values in rows]
     shown = shown[:_MOST_BANDS]
@@ -114,26 +116,32 @@ def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
     height = _TOP + _ROW * len(shown) + 6
 
     def at(seconds: float) -> float:
-        return left + (_WIDTH - left - 60) * min(log1p(max(seconds, 0.0)), CEILING) / CEILING
+        return 94 * min(log1p(max(seconds, 0.0)), CEILING) / CEILING
 
-    lines = []
+    lines, names = [], []
     for label, tick_s in _TICKS_S.items():
-        x = f"{at(tick_s):.1f}"
-        lines.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{_TOP - 4}" y2="{height}"/>')
-        lines.append(f'<text class="tick" x="{x}" y="{_TOP - 8}">{label}</text>')
+        x, minor = f"{at(tick_s):.2f}%", " minor" * (label not in _WIDE_TICKS)
+        lines.append(f'<line class="grid{minor}" x1="{x}" x2="{x}" y1="{_TOP - 4}" y2="{height}"/>')
+        lines.append(f'<text class="tick{minor}" x="{x}" y="{_TOP - 8}">{label}</text>')
     for place, (label, name, waits_s) in enumerate(shown):
         y = _TOP + _ROW * place
         low, lower, median, upper, high = (at(waits_s[level]) for level in (0, 4, 9, 14, 18))
         tip = f"{name}: median {span(waits_s[9])}, 90% from {span(waits_s[0])} to {span(waits_s[18])}"
+        names.append(f'<text class="task" x="{left - 8:g}" y="{y + 12}">{escape(label)}</text>')
         lines.append(
-            f'<g><title>{escape(tip)}</title><text class="task" x="{left - 8:g}" y="{y + 12}">{escape(label)}</text>'
-            f'<rect class="waits" x="{low:.1f}" y="{y + 3}" width="{max(high - low, 1):.1f}" height="10"/>'
-            f'<rect class="runs" x="{lower:.1f}" y="{y + 3}" width="{max(upper - lower, 1):.1f}" height="10"/>'
-            f'<rect class="runs critical" x="{median - 1:.1f}" y="{y + 1}" width="3" height="14"/></g>'
+            f"<g><title>{escape(tip)}</title>"
+            f'<rect class="waits" x="{low:.2f}%" y="{y + 3}" width="{max(high - low, 0.2):.2f}%" height="10"/>'
+            f'<rect class="runs" x="{lower:.2f}%" y="{y + 3}" width="{max(upper - lower, 0.2):.2f}%" height="10"/>'
+            f'<rect class="runs critical" x="{median:.2f}%" y="{y + 1}" width="3" height="14"/></g>'
         )
     head = "The 90% band, the 50% band and the median of the time until the start; the scale is logarithmic."
     more = [f"The first {_MOST_BANDS} of {count_of(len(rows), 'job')}."] if len(rows) > _MOST_BANDS else []
-    picture = _svg(_WIDTH, height, head, "".join(lines)) if shown else "<p>Nothing waits.</p>"
+    picture = "<p>No job is waiting.</p>"
+    if shown:
+        drawn = f'<svg width="100%" height="{height}" role="img" aria-label="{head}">{"".join(lines)}</svg>'
+        picture = (
+            f'<div class="drawing bands"><svg width="{left:g}" height="{height}">{"".join(names)}</svg>{drawn}</div>'
+        )
     return picture + _notes([head, *more] if shown else [])
 
 

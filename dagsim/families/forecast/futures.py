@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from dagsim import services
 from dagsim.config.schema import Config
 from dagsim.errors import Stalled
 from dagsim.experiment.simulate import make_policy
+from dagsim.families.forecast import services
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.past_waits import RunTimes, classes_of
 from dagsim.model import NodeReservation, QueueTree, Start, Wait

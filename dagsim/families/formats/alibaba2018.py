@@ -27,7 +27,7 @@ from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, JobBatch, drop_repeated, in_parts, job_blocks, kinds_of_rows, rows_by_job
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
-from dagsim.workload.arrays import JobArrays, TaskKind, bounds, objects, ranges
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects, ranges
 
 _STATUSES = ("Terminated", "Running", "Failed", "Waiting", "Ready", "Cancelled", "Interrupted", "Unknown")
 _NUMBERED = re.compile(r"[A-Za-z]+(\d{1,9})((?:_.*)?)")
@@ -165,40 +165,77 @@ def _keys(joined: bool, table: Table) -> tuple[np.ndarray, np.ndarray]:
     return table.texts(_JOB), np.where((status == "Terminated") & (start >= 0), start, inf)
 
 
+class _Columns(NamedTuple):
+    """What each row of a table states, and what the distinct task names mean."""
+
+    name: Labels
+    spelled: list[tuple[int | None, tuple[int, ...], str]]
+    """Number, parents and ignored part of each distinct name."""
+    instances: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    cpus: np.ndarray
+    memory: np.ndarray
+
+    @classmethod
+    def of(cls, checks: Checks, joined: bool) -> _Columns:
+        """Read the columns. Rows that cannot be used are dropped, and odd values are noted."""
+        table = checks.table
+        if not joined:
+            status = table.words(_STATUS)
+            has_status = np.array([word in _STATUSES for word in status.words])[status.place]
+            checks.drop(~has_status, "with an unknown status")
+            terminated = np.array([word == "Terminated" for word in status.words])[status.place]
+            checks.drop(~terminated, "of tasks that did not terminate")
+        for column, optional in ((_START, False), (_END, False), (_CPU, True), (_MEMORY, True)):
+            wrong = table.unreadable(column)
+            checks.drop(wrong & ~table.blank(column) if optional else wrong, "with a value that is not a number")
+        instances = checks.count(_INSTANCES, "number of instances", blank=1)
+        start, end = table.numbers(_START), table.numbers(_END)
+        checks.drop(~((start >= 0) & (start < inf) & (end < inf)), ImpossibleTimes("with an impossible time"))
+        checks.drop((end < start) & (end > 0), ImpossibleTimes("with an end before the start"))
+        checks.drop(end < start, "without end")
+        cpus, memory = table.numbers(_CPU), table.numbers(_MEMORY)
+        fine = (cpus >= 0) & (cpus < inf), (memory >= 0) & (memory <= 100)
+        checks.note(~fine[0], "tasks without a usable plan_cpu (taken as no cores)")
+        checks.note(~fine[1], "tasks without a usable plan_mem (taken as no memory)")
+        cpus, memory = (np.where(usable, asked, 0.0) for usable, asked in zip(fine, (cpus / 100, memory), strict=True))
+        name = table.words(_NAME)
+        spelled = [(None, (), "") if word.startswith("task_") else _dag_name(word) for word in name.words]
+        for odd in dict.fromkeys(ignored for _, _, ignored in spelled if ignored):
+            at_odds = np.array([ignored == odd for _, _, ignored in spelled])[name.place]
+            checks.note(at_odds, f"task names with {odd} (ignored)")
+        return cls(name, spelled, instances, start, end, cpus, memory)
+
+    def keys(self, job: np.ndarray) -> np.ndarray:
+        """Return a number for each row that is unique to its job and task."""
+        numbers = [_BY_NAME + place if own is None else own for place, (own, _, _) in enumerate(self.spelled)]
+        # task numbers and name indices are below 2^31, so their ranges do not overlap
+        keys: np.ndarray = job * (2 * _BY_NAME) + np.array(numbers, np.int64)[self.name.place]
+        return keys
+
+    def graph(self, tasks: np.ndarray, job: np.ndarray, key: np.ndarray) -> _Graph:
+        """Build the graph of the tasks in some rows."""
+        degree = np.array([len(parents) for _, parents, _ in self.spelled], np.int64)
+        listed = np.array([parent for _, parents, _ in self.spelled for parent in parents], np.int64)
+        return _graph(key[tasks], job[tasks], self.name.place[tasks], degree, listed)
+
+    def kinds(self, tasks: np.ndarray, gpus_per_task: float | None) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
+        """Return the kind of each task, and all kinds."""
+        if gpus_per_task is not None:
+            return np.zeros(len(tasks), np.int32), (TaskKind(Demand(gpus_per_task)),)
+        asked = self.cpus[tasks], self.memory[tasks]
+        return kinds_of_rows(np.ones(len(tasks), bool), asked, lambda cpus, gb: TaskKind(Demand(0.0, cpus, gb)))
+
+
 def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     """Convert a table to jobs."""
     checks = Checks(table)
-    if not joined:
-        status = table.words(_STATUS)
-        has_status = np.array([word in _STATUSES for word in status.words])[status.place]
-        checks.drop(~has_status, "with an unknown status")
-        terminated = np.array([word == "Terminated" for word in status.words])[status.place]
-        checks.drop(~terminated, "of tasks that did not terminate")
-    for column, optional in ((_START, False), (_END, False), (_CPU, True), (_MEMORY, True)):
-        wrong = table.unreadable(column)
-        checks.drop(wrong & ~table.blank(column) if optional else wrong, "with a value that is not a number")
-    instances = checks.count(_INSTANCES, "number of instances", blank=1)
-    start, end = table.numbers(_START), table.numbers(_END)
-    checks.drop(~((start >= 0) & (start < inf) & (end < inf)), ImpossibleTimes("with an impossible time"))
-    checks.drop((end < start) & (end > 0), ImpossibleTimes("with an end before the start"))
-    checks.drop(end < start, "without end")
-    cpus, memory = table.numbers(_CPU), table.numbers(_MEMORY)
-    fine = (cpus >= 0) & (cpus < inf), (memory >= 0) & (memory <= 100)
-    checks.note(~fine[0], "tasks without a usable plan_cpu (taken as no cores)")
-    checks.note(~fine[1], "tasks without a usable plan_mem (taken as no memory)")
-    cpus, memory = (np.where(usable, asked, 0.0) for usable, asked in zip(fine, (cpus / 100, memory), strict=True))
-    name = table.words(_NAME)
-    spelled = [(None, (), "") if word.startswith("task_") else _dag_name(word) for word in name.words]
-    for odd in dict.fromkeys(ignored for _, _, ignored in spelled if ignored):
-        at_odds = np.array([ignored == odd for _, _, ignored in spelled])[name.place]
-        checks.note(at_odds, f"task names with {odd} (ignored)")
-
+    rows = _Columns.of(checks, joined)
     groups = rows_by_job(*_keys(joined, table))
     job = groups.job_of_row()
-    number = np.array([_BY_NAME + place if own is None else own for place, (own, _, _) in enumerate(spelled)], np.int64)
-    # task numbers and name indices are below 2^31, so their ranges do not overlap
-    key = job * (2 * _BY_NAME) + number[name.place]
-    values = (name.place, instances, start, end, cpus, memory)
+    key = rows.keys(job)
+    values = (rows.name.place, rows.instances, rows.start, rows.end, rows.cpus, rows.memory)
     whole_row = drop_repeated(checks, key, values, "with a task number that another row has")
     whole = np.bincount(job, ~whole_row, len(groups.ids)) == 0
     tasks = groups.row[checks.usable[groups.row]]  # rows grouped by job, each group in the original order
@@ -210,10 +247,8 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     findings = checks.findings
     findings.drop(first_row[lost], "of jobs that did not finish as a whole", stage=1, counts=sizes[lost])
 
-    degree = np.array([len(parents) for _, parents, _ in spelled], np.int64)
-    listed = np.array([parent for _, parents, _ in spelled for parent in parents], np.int64)
-    graph = _graph(key[tasks], job[tasks], name.place[tasks], degree, listed)
-    work, early = _work(start[tasks], end[tasks], graph, options.floor_s)
+    graph = rows.graph(tasks, job, key)
+    work, early = _work(rows.start[tasks], rows.end[tasks], graph, options.floor_s)
     alive = kept[job[tasks]]
     findings.note(
         tasks[early & alive], ImpossibleTimes("tasks that end before one of their parents (taken as no work)"), stage=1
@@ -221,22 +256,17 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     orphans = np.flatnonzero(graph.orphan & alive)
     orphans = orphans[np.diff(job[tasks[orphans]], prepend=-1) > 0]
     findings.note(tasks[orphans], "jobs with a missing parent (taken as done)", stage=2)
-    if options.gpus_per_task is None:
-        kind, kinds = kinds_of_rows(
-            np.ones(len(tasks), bool), (cpus[tasks], memory[tasks]), lambda cpus, gb: TaskKind(Demand(0.0, cpus, gb))
-        )
-    else:
-        kind, kinds = np.zeros(len(tasks), np.int32), (TaskKind(Demand(options.gpus_per_task)),)
+    kind, kinds = rows.kinds(tasks, options.gpus_per_task)
     first = bounds(sizes)
     base = np.repeat(first[:-1], sizes)
     every = JobArrays(
         ids=groups.ids,
         arrival_s=groups.time,
         first=first,
-        name=name.place[tasks],
-        names=objects(name.words),
+        name=rows.name.place[tasks],
+        names=objects(rows.name.words),
         work=work,
-        instances=instances[tasks].astype(np.int64),
+        instances=rows.instances[tasks].astype(np.int64),
         kind=kind,
         kinds=kinds,
         waits=graph.waits,

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from dagsim import services
 from dagsim.errors import ModelError
+from dagsim.families.formats import services
 from dagsim.model import Demand
 from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.reader import Block, Reader

@@ -324,64 +324,40 @@ class KueueObjects:
         def level(label: str) -> str:
             return label if label.startswith("kubernetes.io/") else f"example.com/{label.rpartition('/')[2]}"
 
-        def groups(listed: tuple[ResourceGroup, ...]) -> tuple[ResourceGroup, ...]:
-            return tuple(
-                [
-                    replace(group, flavors=tuple([replace(one, name=new("flavor", one.name)) for one in group.flavors]))
-                    for group in listed
-                ]
-            )
-
-        def local(text: str) -> str:
-            namespace, slash, queue = text.rpartition("/")
-            return new("account", namespace) + slash + new("partition", queue)
-
         def owner(name: str) -> str:
             return new("account", name)
 
+        def group(one: ResourceGroup) -> ResourceGroup:
+            flavors = [replace(quotas, name=new("flavor", quotas.name)) for quotas in one.flavors]
+            return replace(one, flavors=tuple(flavors))
+
+        def cluster_queue(one: ClusterQueue) -> ClusterQueue:
+            groups = tuple(map(group, one.resource_groups))
+            return replace(one, name=owner(one.name), cohort=owner(one.cohort), resource_groups=groups)
+
+        def cohort(one: Cohort) -> Cohort:
+            groups = tuple(map(group, one.resource_groups))
+            return replace(one, name=owner(one.name), parent=owner(one.parent), resource_groups=groups)
+
+        def local_queue(one: LocalQueue) -> LocalQueue:
+            namespace, slash, queue = one.name.rpartition("/")
+            name = new("account", namespace) + slash + new("partition", queue)
+            return replace(one, name=name, cluster_queue=owner(one.cluster_queue))
+
+        def flavor(one: ResourceFlavor) -> ResourceFlavor:
+            topology = new("topology", one.topology_name)
+            return ResourceFlavor(new("flavor", one.name), topology_name=topology, gpu_types=one.gpu_types)
+
+        def topology(one: KueueTopology) -> KueueTopology:
+            return replace(one, name=new("topology", one.name), levels=tuple(map(level, one.levels)))
+
         return replace(
             self,
-            cluster_queues=tuple(
-                [
-                    replace(
-                        one, name=owner(one.name), cohort=owner(one.cohort), resource_groups=groups(one.resource_groups)
-                    )
-                    for one in self.cluster_queues
-                ]
-            ),
-            cohorts=tuple(
-                [
-                    replace(
-                        one,
-                        name=owner(one.name),
-                        parent=owner(one.parent),
-                        resource_groups=groups(one.resource_groups),
-                    )
-                    for one in self.cohorts
-                ]
-            ),
-            local_queues=tuple(
-                [
-                    replace(one, name=local(one.name), cluster_queue=owner(one.cluster_queue))
-                    for one in self.local_queues
-                ]
-            ),
-            resource_flavors=tuple(
-                [
-                    ResourceFlavor(
-                        new("flavor", one.name),
-                        topology_name=new("topology", one.topology_name),
-                        gpu_types=one.gpu_types,
-                    )
-                    for one in self.resource_flavors
-                ]
-            ),
-            topologies=tuple(
-                [
-                    replace(one, name=new("topology", one.name), levels=tuple(map(level, one.levels)))
-                    for one in self.topologies
-                ]
-            ),
+            cluster_queues=tuple(map(cluster_queue, self.cluster_queues)),
+            cohorts=tuple(map(cohort, self.cohorts)),
+            local_queues=tuple(map(local_queue, self.local_queues)),
+            resource_flavors=tuple(map(flavor, self.resource_flavors)),
+            topologies=tuple(map(topology, self.topologies)),
         )
 
 

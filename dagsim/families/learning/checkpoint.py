@@ -32,14 +32,12 @@ from dagsim.files import replaced
 from dagsim.registry import Registry, nearest
 from dagsim.seeds import REPORT, part_of
 from dagsim.systems import DEFAULT_SYSTEM, all_systems
-from dagsim.systems.seam import Codec, CodecSettings, Scenario, System, View
+from dagsim.systems.seam import Codec, CodecSettings, System, View
 from dagsim.text import count_of
 
 _FORMAT = "dagsim-agent-3"
 _CHOICES = "embed.0.weight"
 """The weights of the layer that reads the columns of a choice, in networks that read choices one by one."""
-HIDDEN = "hidden"
-"""The kind of estimates that tell policies nothing."""
 _NETS_OF_ALGORITHMS = ("dagsim.families.learning.off_policy.rainbow:RainbowNetConfig",)
 """Networks that come with dagsim but cannot be chosen by name, because an algorithm builds them
 itself."""
@@ -244,17 +242,10 @@ def caveats(config: Config, seeds: Iterable[int], checkpoint: Path, beliefs: boo
     return [said for said in (_overlap(config, seeds, facts), unfamiliar) if said is not None]
 
 
-def kinds_of_estimates(scenario: Scenario) -> list[str]:
-    """Return the kinds of estimates in a scenario, which determine what policies know about
-    durations. The list is empty if the scenario has no estimates."""
-    estimates = getattr(scenario, "estimates", None)
-    return list(getattr(scenario, "knowledge", () if estimates is None else (estimates.kind,)))
-
-
 def _unfamiliar(config: Config, facts: Mapping[str, Any]) -> str | None:
     """Return a warning if the experiment hides durations that were never hidden from the agent."""
-    known, here = facts.get("knowledge"), getattr(config, "estimates", None)
-    if not known or here is None or here.kind != HIDDEN or HIDDEN in known:
+    known = facts.get("knowledge")
+    if not known or not config.whole_system.hides_durations or "hidden" in known:
         return None
     return (
         f"durations are hidden, but the agent was trained with estimates ({', '.join(known)}), so it may be no better "

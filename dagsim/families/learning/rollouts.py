@@ -9,6 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from multiprocessing import get_context
 from typing import Any, NamedTuple, Protocol
 
@@ -149,16 +150,13 @@ class _CompiledStage:
         tokens, context, gpus, first = (part.copy() if keep else part for part in shown[:4])
         if self._bounds is not None:
             self._bounds.widen(Observation(tokens, context, gpus))
-        starts = first.tolist()
         observations: list[Any] = []
         if keep or type(net).stack is not ScoreNet.stack:
-            observations = [
-                Observation(tokens[starts[place] : starts[place + 1]], context[place], gpus[place])
-                for place in range(len(context))
-            ]
+            rows = [tokens[begin:end] for begin, end in pairwise(first.tolist())]
+            observations = list(map(Observation, rows, context, gpus))
         if type(net).stack is not ScoreNet.stack:
             return observations, net.stack(observations)
-        parts = (tokens, context, gpus, np.arange(len(context)).repeat(np.diff(first)), first[:-1])
+        parts = (tokens, context, gpus, np.arange(len(context)).repeat(first[1:] - first[:-1]), first[:-1])
         return observations, ObservationBatch(*map(torch.from_numpy, parts))
 
     def step(self, choices: np.ndarray) -> np.ndarray:

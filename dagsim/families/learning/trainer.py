@@ -42,7 +42,6 @@ from dagsim.families.learning.algorithms import TrainConfig, WarmStart, algorith
 from dagsim.families.learning.checkpoint import (
     Checkpoint,
     ObservationBounds,
-    kinds_of_estimates,
     read_plain,
     write_plain,
 )
@@ -322,7 +321,7 @@ class TrainingRun:
             "cluster": str(kernel.schedule.cluster),
             "workload": workload_label(self.config),
             "traces": [digest(path) for path in self.config.whole_system.trace_paths],
-            "knowledge": kinds_of_estimates(self.scenario),
+            "knowledge": list(self.scenario.knowledge),
         }
         train, weights = self.train, self._best_weights
         return Checkpoint(

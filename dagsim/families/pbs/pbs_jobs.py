@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from functools import partial
@@ -52,7 +52,7 @@ _FIELDS = (
 )
 _COLUMNS = ("id", "arrival", "kind", *_FIELDS)
 _ID, _ARRIVAL, _KIND, _START, _END, _ETIME, _WALLTIME, *_DEMAND = range(len(_COLUMNS))
-_DEMAND, _SHOWN = _DEMAND[:9], [*_DEMAND[9:], _DEMAND[8]]
+_DEMAND, _LIMIT, _SHOWN = _DEMAND[:9], _DEMAND[9], [*_DEMAND[10:], _DEMAND[8]]
 _GPUS = ("ngpus", "gpus", "gpu", "naccelerators", "accelerators", "ngpu")
 _CORES = ("ncpus", "ppn", "mpiprocs")
 _SLOTS = re.compile(r"(?:^|\+)([^+/]{1,255})(?:/([^+*]*))?(?:\*(\d{1,9}))?")
@@ -461,85 +461,130 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
     checks, groups = Checks(table), rows_by_job(*keys(table))
     ids, again = _own_ids(groups.ids)
     start_s, ran_s = _ran(checks)
-    job, count, every = groups.job_of_row(), len(groups.ids), options.protocol == "all-attempts"
-    usable = np.flatnonzero(checks.usable)
-    # sort the rows by job, and the attempts of each job by start
-    rows = usable[np.lexsort((usable, start_s[usable], job[usable]))]
-    owner, attempts = job[rows], np.bincount(job[rows], minlength=count).astype(np.int64)
-    kept, shown = attempts > 0, np.zeros(count, np.int64)
-    turns = rows[::-1] if every else rows
-    # NumPy keeps the last of several rows for a job: the first attempt if ``every``, otherwise the
-    # last.
-    shown[job[turns]] = turns
+    of_row = groups.job_of_row()
+    every = options.protocol == "all-attempts"
+    attempts = _Attempts.of(checks, of_row, start_s, len(groups.ids), shows_first=every)
+    shown, kept = attempts.shown, attempts.counts > 0
 
     def drop(jobs: np.ndarray, reason: str, details: Mapping[int, str] | None = None) -> None:
         """Drop all attempts of the jobs in a mask."""
-        of = np.flatnonzero((jobs & kept)[owner])
-        texts = {int(row): details[int(job[row])] for row in rows[of]} if details else None
-        checks.findings.drop(rows[of], reason, stage=2, order=of, details=texts)
+        of = np.flatnonzero((jobs & kept)[attempts.job])
+        rows = attempts.rows[of]
+        texts = {int(row): details[int(of_row[row])] for row in rows} if details else None
+        checks.findings.drop(rows, reason, stage=2, order=of, details=texts)
         kept[jobs] = False
 
     if not options.keep_partial:
-        reruns = np.bincount(owner, table.texts(_KIND)[rows] == "R", count)
-        drop(reruns == attempts, "of jobs that outlive the trace")
+        drop(attempts.reruns(table) == attempts.counts, "of jobs that outlive the trace")
     asked, demands, disagree = _demands(table, shown)
     for reason in dict.fromkeys(demand for demand in demands if isinstance(demand, str)):
         drop(np.array([demand == reason for demand in demands])[asked], reason)
-    chunks = [[_Chunk()] if isinstance(demand, str) else demand for demand in demands]
-    sizes, begins = (column[asked] for column in (np.array(list(map(len, chunks))), bounds(list(map(len, chunks)))))
-    checks.findings.note(
-        shown[kept & (sizes > 1)],
-        "with several kinds of chunks, which need not start together in the simulation",
-        stage=1,
-    )
-    checks.findings.note(
-        shown[kept & again], RepeatedId("with the id of an earlier job (treated as separate jobs)"), stage=1
-    )
-    limit, user, account, queue, hosts = (table.words(column).chosen(shown) for column in _SHOWN)
-    checks.findings.note(
-        shown[kept & np.array(disagree, bool)[asked]],
-        Disagreement("whose request and nodes (exec_host, nodect) disagree; taken as requested"),
-        stage=1,
-    )
+    parts = _Parts.of([[_Chunk()] if isinstance(demand, str) else demand for demand in demands], asked)
+    for jobs, note in (
+        (parts.sizes > 1, "with several kinds of chunks, which need not start together in the simulation"),
+        (again, RepeatedId("with the id of an earlier job (treated as separate jobs)")),
+        (
+            np.array(disagree, bool)[asked],
+            Disagreement("whose request and nodes (exec_host, nodect) disagree; taken as requested"),
+        ),
+    ):
+        checks.findings.note(shown[kept & jobs], note, stage=1)
+    limit = table.words(_LIMIT).chosen(shown)
     limits, reasons = zip(*map(_seconds, limit.words), strict=True)
     drop(
         np.array([bool(reason) for reason in reasons])[limit.place],
         InvalidValue("with an invalid duration in walltime"),
     )
-    seconds = np.bincount(owner, ran_s[rows], count) if every else ran_s[shown]
+    seconds = np.bincount(attempts.job, ran_s[attempts.rows], len(shown)) if every else ran_s[shown]
+    durations_s = seconds, np.array(limits)[limit.place]
+    every_job = _jobs(table, options, ids, groups.time, parts, shown, start_s[shown], durations_s)
+    errors = {job: str(error) for job, error in every_job.faults(kept)}
+    drop(np.isin(np.arange(len(shown)), list(errors)), "that describe an impossible job", errors)
+    return JobBatch(table, every_job, kept, attempts.counts, of_row, checks.findings)
 
-    listed, of_job = list(chain.from_iterable(chunks)), np.repeat(np.arange(count), sizes)
-    chunk, named = ranges(begins, sizes), options.named_gpus()
-    measured_on = [site_gpu(chunk.kind, named) if chunk.kind else None for chunk in listed]
-    kind, kinds = numbered([_task_kind(*pair, options) for pair in zip(listed, measured_on, strict=True)])
-    work, estimate = (
-        options.all_on_reference(column[of_job], measured_on, chunk)
-        for column in (seconds, np.array(limits)[limit.place])
-    )
-    every_job = JobArrays(
+
+class _Attempts(NamedTuple):
+    """The usable attempts of jobs, sorted by job, and those of each job by start."""
+
+    rows: np.ndarray  # (n,): rows of the table
+    job: np.ndarray  # (n,): the job of each of these rows
+    counts: np.ndarray  # (J,) int64: number of attempts of each job
+    shown: np.ndarray  # (J,): the row from which each job is built; 0 if it has no attempt
+
+    @classmethod
+    def of(
+        cls, checks: Checks, job_of_row: np.ndarray, start_s: np.ndarray, jobs: int, *, shows_first: bool
+    ) -> _Attempts:
+        """Sort the usable rows. Each job is built from its first or from its last attempt."""
+        usable = np.flatnonzero(checks.usable)
+        rows = usable[np.lexsort((usable, start_s[usable], job_of_row[usable]))]
+        job, shown = job_of_row[rows], np.zeros(jobs, np.int64)
+        turns = rows[::-1] if shows_first else rows
+        shown[job_of_row[turns]] = turns  # NumPy keeps the last of several rows for a job
+        return cls(rows, job, np.bincount(job, minlength=jobs).astype(np.int64), shown)
+
+    def reruns(self, table: Table) -> np.ndarray:
+        """Return (J,): how many attempts of each job were rerun."""
+        return np.bincount(self.job, table.texts(_KIND)[self.rows] == "R", len(self.shown))
+
+
+class _Parts(NamedTuple):
+    """The tasks of J jobs: one for each chunk in the job's demand."""
+
+    listed: list[_Chunk]
+    """The chunks of all distinct demands, one demand after another."""
+    sizes: np.ndarray  # (J,): number of tasks of each job
+    job: np.ndarray  # (T,): the job of each task
+    chunk: np.ndarray  # (T,): the index of its chunk in ``listed``
+    place: np.ndarray  # (T,): its position among the tasks of its job
+
+    @classmethod
+    def of(cls, demands: Sequence[list[_Chunk]], asked: np.ndarray) -> _Parts:
+        """Make the tasks of jobs. ``asked`` is the index of the demand of each job."""
+        lengths = [len(demand) for demand in demands]
+        sizes, begins = np.array(lengths)[asked], bounds(lengths)[asked]
+        job, chunk = np.repeat(np.arange(len(asked)), sizes), ranges(begins, sizes)
+        return cls(list(chain.from_iterable(demands)), sizes, job, chunk, chunk - begins[job])
+
+
+def _jobs(
+    table: Table,
+    options: TraceOptions,
+    ids: np.ndarray,
+    arrival_s: np.ndarray,
+    parts: _Parts,
+    shown: np.ndarray,
+    start_s: np.ndarray,
+    durations_s: tuple[np.ndarray, np.ndarray],
+) -> JobArrays:
+    """Make all jobs, also those that were dropped. ``shown`` is the row of each job, ``start_s``
+    its start, and ``durations_s`` its run time and its limit."""
+    job, chunk, named = parts.job, parts.chunk, options.named_gpus()
+    measured_on = [site_gpu(chunk.kind, named) if chunk.kind else None for chunk in parts.listed]
+    kind, kinds = numbered([_task_kind(*pair, options) for pair in zip(parts.listed, measured_on, strict=True)])
+    work, estimate = (options.all_on_reference(column[job], measured_on, chunk) for column in durations_s)
+    user, account, queue, hosts = (table.words(column).chosen(shown) for column in _SHOWN)
+    return JobArrays(
         ids=ids,
-        arrival_s=groups.time,
-        first=bounds(sizes),
-        name=np.where(sizes[of_job] > 1, chunk - begins[of_job] + 1, 0).astype(np.int32),
-        names=objects(["job", *[f"chunk-{place}" for place in range(int(sizes.max()))]]),
+        arrival_s=arrival_s,
+        first=bounds(parts.sizes),
+        name=np.where(parts.sizes[job] > 1, parts.place + 1, 0).astype(np.int32),
+        names=objects(["job", *[f"chunk-{place}" for place in range(int(parts.sizes.max()))]]),
         work=np.where(work < options.floor_s, options.floor_s, work),
-        instances=np.array([chunk.pieces for chunk in listed], np.int64)[chunk],
+        instances=np.array([chunk.pieces for chunk in parts.listed], np.int64)[chunk],
         kind=kind[chunk],
         kinds=kinds,
         waits=np.zeros(len(chunk) + 1, np.int64),
         parent=np.zeros(0, np.int32),
         estimate=optional(estimate),
         tenant=options.tenants(user, account, queue),
-        observed_start_s=np.maximum(groups.time, start_s[shown]),
-        eligible_s=np.maximum(groups.time, table.numbers(_ETIME, 0.0)[shown]),
+        observed_start_s=np.maximum(arrival_s, start_s),
+        eligible_s=np.maximum(arrival_s, table.numbers(_ETIME, 0.0)[shown]),
         observed_nodes=hosts.mapped(_nodes),
         user=user,
         account=account,
         partition=queue,
     )
-    errors = {job: str(error) for job, error in every_job.faults(kept)}
-    drop(np.isin(np.arange(count), list(errors)), "that describe an impossible job", errors)
-    return JobBatch(table, every_job, kept, attempts, job, checks.findings)
 
 
 def _ran(checks: Checks) -> tuple[np.ndarray, np.ndarray]:

@@ -6,14 +6,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 import yaml
 
 from dagsim.config.schema import Config, config_in
 from dagsim.config.yaml import load
 from dagsim.errors import ConfigError, DagsimError, InputError
-from dagsim.families.site.node_lists import ImportedCluster, grouped, node_format, node_notes, read_nodes
+from dagsim.families.site.node_lists import ImportedCluster, ImportedSite, grouped, node_format, node_notes, read_nodes
 from dagsim.families.site.site_import import log_in, read_site, site_files, site_parts, sites_in, with_jobs
 from dagsim.files import write_text
 from dagsim.model import GPU_TYPES, GpuType, NodeOutage, NodePartition, NodeReservation, OnDemand, QueueTree
@@ -58,24 +59,11 @@ def import_site(
     for kind in named.values():
         if kind not in GPU_TYPES:
             raise ConfigError(f"--gpu: unknown GPU type {kind!r}{choices(kind, GPU_TYPES)} (dagsim list gpus)")
-    site, origin = read_site(files, zone), ", ".join(path.name for path in paths)
-    unmodelled: list[str] = []
-    log: Trace | None = None
-    if site is not None:
-        imported = grouped(site.found_nodes(), named, keep_all=True, in_order=True)
-        name, queues, network = site.cluster_name or out.stem, site.queues(named), site.network(imported.node_names())
-        restarts = site.restarts(queues)
-        log = log_in(paths)
-        # ``queues`` and ``network``, called above, have added to ``unmodelled``
-        unmodelled = with_jobs(site.unmodelled, log, site.written_s)
-        text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy, restarts)
-    elif listed := _node_lists(files):
-        nodes = [node for file in listed for node in read_nodes(Source(file))]
-        unmodelled = [note for file in listed for note in node_notes(Source(file))]
-        imported = grouped(nodes, named, keep_all=keep_all)
-        form = node_format(Source(listed[0]))
-        text = cluster_yaml(imported, out.stem, origin, policy=form.policy if form and nodes[0].manifest else "")
-    else:
+    origin = ", ".join(path.name for path in paths)
+    made = _site_of(paths, files, zone, named, origin, out.stem)
+    if made is None:
+        made = _cluster_of(files, named, origin, out.stem, keep_all)
+    if made is None:
         sites = sites_in(files, zone).values()
         read = [f"{name}: {content}" for site in sites for name, content in site.read]
         read += [f"{name}: nothing ({why})" for site in sites for name, why in site.unread]
@@ -83,31 +71,90 @@ def import_site(
             f"{origin}: the files do not describe a site ({'; '.join(read) or 'nothing recognised'}); needed: "
             f"{', or '.join(site_parts())}"
         )
-    config = config_in(load(text, str(out)))
-    audit, faults = (Audit(), []) if log is None else _audit_of(config, log)
+    config = config_in(load(made.text, str(out)))
+    audit, faults = (Audit(), []) if made.log is None else _audit_of(config, made.log)
     if strict:
         audit.refuse(origin)
-    if not overwrite and out.is_file() and out.read_bytes() != text.encode():
+    if not overwrite and out.is_file() and out.read_bytes() != made.text.encode():
         raise InputError(
             f"{out}: exists and differs from this import, for example because it was edited; write to another file, "
             "or replace it with --overwrite"
         )
-    write_text(out, text)
-    lines = [*audit.sentences(), *faults, f"{out}: {config.build_cluster()}"]
-    if site is not None:
-        lines += [f"read {name}: {content}" for name, content in site.read]
-        lines += [f"read {name}: nothing ({why})" for name, why in site.unread]
-    lines += [f"noted: {note}" for note in imported.notes] + [f"not modelled: {what}" for what in unmodelled]
-    if left_out := imported.left_out:
-        more = f"; and {len(left_out) - _NAMED:,} more" if len(left_out) > _NAMED else ""
-        lines.append(
-            f"left out {count_of(len(left_out), 'node')} (--all keeps them): {'; '.join(left_out[:_NAMED])}{more}"
-        )
-    lines += [
-        f"GPU type {kind!r} is unknown; say what it is with --gpu {kind}=TYPE, or fill in {out}"
-        for kind in imported.unknown
-    ]
+    write_text(out, made.text)
+    lines = [*audit.sentences(), *faults, f"{out}: {config.build_cluster()}", *made.remarks(out)]
     return [*lines, *audit.sentences(urgent=False)]
+
+
+class _Made(NamedTuple):
+    """A configuration that was made from files."""
+
+    text: str
+    cluster: ImportedCluster
+    unmodelled: list[str]
+    """Settings that the configuration cannot contain."""
+    site: ImportedSite | None = None
+    """The site, if the files describe one and not only nodes."""
+    log: Trace | None = None
+    """The site's own log."""
+
+    def remarks(self, out: Path) -> list[str]:
+        """Return messages about what was read, noted, not modelled, left out or unknown."""
+        lines = []
+        if self.site is not None:
+            lines += [f"read {name}: {content}" for name, content in self.site.read]
+            lines += [f"read {name}: nothing ({why})" for name, why in self.site.unread]
+        lines += [f"noted: {note}" for note in self.cluster.notes]
+        lines += [f"not modelled: {what}" for what in self.unmodelled]
+        if left_out := self.cluster.left_out:
+            more = f"; and {len(left_out) - _NAMED:,} more" if len(left_out) > _NAMED else ""
+            lines.append(
+                f"left out {count_of(len(left_out), 'node')} (--all keeps them): {'; '.join(left_out[:_NAMED])}{more}"
+            )
+        return lines + [
+            f"GPU type {kind!r} is unknown; say what it is with --gpu {kind}=TYPE, or fill in {out}"
+            for kind in self.cluster.unknown
+        ]
+
+
+def _site_of(
+    paths: Sequence[Path],
+    files: Sequence[Path],
+    zone: ZoneInfo | None,
+    named: Mapping[str, str],
+    origin: str,
+    name: str,
+) -> _Made | None:
+    """Make the configuration of a site, called ``name`` unless it has a name. Return None if the
+    files do not describe one.
+    """
+    site = read_site(files, zone)
+    if site is None:
+        return None
+    imported = grouped(site.found_nodes(), named, keep_all=True, in_order=True)
+    queues, network = site.queues(named), site.network(imported.node_names())
+    restarts = site.restarts(queues)
+    log = log_in(paths)
+    # ``queues`` and ``network``, called above, have added to ``unmodelled``
+    unmodelled = with_jobs(site.unmodelled, log, site.written_s)
+    name = site.cluster_name or name
+    text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy, restarts)
+    return _Made(text, imported, unmodelled, site, log)
+
+
+def _cluster_of(
+    files: Sequence[Path], named: Mapping[str, str], origin: str, name: str, keep_all: bool
+) -> _Made | None:
+    """Make the configuration of a cluster without queues. Return None if there is no list of
+    nodes."""
+    listed = _node_lists(files)
+    if not listed:
+        return None
+    nodes = [node for file in listed for node in read_nodes(Source(file))]
+    unmodelled = [note for file in listed for note in node_notes(Source(file))]
+    imported = grouped(nodes, named, keep_all=keep_all)
+    form = node_format(Source(listed[0]))
+    text = cluster_yaml(imported, name, origin, policy=form.policy if form and nodes[0].manifest else "")
+    return _Made(text, imported, unmodelled)
 
 
 def _node_lists(files: Sequence[Path]) -> list[Path]:

@@ -21,7 +21,7 @@ FAMILY = Family(
             Entry("scontrol show nodes --json", ".slurm_nodes:SCONTROL_JSON"),
             Entry("sinfo -N -e -h -o '%N|%P|%t|%c|%m|%G|%f'", ".slurm_nodes:SINFO"),
         ),
-        "sites": (Entry("Slurm", ".slurm_site:read_slurm_site", "slurm.conf or `scontrol show partition`"),),
+        "sites": (Entry("Slurm", ".slurm_site_files:read_slurm_site", "slurm.conf or `scontrol show partition`"),),
         "services": (
             Entry("listed_users", ".scheduler.slurm_priority:listed_users"),
             Entry("load_searches", ".scheduler.slurm_backfill:load_compiled"),

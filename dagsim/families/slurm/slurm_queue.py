@@ -16,7 +16,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import TraceError
-from dagsim.families.slurm.accounting import COLUMNS, array_ids, gres_tres, json_number, listed_tasks, unescaped_text
+from dagsim.families.slurm.accounting import COLUMNS
+from dagsim.families.slurm.accounting_values import array_ids, gres_tres, json_number, listed_tasks, unescaped_text
 from dagsim.model import UNLIMITED_S
 from dagsim.traces.batch import ENDED
 from dagsim.traces.chunks import Table, tables_of

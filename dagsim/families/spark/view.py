@@ -86,7 +86,6 @@ class StageTable:
     def __init__(self, cluster: ExecutorPools) -> None:
         self._cluster = cluster
         self._jobs: list[SparkJobState] = []
-        self._stages: list[StageState] = []
         cluster.moved = set()
 
     def graph(self) -> StageGraph:
@@ -165,7 +164,7 @@ class StageTable:
     def _rebuild(self) -> None:
         """Rebuild everything after jobs have arrived or left."""
         jobs = self._jobs = list(self._cluster.jobs)
-        stages = self._stages = [stage for job in jobs for stage in job.stages]
+        stages = [stage for job in jobs for stage in job.stages]
         shapes = [_shape(job.job.graph) for job in jobs]
         sizes = [len(job.stages) for job in jobs]
         self._row = {stage: row for row, stage in enumerate(stages)}

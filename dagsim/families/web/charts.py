@@ -33,10 +33,12 @@ def element(tag: str, text: str, **attributes: str) -> str:
 
 def table(grid: Grid) -> str:
     """Return a table with its title as caption and its notes below. Its box scrolls sideways and
-    can be focused."""
+    can be focused. Without rows, only the title and the notes are returned."""
     heads = "".join(_cell("th", head, place in grid.texts, scope="col") for place, head in enumerate(grid.heads))
     rows = "".join(f"<tr>{_row(row, grid.texts)}</tr>" for row in grid.rows)
     label = escape(grid.title or "table")
+    if not grid.rows:
+        return element("p", grid.title, class_="empty") + notes(grid.notes)
     whole = f"<table>{element('caption', grid.title)}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
     box = f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{whole}</div>'
     return box + notes(grid.notes)
@@ -52,6 +54,10 @@ def details(summary: str, text: str) -> str:
     return f'<details><summary>{escape(summary)}</summary><pre tabindex="0">{escape(text)}</pre></details>'
 
 
+_SHORT = 20
+"""Length of the longest text in a cell that is kept on one line."""
+
+
 def _row(cells: Sequence[str], texts: Sequence[int]) -> str:
     first, *rest = cells
     head = _cell("th", first, 0 in texts, scope="row")
@@ -62,6 +68,8 @@ def _cell(tag: str, text: str, is_text: bool, **attributes: str) -> str:
     lines = "<br>".join(escape(line) for line in text.split("\n"))
     if not is_text:
         attributes["class"] = "number"
+    elif attributes.get("scope") != "col" and max(map(len, text.split("\n"))) <= _SHORT:
+        attributes["class"] = "short"
     pairs = "".join(f' {name}="{escape(value)}"' for name, value in attributes.items())
     return f"<{tag}{pairs}>{lines}</{tag}>"
 
@@ -72,6 +80,9 @@ _POINTS = 300
 """Number of points in a distribution."""
 _SHORTEST_S = 0.1
 """Lower bound of the logarithmic axis, in seconds. Shorter times are drawn at this bound."""
+_LEAST_SPAN = 10.0
+"""Smallest ratio between the ends of the logarithmic axis, so that the curve of equal values can be
+seen."""
 _ENDS = {int(Kind.FINISHED): 0, int(Kind.PREEMPTED): 1, int(Kind.FAILED): 2, -1: 3}
 
 
@@ -108,7 +119,7 @@ def _shares(figure: str, runs: Mapping[str, ScheduleColumns], packer: Packer) ->
     every = np.concatenate([values for values, _ in distributions.values()])
     if not len(every):
         return {"x": packer.add([], "f4"), "series": []}
-    x = np.geomspace(every.min(), max(float(every.max()), float(every.min()) * 1.01), _POINTS)
+    x = np.geomspace(every.min(), max(float(every.max()), float(every.min()) * _LEAST_SPAN), _POINTS)
     x[-1] = max(x[-1], every.max())
     series = []
     for name, (values, shares) in distributions.items():
@@ -273,7 +284,7 @@ def learning(logs: Mapping[str, Sequence[Row]], packer: Packer) -> list[dict[str
     charts = []
     for panel in learning_panels(logs):
         x = np.unique(np.concatenate([samples for samples, _ in panel.runs.values()] + [panel.samples]))
-        if panel.name not in _SHOWN or len(x) < 2:
+        if panel.name not in _SHOWN:
             continue
         series: list[tuple[Any, ...]] = []
         if len(panel.samples):

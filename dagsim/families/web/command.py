@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from dagsim import services
 from dagsim.cli.app import app, say
+from dagsim.cli.options import page_name
+from dagsim.families.web import services
 
 
 @app.command()
@@ -16,7 +17,13 @@ def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders from any system.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="File to write (default: report.html in the first folder)."),
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            callback=page_name,
+            help="File to write (default: report.html in the first folder).",
+        ),
     ] = None,
 ) -> None:
     """Write runs to one HTML file with a verdict, Gantt chart, curves and tables. The file needs no
@@ -27,8 +34,6 @@ def report(
     from dagsim.experiment.store import Store
     from dagsim.families.web.document import write_page
 
-    if out is not None and out.suffix not in (".html", ".htm"):
-        raise typer.BadParameter(f"{out}: the name of a page must end in .html", param_hint="'--out'")
     say(write_page([Store.open(run) for run in runs], out or runs[0] / "report.html"))
 
 

@@ -90,13 +90,13 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
     # systems that block jobs report their rejections in tables of their own
     blocks = chosen.runs[0].folder.config.whole_system.blocked_by is not None
-    turned_away = [*([] if blocks else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
+    rejected = [*([] if blocks else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
     sentences = [
         *run_sections.lacking(chosen),
         *run_sections.reproduction(chosen),
         *run_sections.verdict_sentences(chosen),
     ]
-    parts = _of_runs(chosen, folders, "".join(tables), "".join(map(table, turned_away)), charts)
+    parts = _of_runs(chosen, folders, "".join(tables), "".join(map(table, rejected)), charts)
     return answered(title, sentences, parts, data, live=live)
 
 
@@ -129,9 +129,9 @@ def _of_trainings(folders: Sequence[Store], live: Sequence[str]) -> str:
     charts = learning(logs, packer)
     grids = [report_grid(folder.path.name, folder.path / "report.csv") for folder in folders]
     tables = "".join(table(grid) for grid in grids if grid is not None)
-    parts = [_section("Learning curves", _CURVES), part("Report", tables), *_origin(folders)]
+    parts = [_section("Learning curves", _CURVES), part("Results on the test seeds", tables), *_origin(folders)]
     data = packer.packed({"learning": charts})
-    return answered("Trainings: dagsim report", training_sentences(logs), parts, data, live=live)
+    return answered("Training runs: dagsim report", training_sentences(logs), parts, data, live=live)
 
 
 def _of_sweep(folders: Sequence[Store], live: Sequence[str]) -> str:
@@ -168,7 +168,7 @@ def _origin(folders: Sequence[Store]) -> list[str]:
 
 
 def _of_runs(
-    chosen: Chosen, folders: Sequence[Store], tables: str, turned_away: str, charts: Sequence[Mapping[str, Any]]
+    chosen: Chosen, folders: Sequence[Store], tables: str, rejected: str, charts: Sequence[Mapping[str, Any]]
 ) -> list[str]:
     """Return the sections of the report on one or several runs."""
     names = "".join(element("option", run.name, value=str(place)) for place, run in enumerate(chosen.drawn))
@@ -183,7 +183,7 @@ def _of_runs(
         static("charts.html"),
         static("dag.html") if any(chart["graphs"] for chart in charts) else "",
         _section("Distributions", of_drawn + '<div id="distributions"></div>'),
-        part("Turned away", turned_away),
+        part("Rejected jobs", rejected),
         part("Jobs", tables),
         part("How to repeat it", run_sections.repeat(folders)),
     ]
@@ -214,14 +214,15 @@ _MOST_LINES = 9
 
 
 def answered(title: str, sentences: Sequence[str], parts: Sequence[str], data: str, *, live: Sequence[str] = ()) -> str:
-    """Return a page with its main result in sentences above its sections. A live page updates both
-    the result and the sections.
+    """Return a page with its main result in sentences above its sections, and warnings above the
+    result. A live page updates all of these.
     """
-    first, *rest = sentences
-    warnings = [line for line in rest[_MOST_LINES:] if line.startswith("warning")]
-    folded = [line for line in rest[_MOST_LINES:] if not line.startswith("warning")]
-    answer = element("p", first, class_="verdict")
-    answer += "".join(element("p", line) for line in (*rest[:_MOST_LINES], *warnings))
+    warnings = [line for line in sentences if line.startswith("warning")]
+    first, *rest = [line for line in sentences if not line.startswith("warning")] or [""]
+    folded = rest[_MOST_LINES:]
+    answer = "".join(element("p", line, class_="warning") for line in warnings)
+    answer += element("p", first, class_="verdict") * bool(first)
+    answer += "".join(element("p", line) for line in rest[:_MOST_LINES])
     if folded:
         more = element("summary", f"and {len(folded)} more") + "".join(element("p", line) for line in folded)
         answer += f"<details>{more}</details>"

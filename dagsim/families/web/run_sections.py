@@ -6,9 +6,10 @@ two axes.
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, product
-from math import isfinite, nan
+from math import isclose, isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ _LENGTHS = (
 GPUs."""
 _MOST_LINKS = 10
 _GROUP_HEADS = (
-    *("", "jobs", "completed", "turned\naway", "unfinished", "mean JCT\n(s)", "p95 JCT\n(s)"),
+    *("", "jobs", "completed", "rejected", "unfinished", "mean JCT\n(s)", "p95 JCT\n(s)"),
     *("mean wait\n(s)", "p95 wait\n(s)", "bounded\nslowdown", "GPU-hours"),
 )
 
@@ -265,8 +266,12 @@ def is_training(folder: Path) -> bool:
 
 def training_sentences(logs: Mapping[str, Sequence[Row]]) -> list[str]:
     """Return one sentence per training run: its best validation score, and the number of samples at
-    that point."""
-    return [f"{run}: {_training_sentence(rows)}." for run, rows in logs.items()]
+    that point. A second sentence points out a training run that is too short for a curve."""
+    single = [run for run, rows in logs.items() if len(rows) == 1 and rows[0]["samples"]]
+    return [
+        *(f"{run}: {_training_sentence(rows)}." for run, rows in logs.items()),
+        *(f"{run}: one iteration has no curve, so the charts show one point." for run in single),
+    ]
 
 
 def _training_sentence(rows: Sequence[Row]) -> str:
@@ -319,16 +324,19 @@ class SweepView:
         """Return sentences about the best value on the compared axis, the points at which it is
         best, and the progress of the sweep."""
         axis = compared_axis(self.folder.sweep.axes)
-        best = [name for group in self._groups() if (name := self._best(group))]
+        best = [names for group in self._groups() if (names := self._best(group))]
         progress = [f"{len(self.lines):,} of {count_of(self._planned(), 'cell')} are finished."]
         if not best:
             return progress
-        first = max(dict.fromkeys(best), key=best.count)
+        counts = Counter(name for names in best for name in names)
+        most = max(counts.values())
+        first, *rest = [label for label in axis.labels if counts[label] == most]
         how = "lowest" if lower_is_better(self._metric) else "highest"
-        where = f"at {best.count(first):,} of {len(best):,} combinations" if len(best) > 1 else "on average"
+        where = f"at {most:,} of {len(best):,} combinations" if len(best) > 1 else "on average"
         what = short_names([axis.key])[axis.key]
+        more = f" and {rest[0] if len(rest) == 1 else f'{len(rest):,} more'} each have" if rest else " has"
         name = first if what == "policy" else f"{what} {first}"
-        return [f"{name} has the {how} {metric_name(self._metric)} {where}.", *progress]
+        return [f"{name}{more} the {how} {metric_name(self._metric)} {where}.", *progress]
 
     def table(self) -> str:
         """Return a table with a row for each point of the grid, compared within its group."""
@@ -374,12 +382,12 @@ class SweepView:
     def _groups(self) -> list[CellGroup]:
         return grouped_standings(self.lines, self.folder.sweep.axes, self._metric, self._sample)
 
-    def _best(self, group: CellGroup) -> str | None:
+    def _best(self, group: CellGroup) -> list[str]:
+        """Return the values that share the best result in the group."""
         scores = {name: values.get(self._metric, nan) for name, values in group.metrics.items()}
         score_of = {name: value for name, value in scores.items() if isfinite(value)}
-        if not score_of:
-            return None
-        return (min if lower_is_better(self._metric) else max)(score_of, key=lambda name: score_of[name])
+        best = (min if lower_is_better(self._metric) else max)(score_of.values(), default=nan)
+        return [name for name, value in score_of.items() if isclose(value, best)]
 
     def _planned(self) -> int:
         return int(self.folder.manifest["plan"]["sweep"].get("cells", len(self.lines)))

@@ -197,7 +197,7 @@ def rejected_by_cause(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
     if not reasons:
         return []
     rows = [(name, f"{len(cols.jobs):,}", *_counts(cols, reasons)) for name, cols in runs.items()]
-    heads = ("", "jobs", "turned\naway", *(_WORDS[reason] for reason in reasons))
+    heads = ("", "jobs", "rejected", *(_WORDS[reason] for reason in reasons))
     return [Grid("Rejected jobs, by cause", heads, rows)]
 
 
@@ -208,8 +208,8 @@ def rejected_by_beta(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
     The result is empty if no job was rejected or no job has a deadline.
     """
     betas = {name: _beta(cols) for name, cols in runs.items()}
-    turned_away = any((cols.jobs.rejected > 0).any() for cols in runs.values())
-    return [_by_beta(runs, betas)] if turned_away and any(np.isfinite(beta).any() for beta in betas.values()) else []
+    rejects = any((cols.jobs.rejected > 0).any() for cols in runs.values())
+    return [_by_beta(runs, betas)] if rejects and any(np.isfinite(beta).any() for beta in betas.values()) else []
 
 
 def _counts(cols: ScheduleColumns, reasons: list[RejectReason]) -> list[str]:

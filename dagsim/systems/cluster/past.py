@@ -28,6 +28,11 @@ class Ended(NamedTuple):
 
     run: InFlight
 
+    @property
+    def was_decided(self) -> bool:
+        """True if a decision ended the run: a preemption, or its own start because it had no work."""
+        return self.run.stopped == "preempted" or self.run.until_s == self.run.since_s
+
 
 def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight | Ended]]:
     """Yield arrivals, starts and ends before ``begins_s`` in the order in which they happened, each
@@ -55,10 +60,9 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
             first, last = run.rows
             events.append((run.since_s, _DECIDED, first, number, number, run))
             if run.until_s is not None:
-                # a decision ended the run: a preemption, or its own start because it had no work
-                decided = run.stopped == "preempted" or run.until_s == run.since_s
-                order = _DECIDED if decided else _FAILS if run.stopped else _ENDS
-                events.append((run.until_s, order, last if last >= 0 else first, number, number, Ended(run)))
+                end = Ended(run)
+                order = _DECIDED if end.was_decided else _FAILS if run.stopped else _ENDS
+                events.append((run.until_s, order, last if last >= 0 else first, number, number, end))
     events.sort(key=lambda event: event[:4])
     for time_s, *_, number, event in events:
         yield time_s, number, event
@@ -205,7 +209,8 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
         kernel.suspensions.recall()
     for time_s, number, event in past_of(past, begins_s):
         # At equal times, runs end first. Then timers fire, and then jobs arrive and runs start.
-        _pass_time(kernel, time_s if isinstance(event, Ended) else nextafter(time_s, inf))
+        before_timers = isinstance(event, Ended) and not event.was_decided
+        _pass_time(kernel, time_s if before_timers else nextafter(time_s, inf))
         kernel.now = time_s
         if isinstance(event, Job):
             kernel.arrive(event)

@@ -330,6 +330,11 @@ class ClusterScenario(Models, ClusterWorld):
             left=jobs.left,
         )
 
+    @property
+    def knowledge(self) -> tuple[str, ...]:
+        """The kind of estimates, which determines what policies know about durations."""
+        return (self.estimates.kind,)
+
     def fitted(self, policy: ClusterPolicy) -> ClusterPolicy:
         """Return the policy. With admission control, a policy that does not admit jobs itself
         (``admits``) is wrapped so that all jobs are admitted.

@@ -121,7 +121,9 @@ class NodeGroup(Section):
         if gpu is None or own is None or gpu in own or canonical(gpu) in GPU_TYPES:
             return gpu
         names = [*own, *sorted(GPU_TYPES)]
-        raise ModelError(f"unknown GPU type {gpu!r}{choices(gpu, names)} (dagsim list gpus)")
+        raise ModelError(
+            f"unknown GPU type {gpu!r}{choices(gpu, names)} (dagsim list gpus); define others in gpu_types"
+        )
 
     @model_validator(mode="before")
     @classmethod
@@ -468,6 +470,11 @@ class DescribedCluster(GpuCluster):
         """
         hint = services.faster_engine.offered()
         return "" if hint is None else hint(self.scenario, policy, engine, wall_s)
+
+    @property
+    def knowledge(self) -> tuple[str, ...]:
+        """The kind of estimates, which determines what policies know about durations."""
+        return (self.keys.estimates.kind,)
 
     def told(self, estimates: str) -> Mapping[str, Any]:
         """Return keys of a configuration in which ``estimates`` determines the durations that

@@ -165,7 +165,10 @@ def why_stalled(kernel: ClusterKernel) -> str:
     idle = f"at {kernel.now:g} s: {' and '.join(waiting)}, nothing runs and {pending}"
     if startable is not None or kernel.applicants:
         could = f", although {startable.name} could start" if startable is not None else ""
-        return f"the policy returned no decision {idle}{could}"
+        return (
+            f"the policy returned no decision {idle}{could}; yield a decision, such as Start, or yield Wait(until_s) "
+            "to be called again later"
+        )
     return idle
 
 

@@ -160,8 +160,8 @@ class Plain(Reader):
         unnamed = [ours for ours in missing if ours not in columns]
         lacking = _missing(NamedColumns(source, {}))
         return (
-            f"nearly 'plain': it lacks {', '.join(lacking)}; its columns are {clipped(', '.join(names))}; "
-            f"say which hold them: {map_command(source, columns, unnamed)}"
+            f"almost a table in the format 'plain', but it lacks {', '.join(lacking)}; its columns are "
+            f"{clipped(', '.join(names))}; state which of them contain this: {map_command(source, columns, unnamed)}"
         )
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:

@@ -22,6 +22,7 @@ from dagsim.config.schema import Config, Setting, dump_config, load_config, plai
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.store import CellRun
 from dagsim.families.capacity.answer_tables import plan_table
+from dagsim.families.capacity.log_demand import Beginning, LogDemand, with_growth
 from dagsim.families.capacity.machines import (
     GpuCount,
     Prices,
@@ -37,7 +38,7 @@ from dagsim.families.capacity.machines import (
 )
 from dagsim.families.capacity.planning import plan
 from dagsim.families.capacity.size_search import Size, SizeSearch, Target, Targets, gpus_of, least_size
-from dagsim.families.capacity.whatif import Beginning, Fit, LogDemand, Trial, with_growth
+from dagsim.families.capacity.trials import Fit, Trial
 from dagsim.family import families
 from dagsim.metrics.series import JobSeries
 from dagsim.model import GPU_TYPES

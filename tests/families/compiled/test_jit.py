@@ -86,6 +86,27 @@ def test_arrays_that_have_moved_since_the_last_call_are_read_where_they_are(fold
     assert len(list(folder.glob("add-*.o"))) == 1
 
 
+def scale(factors: np.ndarray, total: np.ndarray, values: np.ndarray) -> None:
+    """Add up products."""
+    total[0] = 0.0
+    for place in range(len(factors)):
+        total[0] += factors[place] * values[place]
+
+
+def test_bound_arrays_are_shared_with_the_caller_and_cannot_move(folder: Path) -> None:
+    total, values = np.zeros(1), np.arange(4.0)
+    bound = jit.BoundCall(jit.outer(scale), total, values)
+    for factors, expected in ((np.ones(4), 6.0), (np.ones(2), 1.0), (np.array([0, 3, 0, 1]), 6.0)):
+        bound(factors)
+        assert total[0] == expected
+    values[1] = 10.0
+    bound(np.ones(4))
+    assert total[0] == 15.0
+    with pytest.raises(ValueError, match="cannot resize"):
+        values.resize(100_000)
+    assert len(list(folder.glob("scale-*.o"))) == 2  # the factors were whole numbers once
+
+
 def test_other_types_are_compiled_again_and_strided_arrays_refused(folder: Path) -> None:
     function, o, shown = jit.outer(add), example(3), np.zeros(1)
     function(o, shown)

@@ -444,6 +444,34 @@ def test_holdings_are_the_sums_of_the_runs() -> None:
             assert list(holdings.freed) == [holder for holder in runs.pop(gone)[0] if holder in most]
 
 
+def test_a_budget_is_not_charged_while_nodes_boot() -> None:
+    holdings, lab = Holdings(), ("account", "lab")
+    holdings.limit(lab, Caps(minutes={"cpus": 100.0}))
+    holdings.take(1, (lab,), Amounts(0, 4, 0, limit_s=600.0), now=0.0, boots=True)
+    holdings.charge(300.0, 1.0)
+    assert (holdings.budgets[lab].used["cpus"], holdings.held(lab, "cpus minutes")) == (0, 40)
+    holdings.booted(1, 350.0)
+    holdings.charge(600.0, 1.0)
+    # the whole limit is still set aside: 250 s of it are used
+    assert (holdings.budgets[lab].used["cpus"], holdings.held(lab, "cpus minutes")) == (1000, 40)
+    holdings.give(1, 650.0)
+    assert holdings.budgets[lab].used["cpus"] == 1200
+
+
+def test_the_first_priority_of_an_exclusive_job_counts_only_the_cpus_that_it_requests() -> None:
+    spec = "slurm-multifactor[job_size=1000,age=0,fair_share=0,partition=0,backfill=false]"
+
+    def order(until_s: float) -> list[str]:
+        half = Job.single("half", Task("t", 5, gpus=1, cpus=32, estimate=5.0), 10)
+        whole = Job.single("whole", Task("t", 5, gpus=1, cpus=1, estimate=5.0), 11, request=Request(exclusive=True))
+        jobs = [job("first", 0, until_s, 4), half, whole]
+        got = starts(played(jobs, spec, cluster(1)))
+        return sorted(got, key=lambda name: got[name])[1:]
+
+    assert order(100) == ["half", "whole"]
+    assert order(400) == ["whole", "half"]  # at 300 s, Slurm computes priorities from whole nodes
+
+
 def test_the_main_loop_rests() -> None:
     jobs = [job("a", 0, 3), job("b", 0.5, 3), job("c", 1, 3, 4), job("d", 9, 1)]
     got = starts(played(jobs, "slurm-multifactor[order=basic,backfill=false,sched_min_interval_s=2]", cluster(1)))

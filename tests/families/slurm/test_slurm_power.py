@@ -121,6 +121,25 @@ def test_slurm_allocates_at_once_counts_the_limit_from_the_start_and_prefers_nod
     assert violations(schedule, work, whole=False) == []
 
 
+def test_nobody_is_charged_while_nodes_boot() -> None:
+    nodes = [Node("a", gpu_type("T4"), 1, 8.0, 32.0, on_demand=OnDemand(boot_s=400))]
+    nodes.append(Node("c", gpu_type("T4"), 1, 8.0, 32.0))
+
+    def job(user: str, at_s: float, seconds: float, part: str) -> Job:
+        task = Task("t", seconds, gpus=1.0, estimate=seconds)
+        return Job.single(f"{user}{at_s:g}", task, at_s, account="lab", user=user, partition=part)
+
+    work = [job("ada", 0, 100, "cloud"), job("bo", 0, 300, "own"), job("cy", 1, 400, "own")]
+    work += [job("bo", 310, 10, "own"), job("ada", 311, 10, "own")]
+    parts = NodePartition("cloud", nodes=("a",)), NodePartition("own", nodes=("c",))
+    scenario = ClusterScenario(Cluster(tuple(nodes)), work, queues=QueueTree(partitions=parts))
+    schedule = scenario.kernel(0).run(POLICIES.create("slurm-multifactor[fair_share=1000,age=0]"))
+    started = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.STARTED}
+    assert (started["ada0"], started["cy1"]) == (400.0, 300.0)
+    # at 600 s, ada has used 100 s and bo 300 s; ada's node was allocated for 500 s
+    assert started["ada311"] < started["bo310"]
+
+
 @pytest.mark.data
 def test_the_cloud_nodes_of_a_real_site_boot_about_as_often_as_they_did(tmp_path: Path, data: Path) -> None:
     folder = data / "golden" / "slurm" / "site-C"

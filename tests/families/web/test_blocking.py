@@ -20,13 +20,13 @@ def schedule(*, turned_away: dict[int, RejectReason]) -> Schedule:
     return result
 
 
-def test_jobs_turned_away_are_counted_by_cause_and_by_beta() -> None:
+def test_rejected_jobs_are_counted_by_cause_and_by_beta() -> None:
     runs = {
         "strict": columns(schedule(turned_away={0: RejectReason.TOO_SLOW, 1: RejectReason.NO_PLACE})),
         "open": columns(schedule(turned_away={0: RejectReason.TOO_SLOW})),
     }
     (cause,), (beta,) = rejected_by_cause(runs), rejected_by_beta(runs)
-    assert cause.heads == ("", "jobs", "turned\naway", "no place\nfree", "would take\ntoo long")
+    assert cause.heads == ("", "jobs", "rejected", "no place\nfree", "would take\ntoo long")
     assert list(cause.rows) == [
         ("strict", "4", "2 (50.0%)", "1 (25.0%)", "1 (25.0%)"),
         ("open", "4", "1 (25.0%)", "0 (0.0%)", "1 (25.0%)"),

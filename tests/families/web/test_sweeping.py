@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -67,6 +68,15 @@ def test_the_page_of_a_sweep_says_what_is_best_and_how_much_is_done(swept: Store
     assert re.fullmatch(r"(fifo|sjf) has the lowest mean JCT at [123] of 3 combinations\.", verdict)
     assert "11 of 12 cells are finished." in text
     assert "sweep grid" in text
+
+
+def test_values_that_are_equally_good_are_named_together(tmp_path: Path) -> None:
+    (tmp_path / "grid.yaml").write_text("set: {workload.count: 1}\nover: {policy: [fifo, sjf, srtf]}\nseeds: 1\n")
+    plan = Plan.of_grid(read_grid(tmp_path / "grid.yaml"))
+    folder = Store.begin(tmp_path / "results", plan, argv=["dagsim", "sweep"])
+    carry_out(folder, plan, Local("1"))
+    first, _ = SweepView(Store.read(folder.path)).verdict()
+    assert first == "fifo and 2 more each have the lowest mean JCT on average."
 
 
 def test_two_sweeps_need_pages_of_their_own(swept: Store) -> None:

@@ -73,6 +73,16 @@ def test_the_best_validation_score_is_told_with_its_place() -> None:
     )
 
 
+def test_one_iteration_is_a_point_and_the_page_says_that_it_has_no_curve(tmp_path: Path) -> None:
+    rows = [dict.fromkeys(COLUMNS, None) | {"samples": 10.0, "ratio": 1.2}]
+    packer = Kept()
+    (chart,) = learning({"a": rows}, packer)
+    ((_, at),) = chart["series"]
+    assert (packer.kept[chart["x"]].tolist(), packer.kept[at].tolist()) == ([10.0], pytest.approx([1.2]))
+    assert training_sentences({"a": rows})[1:] == ["a: one iteration has no curve, so the charts show one point."]
+    assert len(training_sentences({"a": rows * 2})) == 1
+
+
 @pytest.mark.parametrize("first", [0.0, None])
 def test_an_agent_may_be_best_before_its_first_sample(first: float | None) -> None:
     rows = [dict.fromkeys(COLUMNS, None) | {"samples": x, "ratio": y} for x, y in ((first, 0.9), (20, 1.2))]

@@ -231,6 +231,20 @@ def test_jobs_that_are_done_are_told_in_the_order_of_their_arrivals() -> None:
     assert starts(rest)["second-y"] == starts(whole)["second-y"]
 
 
+def test_a_job_whose_begin_time_is_that_of_a_preemption_is_ready_before_the_stopped_run() -> None:
+    one = Cluster((Node("a", T4, 1),))
+    jobs = [
+        Job.single("long", Task("t", 200.0), 0.0),
+        Job.single("other", Task("t", 200.0), 1.0),
+        Job.single("later", Task("t", 200.0), 2.0, request=Request(begin_s=118.0)),  # at 120 s, as a slice ends
+    ]
+    whole, pieces = whole_of(ClusterScenario(one, jobs), "round-robin")
+    scenario = ClusterScenario(one, with_past(whole, jobs, 170.0, pieces), begins_s=170.0, left=())
+    rest = drive(scenario.kernel(0), POLICIES.create("round-robin"))
+    after = {id: [time_s for time_s in times if time_s >= 170.0] for id, times in starts(whole).items()}
+    assert after == {id: [time_s for time_s in times if time_s >= 170.0] for id, times in starts(rest).items()}
+
+
 def log_of(folder: Path, runs: list[tuple[str, str, float, float, float]]) -> Path:
     """A log of jobs on one GPU: id, user, arrival, start and seconds."""
     lines = ["id,arrival_s,start_s,duration_s,gpus,user,tenant"]

@@ -61,7 +61,9 @@ def test_a_map_that_names_what_is_not_there_is_refused(samples: Path) -> None:
 
 def test_a_table_that_is_nearly_recognised_says_the_command_that_reads_it(read: Reading, samples: Path) -> None:
     path = samples / "plain" / "foreign.csv"
-    with pytest.raises(TraceError, match="nearly 'plain': it lacks id, arrival_s, gpus, duration_s") as caught:
+    with pytest.raises(
+        TraceError, match="almost a table in the format 'plain', but it lacks id, arrival_s, gpus, duration_s"
+    ) as caught:
         recognise(path)
     command = shlex.split(str(caught.value).partition("dagsim replay")[2])
     assert command[:3] == ["--trace", str(path), "--map"]
@@ -86,7 +88,7 @@ def test_the_name_of_a_file_cannot_break_out_of_the_command(tmp_path: Path) -> N
 @pytest.mark.family("slurm")
 def test_a_header_of_sacct_for_people_says_the_command_for_programs(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("JobID           JobName  Partition      State ExitCode \n1 x gpu COMPLETED 0:0\n")
-    with pytest.raises(TraceError, match=r"nearly 'sacct': .*sacct --allusers --duplicates"):
+    with pytest.raises(TraceError, match=r"almost a log in the format 'sacct', .*sacct --allusers --duplicates"):
         recognise(tmp_path / "log")
 
 

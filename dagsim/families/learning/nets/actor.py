@@ -125,8 +125,8 @@ def sample(log_p: np.ndarray, first: np.ndarray, rng: np.random.Generator | None
     if len(first) == 1:  # argmax is faster if there is only one observation
         return np.array([noisy.argmax()])
     maxima = np.maximum.reduceat(noisy, first)
-    lengths = np.diff(np.append(first, len(noisy)))
-    hits = np.flatnonzero(noisy == np.repeat(maxima, lengths))
+    ends = np.concatenate([first[1:], [len(noisy)]])
+    hits = np.flatnonzero(noisy == maxima.repeat(ends - first))
     # ``hits`` contains all rows with the maximum, so take the first of each observation
     chosen: np.ndarray = hits[np.searchsorted(hits, first)] - first
     return chosen

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, relu
+from torch.nn.functional import linear
 
 from dagsim.errors import ConfigError
 from dagsim.families.learning.nets.actor import ObservationBatch, ScoreNet, segment_mean, segment_sum
@@ -118,10 +118,10 @@ class Scorer(ScoreNet):
 
     def forward(self, batch: ObservationBatch) -> Tensor:
         embed, around, own, inner, score = self._layers
-        rows = relu(linear(batch.tokens, *embed))  # (N, H)
+        rows = linear(batch.tokens, *embed).relu_()  # (N, H)
         shared = linear(torch.cat([mean_rows(rows, batch), batch.context], dim=1), *around)  # (B, H)
-        mixed = relu(linear(rows, *own) + shared.index_select(0, batch.segment))
-        return linear(relu(linear(mixed, *inner)), *score)[:, 0]
+        mixed = linear(rows, *own).add_(shared.index_select(0, batch.segment)).relu_()
+        return linear(linear(mixed, *inner).relu_(), *score)[:, 0]
 
 
 class Attention(ScoreNet):

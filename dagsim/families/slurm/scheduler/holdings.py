@@ -84,7 +84,8 @@ class Budget:
         self.decays = decays
         self.used = dict.fromkeys(most_s, 0.0)
         self._runs: dict[int, tuple[Amounts, float, float]] = {}
-        """The amounts of each run, until when its usage is counted, and the end of its time limit."""
+        """The amounts of each run, until when its usage is counted, and the seconds left of its time limit."""
+        self._booting: set[int] = set()
 
     def remember(self, past: PastUse) -> None:
         """Add usage from before the simulation."""
@@ -100,7 +101,7 @@ class Budget:
     def _of_runs(self, name: str) -> float:
         """Return what runs may still use of a resource until their time limits."""
         runs = self._runs.values()
-        return ordered_sum([getattr(held, name) * max(0.0, ends_s - at_s) for held, at_s, ends_s in runs])
+        return ordered_sum([getattr(held, name) * max(0.0, left_s) for held, _, left_s in runs])
 
     def room(self, start: Amounts, *, safe: bool) -> float:
         """Return how many more starts with these amounts the budget allows. With ``safe``, each
@@ -142,22 +143,31 @@ class Budget:
         asked = [getattr(start, name) * start.limit_s for name in self.most_s]
         return not self.decays and any(amount > left for amount, left in zip(asked, used, strict=True))
 
-    def begin(self, run: int, amounts: Amounts, now: float) -> None:
-        """Add a run."""
-        self._runs[run] = amounts, now, now + amounts.limit_s
+    def begin(self, run: int, amounts: Amounts, now: float, *, boots: bool = False) -> None:
+        """Add a run. While its nodes boot, nothing is charged."""
+        self._runs[run] = amounts, now, amounts.limit_s
+        self._booting |= {run} if boots else set()
+
+    def booted(self, run: int, now: float) -> None:
+        """Charge a run from now on, because its nodes have booted."""
+        self._booting.discard(run)
+        held, _, left_s = self._runs[run]
+        self._runs[run] = held, now, left_s
 
     def end(self, run: int, now: float) -> None:
         """Remove a run, and count its usage up to now."""
         held, at_s, _ = self._runs.pop(run)
+        self._booting.discard(run)
         self._use(held, now - at_s)
 
     def charge(self, now: float, kept: float) -> None:
         """Charge all runs up to now, and multiply older usage by the fraction ``kept``."""
         for name in self.used if self.decays else ():
             self.used[name] *= kept
-        for run, (held, at_s, ends_s) in self._runs.items():
-            self._use(held, now - at_s)
-            self._runs[run] = held, now, ends_s
+        for run, (held, at_s, left_s) in self._runs.items():
+            seconds = 0.0 if run in self._booting else now - at_s
+            self._use(held, seconds)
+            self._runs[run] = held, now, left_s - seconds
 
     def _use(self, amounts: Amounts, seconds: float) -> None:
         for name in self.used:
@@ -305,9 +315,16 @@ class Holdings:
                     yield holder, f"{name} minutes", most_s / 60, used_s / 60
 
     def take(
-        self, run: int, holders: Sequence[Holder], amounts: Amounts, nodes: tuple[int, ...] = (), now: float = 0.0
+        self,
+        run: int,
+        holders: Sequence[Holder],
+        amounts: Amounts,
+        nodes: tuple[int, ...] = (),
+        now: float = 0.0,
+        *,
+        boots: bool = False,
     ) -> None:
-        """Add a run on ``nodes``, unless it has already been added."""
+        """Add a run on ``nodes``, which may have to boot first, unless it has already been added."""
         limited = tuple([holder for holder in holders if holder in self.most])
         if not limited or run in self._runs:
             return
@@ -322,7 +339,14 @@ class Holdings:
                 for node in nodes:
                     counts[node] = counts.get(node, 0) + 1
             if holder in self.budgets:
-                self.budgets[holder].begin(run, amounts, now)
+                self.budgets[holder].begin(run, amounts, now, boots=boots)
+
+    def booted(self, run: int, now: float) -> None:
+        """Record that the nodes of a run have booted."""
+        self._rooms.clear()
+        for holder in self._runs.get(run, ((),))[0]:
+            if holder in self.budgets:
+                self.budgets[holder].booted(run, now)
 
     def give(self, run: int, now: float = 0.0) -> None:
         """Remove a run."""

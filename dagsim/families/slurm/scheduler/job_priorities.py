@@ -168,12 +168,15 @@ class JobPriorities:
         key = (task.order, task.piece, place)
         slot = self.ranks.slot(key)
         if slot < 0:
-            asked = self.asked(task, part, task.demand.gang or 1)
-            asked = asked if cpus is None else asked._replace(cpus=cpus)
+            requested = self.asked(task, part, task.demand.gang or 1)
+            asked = requested if cpus is None else requested._replace(cpus=cpus)
             fixed = self.book.fixed(asked)
             slot = self.ranks.add(key, tier, fixed, self.book.since_s(asked), asked.user)
             at_s = max(min(self.now, self.eligible_s(task)), self.book.calculated_s)
             # a task whose array was evaluated earlier gets its priority as of the last calculation
             at_s = at_s if task.job.queued_s is None else self.book.calculated_s
+            # at submission, Slurm does not know yet that the job takes whole nodes (``total_cpus``)
+            if cpus is not None and not task.piece and task.job.job.arrival_s > self.book.calculated_s:
+                fixed = self.book.fixed(requested)
             self.ranks.note(slot, self.book.priority(fixed, asked, at_s), self.book.rounds)
         return slot

@@ -205,10 +205,10 @@ class SlurmMultifactor:
         if sharing.alone and not part.exclusive:
             amounts = of_nodes(amounts, [machine.node for machine, *_ in run.held])
             asked = asked._replace(cpus=amounts.cpus, memory_gb=amounts.memory_gb, gpus=amounts.gpus)
-        book.begin(run.id, asked, now)
+        book.begin(run.id, asked, now, boots=run.boots)
         gpu = rules.gpu_names[run.type] if amounts.gpus else ""
         amounts = amounts._replace(nodes=len(run.nodes))
-        rules.holdings.take(run.id, rules.holders(run.job, part, gpu), amounts, run.nodes, now)
+        rules.holdings.take(run.id, rules.holders(run.job, part, gpu), amounts, run.nodes, now, boots=run.boots)
         limits = rules.limit_s(task, run.type), rules.kill_s(task, run.type) + self._set.over_time_s
         self._running.started(run, now, (part, qos), limits, sharing)
         self._preemption.started(run, part, qos)
@@ -218,7 +218,11 @@ class SlurmMultifactor:
 
     def rated(self, run: Run, now: float) -> None:
         """Record that a run has booted its nodes, was suspended, or continues."""
-        self._running.rated(run, now)
+        if self._running.rated(run, now):
+            if self._rules.holdings.budgets:
+                self._priorities.calculate(now)
+            self._priorities.book.booted(run.id, now)
+            self._rules.holdings.booted(run.id, now)
         self._some_fit = None
 
     def ended(self, run: Run, now: float) -> None:

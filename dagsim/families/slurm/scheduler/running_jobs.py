@@ -138,9 +138,9 @@ class RunningJobs:
             heappush(self._deadlines, (now + kill_s, run.id, 0.0))
         self.changed = True
 
-    def rated(self, run: Run, now: float) -> None:
+    def rated(self, run: Run, now: float) -> bool:
         """Start the time limit of a run whose nodes have now booted, or extend it by the time for
-        which the run was suspended.
+        which the run was suspended. Return True if the nodes have now booted.
         """
         kept = self.facts[run.id]
         if run.suspended_since_s is not None or run.suspended_s > kept.suspended_s:
@@ -151,12 +151,13 @@ class RunningJobs:
                 self.table.move(run, ends_s)
                 self.facts[run.id] = kept._replace(limit_ends_s=ends_s, suspended_s=run.suspended_s)
         if run.id not in self._booting or run.boots:
-            return
+            return False
         limit_s, kill_s = self._booting.pop(run.id)
         self.table.move(run, now + limit_s)
         self.facts[run.id] = self.facts[run.id]._replace(limit_ends_s=now + limit_s)
         if kill_s < inf:
             heappush(self._deadlines, (now + kill_s, run.id, run.suspended_s))
+        return True
 
     def ended(self, run: Run, sharing: NodeSharing) -> None:
         """Remove a run."""

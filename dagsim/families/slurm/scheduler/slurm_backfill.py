@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dagsim import services
+from dagsim.families.slurm import services
 from dagsim.families.slurm.scheduler import slurm_times
 from dagsim.families.slurm.scheduler.pending_jobs import PendingJob
 from dagsim.families.slurm.scheduler.slurm_times import (

@@ -145,6 +145,8 @@ class PriorityBook:
         """The user, the billing and the start of each run."""
         self._fresh: dict[int, None] = {}
         """Runs that started since the last calculation."""
+        self._booting: set[int] = set()
+        """Runs whose nodes boot. Calculations charge nothing for them (``decay_apply_new_usage``)."""
         self._most_partition = max([part.priority for part in self.partitions.values()]) or 1.0
         self._most_qos = max([qos.priority for qos in self.qos.values()]) or 1.0
         self._most_association = max([*self.association.values(), 0.0]) or 1.0
@@ -186,11 +188,22 @@ class PriorityBook:
         """Return the QOS with this name, or the first QOS if there is none."""
         return self.qos.get(name) or next(iter(self.qos.values()))
 
-    def begin(self, run: int, asked: Asked, now: float) -> None:
-        """Record the start of a run."""
+    def begin(self, run: int, asked: Asked, now: float, *, boots: bool = False) -> None:
+        """Record the start of a run, whose nodes may have to boot first."""
         self.calculate(now)
         self._runs[run] = (asked.user, self.rate(asked), now)
-        self._fresh[run] = None
+        if boots:
+            self._booting.add(run)
+        else:
+            self._fresh[run] = None
+
+    def booted(self, run: int, now: float) -> None:
+        """Charge a run from ``now`` on, because its nodes have booted (``job_config_fini``)."""
+        if run in self._booting:
+            self.calculate(now)
+            self._booting.discard(run)
+            self._runs[run] = (*self._runs[run][:2], now)
+            self._fresh[run] = None
 
     def knows(self, run: int) -> bool:
         """Return True if the run has begun and not yet ended."""
@@ -206,6 +219,8 @@ class PriorityBook:
         self.shares.charge(user, rate, now - max(self.calculated_s, started_s))
         if run in self._fresh:
             del self._fresh[run]
+        elif run in self._booting:
+            self._booting.discard(run)
         else:
             whole, runs = self._rate.pop(user)
             if runs > 1:

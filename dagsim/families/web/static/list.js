@@ -31,7 +31,7 @@
     bar.max = 1; bar.value = share(run); bar.setAttribute("aria-label", `Progress of ${run.id}`);
     const progress = cell(row, "");
     if (run.total && run.state !== "done") progress.append(bar);
-    progress.append(` ${run.done.toLocaleString("en")}${run.total ? " / " + run.total.toLocaleString("en") : ""} ${run.unit}`);
+    progress.append(` ${run.done.toLocaleString("en")}${run.total ? " / " + run.total.toLocaleString("en") : ""} ${run.total || run.done !== 1 ? run.unit : run.unit.slice(0, -1)}`);
     cell(row, run.state === "unreadable" || run.state === "failed" ? run.note : run.result).className = "wraps";
     cell(row, run.workload);
     const many = run.policies.length > 4;

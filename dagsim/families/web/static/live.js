@@ -9,7 +9,7 @@
   function progressOf(run) {
     if (run.state === "gone") return "this run folder is gone: deleted or moved; the page shows what it last held";
     const total = run.total ? ` of ${run.total.toLocaleString("en")}` : "";
-    return `${run.state}, ${run.done.toLocaleString("en")}${total} ${run.unit}`;
+    return `${run.state}, ${run.done.toLocaleString("en")}${total} ${run.total || run.done !== 1 ? run.unit : run.unit.slice(0, -1)}`;
   }
 
   function showStates() {

@@ -33,7 +33,7 @@
 
   // One chart in `place`. A series is [name, values] or, with a band, [name, values, low, high].
   function plot(place, title, label, x, series, options) {
-    const {log = false, unit = "", fraction = false, counts = false, points = false, names = null} = options;
+    const {log = false, unit = "", fraction = false, counts = false, points = false} = options;
     const banded = series.flatMap((each, place) => each.length > 2 ? [place] : []);
     const known = values => Array.from(values, value => Number.isFinite(value) ? value : null);
     const box = document.createElement("div");
@@ -42,29 +42,29 @@
 
     const lines = {stroke: () => look("--line"), width: 1};
     const axis = {stroke: () => look("--ink"), grid: lines, ticks: lines};
-    const tickText = tick => names ? names[tick] || "" : counts ? grouped(tick) : seconds(tick);
+    const tickText = tick => counts ? grouped(tick) : seconds(tick);
     const alongLog = {
       label, labelSize: 22, space: 45, filter: decades,
       grid: {...lines, filter: decades}, ticks: {...lines, filter: decades},
       values: (_, ticks) => ticks.map(tick => tick === null ? "" : short(tick)),
     };
     const alongLinear = {
-      space: 90, ...(counts ? {label, labelSize: 22} : {incrs: STEPS}), ...(names ? {incrs: [1]} : {}),
+      space: 90, ...(counts ? {label, labelSize: 22} : {incrs: STEPS}),
       values: (_, ticks) => ticks.map(tickText),
     };
 
     function valueOfX(value) {
       if (value == null) return "-";
       if (log) return value.toPrecision(4);
-      if (names) return names[Math.round(value)];
       return counts ? grouped(+value.toPrecision(6)) : seconds(value);
     }
 
     const colourOf = index => series[index][0] === "mean" ? look("--ink") : COLOURS[index % 6];
-    const drawnSeries = series.map(([name], index) => ({
+    const isPoint = values => Array.from(values).filter(Number.isFinite).length === 1;
+    const drawnSeries = series.map(([name, values], index) => ({
       label: name, stroke: () => colourOf(index),
       width: banded.length && name !== "mean" && !points ? 1 : 1.8,
-      dash: DASHES[Math.floor(index / 6) % 3], spanGaps: true, points: {show: points},
+      dash: DASHES[Math.floor(index / 6) % 3], spanGaps: true, points: {show: points || isPoint(values), size: isPoint(values) ? 9 : 5},
       value: (_, value) => value == null ? "-" : grouped(+value.toPrecision(4)),
     }));
     const edge = {class: "edge", points: {show: false}};

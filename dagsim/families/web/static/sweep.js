@@ -1,5 +1,5 @@
 "use strict";
-// A sweep: curves along one axis, one per value of another, and a heat map of two axes.
+// A sweep: curves along an axis of numbers or rows along an axis of names, one per value of another, and a heat map.
 class SweepCharts {
   constructor(facts, views, plot, clear) {
     const $ = id => document.getElementById(id);
@@ -52,13 +52,14 @@ class SweepCharts {
 
   drawCurves() {
     const along = this.alongs[+this.$("along").value], axis = this.axes[along], metric = this.metrics[+this.$("metric").value];
-    const x = axis.values || axis.labels.map((_, place) => place), by = along === this.compared ? null : this.compared;
+    const x = axis.values || axis.labels, by = along === this.compared ? null : this.compared;
     const series = (by === null ? [metric.name] : this.axes[by].labels).map((name, label) => {
       const points = x.map((_, place) => this.over(new Map([...this.fixed, [along, place], ...(by === null ? [] : [[by, label]])])));
       return [name, points.map(point => point[0]), points.map(point => point[1]), points.map(point => point[2])];
     });
     this.clear(this.$("curves"));
-    if (x.length > 1) this.plot(this.$("curves"), `${metric.name} by ${axis.name}`, axis.name, x, series, {unit: metric.unit, counts: true, points: true, names: axis.values ? null : axis.labels});
+    if (!axis.values) drawRows(this.$("curves"), `${metric.name} by ${axis.name}`, metric.unit, axis.labels, series);
+    else if (x.length > 1) this.plot(this.$("curves"), `${metric.name} by ${axis.name}`, axis.name, x, series, {unit: metric.unit, counts: true, points: true});
   }
 
   drawHeat() {
@@ -74,7 +75,7 @@ class SweepCharts {
       const line = document.createElement("tr");
       line.append(cell("th", name, "row"));
       for (const value of values[row]) {
-        const made = cell("td", Number.isFinite(value) ? +value.toPrecision(4) >= 1e4 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(4)) : "-");
+        const made = cell("td", Number.isFinite(value) ? spelt(value) : "-");
         if (Number.isFinite(value)) {
           const colour = shade(high > low ? (value - low) / (high - low) : 0.5);
           made.style.backgroundColor = `rgb(${colour.join(",")})`;
@@ -87,6 +88,62 @@ class SweepCharts {
   }
 }
 
+// One row per name, as names have no order: in each row a dot per series, on a line from its lowest to its highest value.
+const ROW = {label: 18, mark: 13, space: 9}, LONGEST_LABEL = 44;
+function drawRows(place, title, unit, labels, series) {
+  const known = series.flatMap(each => each.slice(1).flat()).filter(Number.isFinite);
+  const box = place.appendChild(made("figure", {class: "drawing rows"}, "", HTML));
+  box.append(made("figcaption", {}, title, HTML));
+  if (!known.length) { box.append(made("p", {class: "note"}, "No cell of this chart is finished.", HTML)); return; }
+  const [ticks, at] = nice(Math.min(...known), Math.max(...known)), each = ROW.label + ROW.mark * series.length + ROW.space;
+  const height = each * labels.length, x = value => `${at(value).toFixed(2)}%`;
+  const svg = made("svg", {role: "img", "aria-label": title, width: "100%", height: height + 40});
+  for (const tick of ticks) {
+    svg.append(made("line", {x1: x(tick), x2: x(tick), y1: 0, y2: height, class: "grid"}));
+    svg.append(made("text", {x: x(tick), y: height + 15, class: "tick"}, spelt(tick)));
+  }
+  svg.append(made("text", {x: 0, y: height + 34, class: "axis"}, unit));
+  labels.forEach((label, row) => {
+    const one = series.length === 1 && Number.isFinite(series[0][1][row]) ? `: ${spelt(series[0][1][row])}` : "";
+    const text = svg.appendChild(made("text", {x: 0, y: each * row + 14}, (label.length > LONGEST_LABEL ? label.slice(0, LONGEST_LABEL - 1) + "\u2026" : label) + one));
+    text.append(made("title", {}, label));
+    series.forEach(([name, mean, low, high], place) => {
+      if (!Number.isFinite(mean[row])) return;
+      const y = each * row + ROW.label + ROW.mark * (place + 0.5), ink = COLOURS[place % COLOURS.length];
+      const mark = made("g", {});
+      mark.append(made("title", {}, `${label}${series.length > 1 ? `, ${name}` : ""}: ${spelt(mean[row])} (${spelt(low[row])} to ${spelt(high[row])})`));
+      mark.append(made("line", {x1: x(low[row]), x2: x(high[row]), y1: y, y2: y, stroke: ink, class: "span"}));
+      mark.append(made("circle", {cx: x(mean[row]), cy: y, r: 5, fill: ink}));
+      svg.append(mark);
+    });
+  });
+  box.append(svg);
+  if (series.length < 2) return;
+  const legend = box.appendChild(made("p", {class: "note"}, "From top to bottom in each row:", HTML));
+  series.forEach(([name], place) => {
+    const swatch = made("span", {class: "swatch"}, "", HTML);
+    swatch.style.backgroundColor = COLOURS[place % COLOURS.length];
+    legend.append(" ", swatch, name);
+  });
+}
+
+// Round ticks that enclose the values, and the position of a value in percent of the width.
+function nice(low, high) {
+  const rough = (high - low || Math.abs(high) || 1) / 4, power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map(factor => factor * power).find(each => each >= rough * 0.999);
+  const first = Math.floor(low / step + 1e-9), last = Math.max(Math.ceil(high / step - 1e-9), first + 1);
+  const ticks = Array.from({length: last - first + 1}, (_, place) => step * (first + place));
+  return [ticks, value => 3 + 91 * (value - ticks[0]) / (ticks[ticks.length - 1] - ticks[0])];
+}
+
+const HTML = "http://www.w3.org/1999/xhtml", SVG = "http://www.w3.org/2000/svg";
+function made(kind, attributes, text = "", space = SVG) {
+  const element = document.createElementNS(space, kind);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  if (text) element.textContent = text;
+  return element;
+}
+function spelt(value) { return Math.abs(value) >= 1e4 ? Math.round(value).toLocaleString("en") : (+value.toPrecision(4)).toLocaleString("en"); }
 function fill(choice, names, chosen = 0) { choice.replaceChildren(...names.map((name, place) => new Option(name, place, place === chosen, place === chosen))); }
 function cell(kind, text, scope) { const made = document.createElement(kind); made.textContent = text; if (scope) made.scope = scope; return made; }
 // From pale yellow over green to dark blue: it darkens evenly, also for the colour-blind.
