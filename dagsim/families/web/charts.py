@@ -39,7 +39,8 @@ def table(grid: Grid) -> str:
     label = escape(grid.title or "table")
     if not grid.rows:
         return element("p", grid.title, class_="empty") + notes(grid.notes)
-    whole = f"<table>{element('caption', grid.title)}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+    caption = element("caption", grid.title) if grid.title else ""
+    whole = f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
     box = f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{whole}</div>'
     return box + notes(grid.notes)
 
