@@ -69,8 +69,8 @@ def _cell(tag: str, text: str, is_text: bool, **attributes: str) -> str:
     lines = "<br>".join(escape(line) for line in text.split("\n"))
     if not is_text:
         attributes["class"] = "number"
-    elif attributes.get("scope") != "col" and max(map(len, text.split("\n"))) <= _SHORT:
-        attributes["class"] = "short"
+    elif attributes.get("scope") != "col":
+        attributes["class"] = "short" if max(map(len, text.split("\n"))) <= _SHORT else "long"
     pairs = "".join(f' {name}="{escape(value)}"' for name, value in attributes.items())
     return f"<{tag}{pairs}>{lines}</{tag}>"
 
