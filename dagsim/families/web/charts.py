@@ -39,7 +39,8 @@ def table(grid: Grid) -> str:
     label = escape(grid.title or "table")
     if not grid.rows:
         return element("p", grid.title, class_="empty") + notes(grid.notes)
-    whole = f"<table>{element('caption', grid.title)}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+    caption = element("caption", grid.title) if grid.title else ""
+    whole = f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
     box = f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{whole}</div>'
     return box + notes(grid.notes)
 
@@ -68,8 +69,8 @@ def _cell(tag: str, text: str, is_text: bool, **attributes: str) -> str:
     lines = "<br>".join(escape(line) for line in text.split("\n"))
     if not is_text:
         attributes["class"] = "number"
-    elif attributes.get("scope") != "col" and max(map(len, text.split("\n"))) <= _SHORT:
-        attributes["class"] = "short"
+    elif attributes.get("scope") != "col":
+        attributes["class"] = "short" if max(map(len, text.split("\n"))) <= _SHORT else "long"
     pairs = "".join(f' {name}="{escape(value)}"' for name, value in attributes.items())
     return f"<{tag}{pairs}>{lines}</{tag}>"
 

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -191,8 +192,9 @@ def _of_runs(
 
 def page_of_tables(title: str, grids: Sequence[Grid]) -> str:
     """Return tables as one HTML page that loads no other files."""
-    parts = [f"<section>{element('h2', grid.title)}{table(grid)}</section>" for grid in grids]
-    return document(title, f"<header>{element('h1', title)}</header><main>{''.join(parts)}</main>", "")
+    parts = [_section(grid.title, table(replace(grid, title=""))) for grid in grids]
+    body = f"<header>{element('h1', title)}</header><main>{''.join(parts)}</main>"
+    return document(title, body, Packer().packed({}))
 
 
 def page_of_parts(

@@ -66,3 +66,15 @@ def test_the_title_of_a_wide_table_stays_in_the_window(browser: Any, tmp_path: P
     shown.locator(".scroll").evaluate("box => box.scrollLeft = 500")
     assert shown.locator("caption").evaluate("one => one.getBoundingClientRect().left") >= 0
     shown.close()
+
+
+def test_a_page_of_tables_has_each_title_once_and_no_error(browser: Any, tmp_path: Path) -> None:
+    from dagsim.families.web.document import page_of_tables
+
+    grids = [
+        Grid("First", ("name", "verdict"), [("a", "better; better in 8 of 10 seeds; a few seeds decide")], texts=(0, 1))
+    ]
+    path = tmp_path / "tables.html"
+    path.write_text(page_of_tables("Tables", grids))
+    assert path.read_text().count("First</") == 1
+    assert check_page.check(browser, path.as_uri()) == []
