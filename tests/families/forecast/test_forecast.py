@@ -786,7 +786,7 @@ def test_pages_of_the_queue_and_of_a_back_test(
     file = tmp_path / "page.html"
     answer = answer_of([*snapshot, "--page", str(file), "--job", "cpus=1"])
     text = file.read_text()
-    bands = text.partition("<h2>Waiting jobs over time")[2].partition("</svg>")[0]
+    bands = text.partition("<h2>Waiting jobs over time")[2].partition("</div>")[0]
     assert bands.count('class="waits"') == len(answer["jobs"]) == 1
     assert "AssocMaxJobsLimit" in text
     assert "default-src &#x27;none&#x27;" in text
