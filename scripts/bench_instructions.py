@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,7 @@ CASES += ("instances20", "set-up", "network", "failures")
 
 def cases(tasks: int) -> dict[str, Callable[[], object]]:
     """The cases of the ``bench_kernel.py`` that comes first on the path."""
-    import bench_kernel as bench
-
+    bench: Any = import_module("bench_kernel")
     jobs, pending, wide = bench.dag_jobs(tasks), bench.single_jobs(tasks), bench.dag_jobs(tasks // 10, instances=20)
     heavy, four = bench.dag_jobs(tasks, bytes_=1e9), bench.Cluster.of({"V100": bench.GPUS})
     named: dict[str, tuple[Any, str, dict[str, Any]]] = {f"dag {name}": (jobs, name, {}) for name in DAGS}
