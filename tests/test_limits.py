@@ -54,7 +54,7 @@ def refused(result: Result, *texts: str) -> None:
         (["--algo", LONG], "unknown policy 'xxx"),
         (["--config", LONG], "xxx"),
         (["--workload", LONG], "no workload 'xxx"),
-        (["--out", LONG], "cannot be written to: File name too long"),
+        (["--out", LONG], "cannot be written: File name too long"),
         (["--config", "heterogenous"], "did you mean the workload: --workload 'heterogeneous'?"),
         (["--algo", "eft-wait[theta=abc]"], "policy 'eft-wait': theta must be a number, got 'abc'"),
         (["--algo", "tiresias[thresholds=3250/7200]"], "thresholds must be a number or numbers in brackets ([1,2])"),

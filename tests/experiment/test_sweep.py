@@ -262,9 +262,9 @@ def test_half_a_sweep_is_compared_on_the_seeds_that_all_have(tmp_path: Path) -> 
 
 
 def test_a_policy_that_fails_leaves_the_others_their_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "broken.py").write_text("class No:\n    def decide(self, view):\n        raise KeyError('no')\n")
+    (tmp_path / "never_decides.py").write_text("class No:\n    def decide(self, view):\n        raise KeyError('no')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    folder, result = swept(described(tmp_path, SMALL.replace("sjf", "broken:No")), tmp_path)
+    folder, result = swept(described(tmp_path, SMALL.replace("sjf", "never_decides:No")), tmp_path)
     assert (len(result.done), len(result.failures), folder.state) == (4, 4, "failed")
     assert "KeyError" in result.failures[0].error
     assert [entry["event"] for entry in folder.progress()].count("failed") == 4
