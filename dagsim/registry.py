@@ -69,7 +69,7 @@ class Registry(Generic[T]):
 
     ``group`` is the entry-point group for other packages, and ``listing`` is the command that lists
     the registry. Targets such as ``".orders:sjf"`` are relative to the package ``home``. ``method``
-    is a method that all objects of this kind have. A user's own ``module:attr`` is accepted only if
+    names a method that every object of this kind must have. A user's own ``module:attr`` is accepted only if
     it has this method, or if it is a function and the class in its return annotation has this
     method. Without ``method``, users' own names are rejected.
     """

@@ -207,7 +207,7 @@ def fetch_trace(
 
 @trace_app.command("list")
 def list_traces(json_: Json = False) -> None:
-    """List the published traces that can be fetched, with sizes and terms.
+    """List the published traces that can be fetched, with their sizes and terms of use.
 
     Example: dagsim trace list
     """

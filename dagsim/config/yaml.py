@@ -220,8 +220,8 @@ def _in_plain_words(context: str, problem: str, at: Any, begun: Any) -> tuple[An
             )
     for part, words in _PROBLEMS:
         if part in f"{context}, {problem}":
-            found = re.search(r"'(.*)'|\"(.*)\"", problem)
-            return at, words.format(problem[found.start() : found.end()].strip("'\"") if found else "")
+            quoted = re.search(r"'(.*)'|\"(.*)\"", problem)
+            return at, words.format(quoted[0].strip("'\"") if quoted else "")
     if "<stream end>" in problem:
         return at, "the text ends in the middle of a list or mapping; write the missing ']' or '}'"
     return at, f"{', '.join(filter(None, (context, problem)))}; put a text with special characters in quotes"
@@ -496,7 +496,7 @@ _MOST_HOMES = 3
 def _homes(schema: Schema, key: str) -> list[str]:
     """Return the paths at which the configuration has this key, if there are only a few. Items of
     lists are left out, because their paths contain an index."""
-    found: list[str] = []
+    paths: list[str] = []
     pending: list[tuple[Schema, tuple[str, ...], frozenset[int]]] = [(schema, (), frozenset())]
     while pending:
         node, path, above = pending.pop()
@@ -504,9 +504,9 @@ def _homes(schema: Schema, key: str) -> list[str]:
             properties = branch.get("properties", {}) if id(branch) not in above else {}
             for name, part in properties.items():
                 if name == key:
-                    found.append(".".join((*path, name)))
+                    paths.append(".".join((*path, name)))
                 pending.append((part, (*path, name), above | {id(branch)}))
-    places = sorted(dict.fromkeys(found), key=lambda place: (place.count("."), place))
+    places = sorted(dict.fromkeys(paths), key=lambda place: (place.count("."), place))
     return places if len(places) <= _MOST_HOMES else []
 
 

@@ -144,15 +144,15 @@ def code_digest() -> str:
 
 def digested_files(package: Path) -> list[Path]:
     """Return the sorted files of the package that determine what a cell computes."""
-    home, found = package / "families", list[Path]()
+    home, digested = package / "families", list[Path]()
     shown = {home / name for name, family in families().items() if family.shows_only}
     for folder, inside, names in os.walk(package):
         at = Path(folder)
         left_out = ("__pycache__", *(_CANNOT_MATTER if at == package else ()))
         inside[:] = [name for name in inside if name not in left_out]
         only = _STATING if shown & {at, *at.parents} else names
-        found += [at / name for name in names if name not in left_out and name in only]
-    return sorted(path for path in found if path.is_file() and path != home / "names.json")
+        digested += [at / name for name in names if name not in left_out and name in only]
+    return sorted(path for path in digested if path.is_file() and path != home / "names.json")
 
 
 def _code_changed(recorded: Mapping[str, Any]) -> str:

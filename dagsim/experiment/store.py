@@ -32,8 +32,8 @@ as well) has a different layout:
     └── runs.jsonl, timing.jsonl, summary.json
                           at the end: the cells, stored like the runs of a run folder
 
-Only one process writes. A cell is stored either completely or not at all, because the line in
-``runs.jsonl``, or ``cells/ID.json``, is written last. ``runs.jsonl`` states the length of each
+Only one process writes. A cell is stored either completely or not at all, because its line in
+``runs.jsonl`` (or its file ``cells/ID.json``) is written last. ``runs.jsonl`` states the length of each
 table with the rows of the run (``ends``), so a later writer can cut off what a killed process left
 behind. Apart from clock times, an interrupted plan therefore ends with the same bytes as an
 uninterrupted one.

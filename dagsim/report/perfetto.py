@@ -53,7 +53,7 @@ class _Thread(NamedTuple):
 
 
 def write_perfetto(schedule: Schedule, path: Path, title: str) -> Path:
-    """Write the events to ``path`` (.json or .json.gz). Equal schedules give equal bytes.
+    """Write the events to ``path`` (.json or .json.gz). Equal schedules produce identical files.
 
     Raises:
         InputError: The file name has another ending, or the file cannot be written.

@@ -375,8 +375,8 @@ class System:
 
     @property
     def knowledge(self) -> tuple[str, ...]:
-        """What policies know about durations, as in ``told``. There are several values if it
-        depends on the seed, and none if the system does not have estimates of durations.
+        """The knowledge of policies about durations: the values that ``told`` accepts. There are
+        several values if this depends on the seed, and none if the system has no estimates.
         """
         return ()
 

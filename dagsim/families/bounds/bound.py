@@ -140,7 +140,7 @@ def _counted_jobs(
     earlier jobs that count.
 
     Raises:
-        InputError: There is no bound for such a scenario.
+        InputError: dagsim has no bound for this kind of scenario.
     """
     if scenario.admission:
         raise InputError(

@@ -103,8 +103,9 @@ def lagrangian(
 ) -> Dual:
     """Compute a lower bound on the weighted sum of completion minus arrival.
 
-    The bound is valid for schedules in which every copy runs once, without a break, on one type. If
-    ``preemptive`` is True, it is also valid if copies stop, resume and change their type. The cost
+    The bound is valid for schedules in which every copy (instance) of a task runs once, without
+    interruption, on one GPU type. If ``preemptive`` is True, it is also valid if copies stop, resume
+    and change their type. The cost
     is about ``steps * V * cells * T`` operations. ``watch`` wraps the iterator over the steps, for
     example to show progress.
     """

@@ -127,7 +127,7 @@ class LogDemand:
         """Reject a metric for a group, such as a partition, to which no job in the log belongs.
 
         Raises:
-            InputError: There is no such group. The message lists the groups in the log.
+            InputError: The log has no group with this name. The message lists its groups.
         """
         tenants = () if self._jobs.tenant is None else tuple(sorted(set(self._jobs.tenant.tolist())))
         unknown = JobSeries({}, np.zeros(0, np.int64), tenants, labels=self.labels).unknown_group(metric)

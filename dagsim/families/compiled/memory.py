@@ -215,7 +215,7 @@ class State(NamedTuple):
     ends: np.recarray  # (runs,) ENTRY
     runs: np.recarray  # (runs,) RUN
     holds: np.recarray  # HOLD.
-    # (pieces,) int64: the task of which each piece is the rest. Columns with n + pieces rows
+    # (pieces,) int64: for each piece, the task whose remaining work it is. Columns with n + pieces rows
     # contain the tasks first.
     origin: np.ndarray
     # (n + pieces,) float64: remaining fraction of the work. Used only if tasks can be preempted.

@@ -110,7 +110,7 @@ def move_on(s: State, log: np.recarray) -> bool:
 
 @inner
 def ready_at_s(s: State, index: int) -> float:
-    """Return the time at which the task at an index of ``State.fresh`` became ready. This is the
+    """Return the time at which the task ``State.fresh[index]`` became ready. This is the
     current time or, for tasks from before the beginning, the arrival of their job."""
     return s.jobs[s.tasks[s.fresh[index]].job].arrival_s if index < s.count.early else s.clock.now_s
 

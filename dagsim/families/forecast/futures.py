@@ -148,8 +148,8 @@ class Player:
                 claimed = replace(claimed, estimate=None)
             (asked,) = claimed.jobs()
             words = self._obstacles.of(asked, t)
-            # A reservation ends, so what hinders a job in a reservation depends on ``t``: do not
-            # keep it.
+            # A reservation ends, so the obstacles of a job in a reservation depend on ``t``: do not
+            # cache them.
             if asked.request is None or not asked.request.reservation:
                 self._hindered[job] = words
         return words

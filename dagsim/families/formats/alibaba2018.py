@@ -166,7 +166,7 @@ def _keys(joined: bool, table: Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Columns(NamedTuple):
-    """What each row of a table states, and what the distinct task names mean."""
+    """The values in each row of a table, and the meaning of each distinct task name."""
 
     name: Labels
     spelled: list[tuple[int | None, tuple[int, ...], str]]

@@ -244,12 +244,12 @@ def caveats(config: Config, seeds: Iterable[int], checkpoint: Path, beliefs: boo
 
 def _unfamiliar(config: Config, facts: Mapping[str, Any]) -> str | None:
     """Return a warning if the experiment hides durations that were never hidden from the agent."""
-    known = facts.get("knowledge")
-    if not known or not config.whole_system.hides_durations or "hidden" in known:
+    trained_with = facts.get("knowledge")
+    if not trained_with or not config.whole_system.hides_durations or "hidden" in trained_with:
         return None
     return (
-        f"durations are hidden, but the agent was trained with estimates ({', '.join(known)}), so it may be no better "
-        "than a heuristic; ppo[beliefs=true] gives the agent expected durations, and dagsim train --set "
+        f"durations are hidden, but the agent was trained with estimates ({', '.join(trained_with)}), so it may be no "
+        "better than a heuristic; ppo[beliefs=true] gives the agent expected durations, and dagsim train --set "
         "estimates.kind=hidden trains an agent for such jobs"
     )
 

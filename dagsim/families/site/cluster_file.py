@@ -60,10 +60,10 @@ def import_site(
         if kind not in GPU_TYPES:
             raise ConfigError(f"--gpu: unknown GPU type {kind!r}{choices(kind, GPU_TYPES)} (dagsim list gpus)")
     origin = ", ".join(path.name for path in paths)
-    made = _site_of(paths, files, zone, named, origin, out.stem)
-    if made is None:
-        made = _cluster_of(files, named, origin, out.stem, keep_all)
-    if made is None:
+    described = _site_of(paths, files, zone, named, origin, out.stem)
+    if described is None:
+        described = _cluster_of(files, named, origin, out.stem, keep_all)
+    if described is None:
         sites = sites_in(files, zone).values()
         read = [f"{name}: {content}" for site in sites for name, content in site.read]
         read += [f"{name}: nothing ({why})" for site in sites for name, why in site.unread]
@@ -71,22 +71,22 @@ def import_site(
             f"{origin}: the files do not describe a site ({'; '.join(read) or 'nothing recognised'}); needed: "
             f"{', or '.join(site_parts())}"
         )
-    config = config_in(load(made.text, str(out)))
-    audit, faults = (Audit(), []) if made.log is None else _audit_of(config, made.log)
+    config = config_in(load(described.text, str(out)))
+    audit, faults = (Audit(), []) if described.log is None else _audit_of(config, described.log)
     if strict:
         audit.refuse(origin)
-    if not overwrite and out.is_file() and out.read_bytes() != made.text.encode():
+    if not overwrite and out.is_file() and out.read_bytes() != described.text.encode():
         raise InputError(
             f"{out}: exists and differs from this import, for example because it was edited; write to another file, "
             "or replace it with --overwrite"
         )
-    write_text(out, made.text)
-    lines = [*audit.sentences(), *faults, f"{out}: {config.build_cluster()}", *made.remarks(out)]
+    write_text(out, described.text)
+    lines = [*audit.sentences(), *faults, f"{out}: {config.build_cluster()}", *described.remarks(out)]
     return [*lines, *audit.sentences(urgent=False)]
 
 
 class _Made(NamedTuple):
-    """A configuration that was made from files."""
+    """A configuration that was created from files."""
 
     text: str
     cluster: ImportedCluster
@@ -144,7 +144,7 @@ def _site_of(
 def _cluster_of(
     files: Sequence[Path], named: Mapping[str, str], origin: str, name: str, keep_all: bool
 ) -> _Made | None:
-    """Make the configuration of a cluster without queues. Return None if there is no list of
+    """Create the configuration of a cluster without queues. Return None if there is no list of
     nodes."""
     listed = _node_lists(files)
     if not listed:

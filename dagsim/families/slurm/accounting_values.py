@@ -196,7 +196,7 @@ def state(text: str) -> str:
     and the shortened ``OUT_OF_ME+`` becomes ``OUT_OF_MEMORY``.
 
     Raises:
-        Dirty: There is no such state.
+        Dirty: Slurm has no state with this name.
     """
     if text in ENDED:
         return text

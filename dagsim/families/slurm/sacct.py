@@ -260,10 +260,10 @@ class _Reading:
         batch = JobBatch(table, every, kept, ones, groups.job_of_row(), findings)
 
         def make(job: int, rows: list[int]) -> tuple[Job, int] | None:
-            made = jobs.job(float(groups.time[job]), {row: table.fields(row) for row in rows})
-            if made is None or not (name := again.get(job)):
-                return made
-            return replace(made[0], id=name), made[1]
+            result = jobs.job(float(groups.time[job]), {row: table.fields(row) for row in rows})
+            if result is None or not (name := again.get(job)):
+                return result
+            return replace(result[0], id=name), result[1]
 
         note_nodes(table, np.flatnonzero(kept[groups.job_of_row()]), findings)
         return with_others(batch, make, groups.first, groups.row)

@@ -1,4 +1,4 @@
-"""The ids of jobs in Slurm's accounting, some of which Slurm has used more than once."""
+"""Job ids in Slurm's accounting. Slurm may use an id for several jobs."""
 
 from __future__ import annotations
 

@@ -214,8 +214,8 @@ class SacctJobs:
     def _held(
         self, place: int, row: dict[str, str], allocated: Resources, nodes: int, terms: Submission, ran: bool
     ) -> tuple[Resources, Resources]:
-        """Return the resources that a row requested, and those that it was allocated. What the
-        lists of resources lack is taken from older columns or from the submit line.
+        """Return the requested and the allocated resources of a row. Values that the lists of resources
+        lack are taken from older columns or from the submit line.
         """
         states_request = any(row[name] for name in ("ReqTRES", "ReqCPUS", "ReqMem", "ReqGRES"))
         cpus = row["ReqCPUS"] or (row["NCPUS"] if states_request and not row["ReqTRES"] else "")
@@ -474,12 +474,12 @@ def note_nodes(table: Table, rows: np.ndarray, findings: Findings) -> None:
     nodes than the row states.
     """
     listed, count = table.words(AT["NodeList"]), table.words(AT["NNodes"])
-    given = table.words(AT["AllocTRES"])
+    resources = table.words(AT["AllocTRES"])
     stated = np.array([int(text) if text.isdecimal() and len(text) < 9 else 0 for text in count.words])[count.place]
-    found = np.array([_listed_nodes(text) for text in listed.words])[listed.place]
-    findings.note(rows[found[rows] < 0], _NO_LIST)
-    findings.note(rows[(found[rows] > 0) & (stated[rows] > 0) & (found != stated)[rows]], _OTHER_LENGTH)
-    of_tres = np.array([_nodes_of_tres(text) for text in given.words])[given.place]
+    nodes = np.array([_listed_nodes(text) for text in listed.words])[listed.place]
+    findings.note(rows[nodes[rows] < 0], _NO_LIST)
+    findings.note(rows[(nodes[rows] > 0) & (stated[rows] > 0) & (nodes != stated)[rows]], _OTHER_LENGTH)
+    of_tres = np.array([_nodes_of_tres(text) for text in resources.words])[resources.place]
     findings.note(rows[(of_tres[rows] > 0) & (stated[rows] > 0) & (of_tres != stated)[rows]], _OTHER_COUNT)
 
 

@@ -27,7 +27,7 @@ FAULTS = (
     "without End and Elapsed",
     ImpossibleTimes("with an end before the start"),
 )
-"""Reasons why a run time is unusable; the first is no reason."""
+"""Reasons why a run time cannot be used. The empty text means that there is none."""
 NOTES = (
     "",
     ImpossibleTimes(
@@ -37,7 +37,7 @@ NOTES = (
     ImpossibleTimes("that start before their submission, taken as started then"),
     ImpossibleTimes("that start before they are eligible, taken as eligible then"),
 )
-"""Flaws in a run time that is used all the same; the first is no flaw."""
+"""Flaws of a run time that is used anyway. The empty text means that there is none."""
 CLOCK_S = 1.0
 """Slurm's clock counts whole seconds, and each column is rounded separately."""
 

@@ -79,8 +79,9 @@ class PastEvents:
     This object records the kernel's events until the kernel has processed the beginning of the
     simulation. Later, it can repeat them: which tasks became ready, which runs started, ended or
     were suspended, and when. Listeners with an attribute ``remembers`` also receive the events of
-    the jobs that had ``left``. These jobs are not part of the simulation, so their numbers and
-    those of their runs are negative. ``jobs`` are the jobs of the simulation that arrived before
+    jobs that have ended: those of the simulation, in their place, and those that had ``left``. The
+    latter are not part of the simulation, so their numbers and those of their runs are negative.
+    ``jobs`` are the jobs of the simulation that arrived before
     the beginning.
     """
 

@@ -175,7 +175,7 @@ class JobPriorities:
             at_s = max(min(self.now, self.eligible_s(task)), self.book.calculated_s)
             # a task whose array was evaluated earlier gets its priority as of the last calculation
             at_s = at_s if task.job.queued_s is None else self.book.calculated_s
-            # at submission, Slurm does not know yet that the job takes whole nodes (``total_cpus``)
+            # at submission, ``total_cpus`` does not include the CPUs of whole nodes yet
             if cpus is not None and not task.piece and task.job.job.arrival_s > self.book.calculated_s:
                 fixed = self.book.fixed(requested)
             self.ranks.note(slot, self.book.priority(fixed, asked, at_s), self.book.rounds)

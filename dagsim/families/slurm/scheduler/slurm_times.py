@@ -228,7 +228,7 @@ def earliest(
                         if owners[place] >= 0 or owners[other] >= 0:
                             break
                         # Another reservation follows immediately. Slurm merges both periods if
-                        # their nodes are equal.
+                        # they cover the same nodes.
                         free_s, other = untils[other], row
                         continue
                     other += 1
@@ -400,7 +400,7 @@ class NodeChoice:
         most = wanted if layout.most is None else layout.most
         if len(counts) > (wanted if spread else most):
             return {}
-        for place, node in enumerate(counts):  # give an instance to every node that had to be chosen
+        for place, node in enumerate(counts):  # every required node gets at least one instance
             others = max(len(counts) - place, fewest) - 1
             counts[node] = max(0, min(1 if spread else room[node], left - others))
             left, fewest = left - counts[node], fewest - 1

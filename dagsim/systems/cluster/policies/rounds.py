@@ -320,8 +320,8 @@ class _Contest:
         return self._runs[self._place(key, order) :][::-1]
 
     def overtakes_s(self, key: float, order: int, job: int) -> float:
-        """Return a lower bound on the seconds until a task with that rank may displace a run of
-        another job that it may not displace now.
+        """Return a lower bound on the number of seconds until a task with the rank ``key`` and ``order``
+        may stop a run of another job, apart from the runs that it may stop already.
         """
         place = self._place(key, order)
         if not place:
