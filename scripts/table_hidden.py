@@ -1,11 +1,12 @@
 """Agents for hidden and noisy durations beside the best tuned heuristics, by the price of a preemption.
 
-    python scripts/table_hidden.py choose       # on validation seeds: writes hidden-choice.csv
+    python scripts/table_hidden.py choose [--kind KIND...]    # on validation seeds: writes hidden-choice.csv
     python scripts/table_hidden.py report --fresh|--again     # writes hidden.csv, hidden.md
 
 ``choose`` runs every heuristic with several parameters and keeps, for each cell, each kind of estimates and each
-price, the best that never stops a run and the best that may. ``report`` compares the agent that ships with dagsim,
-with and without expected durations, with both on report seeds. Runs are kept in ``results/table-*`` as they end.
+price, the best that never stops a run and the best that may, and where durations are hidden, also the best of each that
+sees the same expected durations as the agent. ``report`` compares the agent that ships with dagsim, with and without
+expected durations, with these on report seeds. Runs are kept in ``results/table-*`` as they end.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ PREEMPTIVE = (
 )
 INFORMED = ("srtf", "srsf")
 """Further preemptive heuristics where there are estimates."""
+_ESTIMATING = (*[policy for policy in PLAIN if not policy.startswith(("qssf", "fifo"))], "easy-sjf", "sjf")
+BELIEVING = tuple([f"believing[policy={policy}]" for policy in _ESTIMATING])
+"""Heuristics that never stop a run, and see the same expected durations as the agent."""
+BELIEVING_PREEMPTIVE = tuple([f"believing[policy={policy}]" for policy in INFORMED])
 AGENTS = ("ppo[beliefs=true]", "ppo")
 Means = dict[str, dict[int, float]]
 """Mean completion times by policy and seed."""
@@ -68,7 +73,7 @@ class Row(NamedTuple):
     price_s: int
     agent: str
     against: str
-    """``plain``, ``preemptive``, or the ``agent`` without expected durations."""
+    """A kind of heuristics (``kinds_of``), or the ``agent`` without expected durations."""
     heuristic: str
     n: int
     ratio: float
@@ -94,22 +99,34 @@ def means_s(place: Place, policies: Sequence[str], seeds: Sequence[int], on: str
     return means
 
 
-def choose(on: str, say: command.Say) -> list[dict[str, Any]]:
-    """Write each heuristic's geometric mean over the best of its kind, by place."""
-    rows = []
+def kinds_of(place: Place) -> dict[str, tuple[str, ...]]:
+    """The kinds of heuristics of a place, with the heuristics of each."""
+    if place.known == "noisy":
+        return {"plain": PLAIN, "preemptive": (*PREEMPTIVE, *INFORMED)}
+    stopping = {"preemptive": PREEMPTIVE, "preemptive, beliefs": BELIEVING_PREEMPTIVE}
+    return stopping if place != first_of(place) else {"plain": PLAIN, "plain, beliefs": BELIEVING} | stopping
+
+
+def choose(on: str, kinds: Sequence[str], say: command.Say) -> list[dict[str, Any]]:
+    """Write each heuristic's geometric mean over the best of its kind, by place. With ``kinds``, run only these, and
+    keep the other rows."""
+    path = OUT / "hidden-choice.csv"
+    there = list(command.read_rows(path)) if kinds else []
+    rows: list[dict[str, Any]] = []
     for place in PLACES:
-        stopping = PREEMPTIVE if place.known == "hidden" else (*PREEMPTIVE, *INFORMED)
-        kinds = {"plain": PLAIN, "preemptive": stopping} if place == first_of(place) else {"preemptive": stopping}
-        wanted = [policy for kind in kinds.values() for policy in kind]
-        means = means_s(place, wanted, TRIED, on)
-        logs = {policy: fmean(np.log(list(means[policy].values()))) for policy in wanted}
-        for against, kind in kinds.items():
-            least = min(logs[policy] for policy in kind)
+        for against, kind in kinds_of(place).items():
+            if kinds and against not in kinds:
+                at = {name: str(value) for name, value in place._asdict().items()} | {"against": against}
+                rows += [dict(row) for row in there if at.items() <= dict(row).items()]
+                continue
+            means = means_s(place, kind, TRIED, on)
+            logs = {policy: fmean(np.log(list(means[policy].values()))) for policy in kind}
+            least = min(logs.values())
             for policy in sorted(kind, key=lambda policy: logs[policy]):
                 ratio = round(float(np.exp(logs[policy] - least)), 4)
                 rows.append(place._asdict() | {"against": against, "heuristic": policy, "ratio": ratio})
         say(f"{place}: done")
-    command.write_rows(OUT / "hidden-choice.csv", rows)
+    command.write_rows(path, rows)
     return rows
 
 
@@ -134,12 +151,15 @@ def report(options: command.Options, say: command.Say) -> list[Row]:
     text = "python scripts/table_hidden.py report"
     spending = ledger.spend("agents/hidden", SEEDS, text, fresh=options.fresh, again=options.again)
     for place in PLACES:
-        priced, plain = best[place, "preemptive"], best[first_of(place), "plain"]
-        means = means_s(place, (priced,), spending.seeds, options.on)
-        for policies in (AGENTS, (plain,)):  # which never stop a run
-            means |= means_s(first_of(place), policies, spending.seeds, options.on)
+        means: Means = {}
+        first, heuristics = first_of(place), {}
+        for against in dict.fromkeys([*kinds_of(first), *kinds_of(place)]):
+            at = first if against.startswith("plain") else place  # a price changes nothing if no run is stopped
+            heuristics[against] = best[at, against]
+            means |= means_s(at, (heuristics[against],), spending.seeds, options.on)
+        means |= means_s(first, AGENTS, spending.seeds, options.on)
         for agent in AGENTS:
-            for against, heuristic in (("plain", plain), ("preemptive", priced), ("agent", AGENTS[1])):
+            for against, heuristic in (heuristics | {"agent": AGENTS[1]}).items():
                 if agent != heuristic:
                     own, than = ([means[name][seed] for seed in spending.seeds] for name in (agent, heuristic))
                     pair = paired(own, than)
@@ -158,8 +178,9 @@ Mean job completion times with the agent that ships with dagsim (`ppo`), over th
 stops a run (*plain*), and with the best one that may (*preemptive*). The agent never stops a run. The heuristics have
 the parameters that were best on {len(TRIED)} validation seeds, for the cell, the estimates and the price of resuming a
 stopped run ([hidden-choice.csv](hidden-choice.csv)). *Noisy* estimates have sigma 1. `beliefs=true` gives the
-agent expected durations where they are hidden. The agent was not trained on hidden durations. Rows of the kind
-*agent* compare it with the same agent without expected durations.
+agent expected durations where they are hidden. The agent was not trained on hidden durations. Kinds with *beliefs*
+are heuristics that see the same expected durations (`believing`). Rows of the kind *agent* compare the agent with the
+same agent without expected durations.
 """
 
 
@@ -167,14 +188,14 @@ def page(rows: Sequence[Row]) -> list[str]:
     """The table of ``hidden.md``, and the geometric means over its places."""
     table: list[tuple[object, ...]] = []
     for key in dict.fromkeys((*row[:3], row.against, row.heuristic) for row in rows):
-        if key[3] != "preemptive" and Place(*key[:3]) != first_of(Place(*key[:3])):
+        if not key[3].startswith("preemptive") and Place(*key[:3]) != first_of(Place(*key[:3])):
             continue
-        price = f"{key[2]} s" if key[3] == "preemptive" else "any"
+        price = f"{key[2]} s" if key[3].startswith("preemptive") else "any"
         of = [row for row in rows if (*row[:3], row.against, row.heuristic) == key]
         figures = [f"{row.ratio:.3f} ({row.low:.3f} to {row.high:.3f})" for row in of]
         table.append((*key[:2], price, key[3], f"`{key[4]}`", *figures, *[""] * (len(AGENTS) - len(of))))
     for known in ESTIMATES:
-        for against in ("plain", "preemptive"):
+        for against in dict.fromkeys(row.against for row in rows if row.known == known and row.against != "agent"):
             of = [row for row in rows if (row.known, row.against) == (known, against)]
             means = [fmean(np.log([row.ratio for row in of if row.agent == agent])) for agent in AGENTS]
             table.append(("geometric mean", known, "", against, "", *[f"{np.exp(mean):.3f}" for mean in means]))
@@ -184,12 +205,16 @@ def page(rows: Sequence[Row]) -> list[str]:
 
 def _work(options: command.Options, say: command.Say) -> Any:
     torch.set_num_threads(1)
-    return choose(options.on, say) if options.what == "choose" else [row._asdict() for row in report(options, say)]
+    if options.what == "choose":
+        return choose(options.on, options.kind, say)
+    return [row._asdict() for row in report(options, say)]
 
 
 def main() -> int:
     parser = command.arguments(__doc__)
     parser.add_argument("what", choices=("choose", "report"))
+    kinds = [*kinds_of(PLACES[0])]
+    parser.add_argument("--kind", nargs="+", default=[], choices=kinds, help="choose only heuristics of these kinds")
     parser.add_argument("--again", action="store_true", help="the same report seeds again")
     parser.add_argument("--fresh", action="store_true", help="new report seeds")
     parser.add_argument("--on", default="local:1", help="where runs take place, as `dagsim sweep --on`")
