@@ -2,11 +2,12 @@
 
     python scripts/table_hidden.py choose [--kind KIND...]    # on validation seeds: writes hidden-choice.csv
     python scripts/table_hidden.py report --fresh|--again     # writes hidden.csv, hidden.md
+    python scripts/table_hidden.py beliefs --fresh|--again    # writes hidden-beliefs.csv, the end of hidden.md
 
 ``choose`` runs every heuristic with several parameters and keeps, for each cell, each kind of estimates and each
-price, the best that never stops a run and the best that may, and where durations are hidden, also the best of each that
-sees the same expected durations as the agent. ``report`` compares the agent that ships with dagsim, with and without
-expected durations, with these on report seeds. Runs are kept in ``results/table-*`` as they end.
+price, the best that never stops a run and the best that may. ``report`` compares the agent that ships with dagsim,
+with and without expected durations, with both on report seeds. ``beliefs`` compares it with the best heuristics that
+see the same expected durations. Runs are kept in ``results/table-*`` as they end.
 """
 
 from __future__ import annotations
@@ -51,7 +52,6 @@ INFORMED = ("srtf", "srsf")
 _ESTIMATING = (*[policy for policy in PLAIN if not policy.startswith(("qssf", "fifo"))], "easy-sjf", "sjf")
 BELIEVING = tuple([f"believing[policy={policy}]" for policy in _ESTIMATING])
 """Heuristics that never stop a run, and see the same expected durations as the agent."""
-BELIEVING_PREEMPTIVE = tuple([f"believing[policy={policy}]" for policy in INFORMED])
 AGENTS = ("ppo[beliefs=true]", "ppo")
 Means = dict[str, dict[int, float]]
 """Mean completion times by policy and seed."""
@@ -73,7 +73,7 @@ class Row(NamedTuple):
     price_s: int
     agent: str
     against: str
-    """A kind of heuristics (``kinds_of``), or the ``agent`` without expected durations."""
+    """``plain``, ``preemptive``, or the ``agent`` without expected durations."""
     heuristic: str
     n: int
     ratio: float
@@ -103,8 +103,8 @@ def kinds_of(place: Place) -> dict[str, tuple[str, ...]]:
     """The kinds of heuristics of a place, with the heuristics of each."""
     if place.known == "noisy":
         return {"plain": PLAIN, "preemptive": (*PREEMPTIVE, *INFORMED)}
-    stopping = {"preemptive": PREEMPTIVE, "preemptive, beliefs": BELIEVING_PREEMPTIVE}
-    return stopping if place != first_of(place) else {"plain": PLAIN, "plain, beliefs": BELIEVING} | stopping
+    stopping = {"preemptive": PREEMPTIVE}
+    return stopping if place != first_of(place) else {"plain": PLAIN, "believing": BELIEVING} | stopping
 
 
 def choose(on: str, kinds: Sequence[str], say: command.Say) -> list[dict[str, Any]]:
@@ -151,15 +151,12 @@ def report(options: command.Options, say: command.Say) -> list[Row]:
     text = "python scripts/table_hidden.py report"
     spending = ledger.spend("agents/hidden", SEEDS, text, fresh=options.fresh, again=options.again)
     for place in PLACES:
-        means: Means = {}
-        first, heuristics = first_of(place), {}
-        for against in dict.fromkeys([*kinds_of(first), *kinds_of(place)]):
-            at = first if against.startswith("plain") else place  # a price changes nothing if no run is stopped
-            heuristics[against] = best[at, against]
-            means |= means_s(at, (heuristics[against],), spending.seeds, options.on)
-        means |= means_s(first, AGENTS, spending.seeds, options.on)
+        priced, plain = best[place, "preemptive"], best[first_of(place), "plain"]
+        means = means_s(place, (priced,), spending.seeds, options.on)
+        for policies in (AGENTS, (plain,)):  # which never stop a run
+            means |= means_s(first_of(place), policies, spending.seeds, options.on)
         for agent in AGENTS:
-            for against, heuristic in (heuristics | {"agent": AGENTS[1]}).items():
+            for against, heuristic in (("plain", plain), ("preemptive", priced), ("agent", AGENTS[1])):
                 if agent != heuristic:
                     own, than = ([means[name][seed] for seed in spending.seeds] for name in (agent, heuristic))
                     pair = paired(own, than)
@@ -168,8 +165,56 @@ def report(options: command.Options, say: command.Say) -> list[Row]:
     ledger.close(spending)
     command.write_rows(OUT / "hidden.csv", [row._asdict() for row in rows])
     how = "geometric means of ratios by seed, Student's t on their logarithms"
-    write_text(OUT / "hidden.md", "\n".join([HEAD, *page(rows), "", spending.sentence(how)]) + "\n")
+    end = (OUT / "hidden.md").read_text().partition(BELIEFS)[2]
+    write_text(OUT / "hidden.md", "\n".join([HEAD, *page(rows), "", spending.sentence(how), ""]) + "\n" + BELIEFS + end)
     return rows
+
+
+def beliefs(options: command.Options, say: command.Say) -> list[dict[str, Any]]:
+    """Write ``hidden-beliefs.csv`` and the end of ``hidden.md``."""
+    best, rows = chosen(), []
+    ledger = Ledger(RESULTS / "seeds.yaml")
+    text = "python scripts/table_hidden.py beliefs"
+    spending = ledger.spend("agents/hidden", SEEDS, text, fresh=options.fresh, again=options.again)
+    for place in [place for place in PLACES if place.known == "hidden" and place == first_of(place)]:
+        agent, believing, plain = AGENTS[0], best[place, "believing"], best[place, "plain"]
+        means = means_s(place, (agent,), spending.seeds, options.on)
+        means |= means_s(place, (believing,), spending.seeds, options.on)
+        means |= means_s(place, (plain,), spending.seeds, options.on)
+        for policy, other in ((agent, believing), (agent, plain), (believing, plain)):
+            own, than = ([means[name][seed] for seed in spending.seeds] for name in (policy, other))
+            pair = paired(own, than)
+            row = {"cell": place.cell, "policy": policy, "compared_with": other, "n": pair.n}
+            rows.append(row | {"ratio": pair.ratio, "low": pair.low, "high": pair.high})
+        say(f"{place}: {', '.join(f'{ratio:.3f}' for ratio in [row['ratio'] for row in rows[-3:]])}")
+    ledger.close(spending)
+    command.write_rows(OUT / "hidden-beliefs.csv", rows)
+    table: list[tuple[object, ...]] = []
+    for three in zip(rows[::3], rows[1::3], rows[2::3], strict=True):
+        names = [f"`{three[0]['compared_with']}`", f"`{three[1]['compared_with']}`"]
+        table.append(
+            (
+                three[0]["cell"],
+                *names,
+                *[f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})" for row in three],
+            )
+        )
+    means_of = [fmean(np.log([row["ratio"] for row in rows[number::3]])) for number in range(3)]
+    table.append(("geometric mean", "", "", *[f"{np.exp(mean):.3f}" for mean in means_of]))
+    heads = ("cell", "heuristic with beliefs", "heuristic without", "agent / with", "agent / without", "with / without")
+    how = "geometric means of ratios by seed, Student's t on their logarithms"
+    head = (OUT / "hidden.md").read_text().partition(BELIEFS)[0]
+    write_text(
+        OUT / "hidden.md", head + "\n".join([BELIEFS, *markdown(heads, table), "", spending.sentence(how)]) + "\n"
+    )
+    return rows
+
+
+BELIEFS = f"""## Heuristics with the same expected durations
+
+The policy `believing` shows a heuristic the expected durations that `ppo[beliefs=true]` sees. Durations are hidden, and
+nothing stops a run. Of {len(BELIEVING)} such heuristics, the table has the one that was best on the validation seeds.
+"""
 
 
 HEAD = f"""# The agent where durations are hidden or noisy
@@ -178,9 +223,8 @@ Mean job completion times with the agent that ships with dagsim (`ppo`), over th
 stops a run (*plain*), and with the best one that may (*preemptive*). The agent never stops a run. The heuristics have
 the parameters that were best on {len(TRIED)} validation seeds, for the cell, the estimates and the price of resuming a
 stopped run ([hidden-choice.csv](hidden-choice.csv)). *Noisy* estimates have sigma 1. `beliefs=true` gives the
-agent expected durations where they are hidden. The agent was not trained on hidden durations. Kinds with *beliefs*
-are heuristics that see the same expected durations (`believing`). Rows of the kind *agent* compare the agent with the
-same agent without expected durations.
+agent expected durations where they are hidden. The agent was not trained on hidden durations. Rows of the kind
+*agent* compare it with the same agent without expected durations.
 """
 
 
@@ -188,14 +232,14 @@ def page(rows: Sequence[Row]) -> list[str]:
     """The table of ``hidden.md``, and the geometric means over its places."""
     table: list[tuple[object, ...]] = []
     for key in dict.fromkeys((*row[:3], row.against, row.heuristic) for row in rows):
-        if not key[3].startswith("preemptive") and Place(*key[:3]) != first_of(Place(*key[:3])):
+        if key[3] != "preemptive" and Place(*key[:3]) != first_of(Place(*key[:3])):
             continue
-        price = f"{key[2]} s" if key[3].startswith("preemptive") else "any"
+        price = f"{key[2]} s" if key[3] == "preemptive" else "any"
         of = [row for row in rows if (*row[:3], row.against, row.heuristic) == key]
         figures = [f"{row.ratio:.3f} ({row.low:.3f} to {row.high:.3f})" for row in of]
         table.append((*key[:2], price, key[3], f"`{key[4]}`", *figures, *[""] * (len(AGENTS) - len(of))))
     for known in ESTIMATES:
-        for against in dict.fromkeys(row.against for row in rows if row.known == known and row.against != "agent"):
+        for against in ("plain", "preemptive"):
             of = [row for row in rows if (row.known, row.against) == (known, against)]
             means = [fmean(np.log([row.ratio for row in of if row.agent == agent])) for agent in AGENTS]
             table.append(("geometric mean", known, "", against, "", *[f"{np.exp(mean):.3f}" for mean in means]))
@@ -207,12 +251,12 @@ def _work(options: command.Options, say: command.Say) -> Any:
     torch.set_num_threads(1)
     if options.what == "choose":
         return choose(options.on, options.kind, say)
-    return [row._asdict() for row in report(options, say)]
+    return beliefs(options, say) if options.what == "beliefs" else [row._asdict() for row in report(options, say)]
 
 
 def main() -> int:
     parser = command.arguments(__doc__)
-    parser.add_argument("what", choices=("choose", "report"))
+    parser.add_argument("what", choices=("choose", "report", "beliefs"))
     kinds = [*kinds_of(PLACES[0])]
     parser.add_argument("--kind", nargs="+", default=[], choices=kinds, help="choose only heuristics of these kinds")
     parser.add_argument("--again", action="store_true", help="the same report seeds again")
