@@ -49,8 +49,7 @@ PREEMPTIVE = (
 )
 INFORMED = ("srtf", "srsf")
 """Further preemptive heuristics where there are estimates."""
-_ESTIMATING = (*[policy for policy in PLAIN if not policy.startswith(("qssf", "fifo"))], "easy-sjf", "sjf")
-BELIEVING = tuple([f"believing[policy={policy}]" for policy in _ESTIMATING])
+BELIEVING = tuple([f"believing[policy={policy}]" for policy in PLAIN if policy.startswith("eft-wait")])
 """Heuristics that never stop a run, and see the same expected durations as the agent."""
 AGENTS = ("ppo[beliefs=true]", "ppo")
 Means = dict[str, dict[int, float]]
