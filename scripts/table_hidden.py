@@ -176,7 +176,8 @@ def beliefs(options: command.Options, say: command.Say) -> list[dict[str, Any]]:
     text = "python scripts/table_hidden.py beliefs"
     spending = ledger.spend("agents/hidden", SEEDS, text, fresh=options.fresh, again=options.again)
     for place in [place for place in PLACES if place.known == "hidden" and place == first_of(place)]:
-        agent, believing, plain = AGENTS[0], best[place, "believing"], best[place, "plain"]
+        like = next(cell for cell in (place.cell, "dag-0.9") if (place._replace(cell=cell), "believing") in best)
+        agent, believing, plain = AGENTS[0], best[place._replace(cell=like), "believing"], best[place, "plain"]
         means = means_s(place, (agent,), spending.seeds, options.on)
         means |= means_s(place, (believing,), spending.seeds, options.on)
         means |= means_s(place, (plain,), spending.seeds, options.on)
