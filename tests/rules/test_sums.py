@@ -62,7 +62,7 @@ def test_the_package_adds_floats_in_order() -> None:
 
 
 def test_no_metric_depends_on_the_order_in_which_a_processor_adds_products() -> None:
-    """BLAS, behind ``@``, adds in the order that its kernel for this processor takes: goodput was 1.0000000000000002."""
+    """BLAS, behind ``@``, adds in the order of its kernel for this processor: goodput was 1.0000000000000002."""
     products = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}: {ast.unparse(node)}"
         for path in sorted((PACKAGE / "metrics").rglob("*.py"))
