@@ -210,10 +210,11 @@ def beliefs(options: command.Options, say: command.Say) -> list[dict[str, Any]]:
     return rows
 
 
-BELIEFS = f"""## Heuristics with the same expected durations
+BELIEFS = """## Heuristics with the same expected durations
 
 The policy `believing` shows a heuristic the expected durations that `ppo[beliefs=true]` sees. Durations are hidden, and
-nothing stops a run. Of {len(BELIEVING)} such heuristics, the table has the one that was best on the validation seeds.
+nothing stops a run. The table has the heuristic that was best on the validation seeds
+([hidden-choice.csv](hidden-choice.csv)). For `dag-1.1`, this is the heuristic of `dag-0.9`.
 """
 
 
