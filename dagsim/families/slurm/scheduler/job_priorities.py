@@ -95,8 +95,12 @@ class JobPriorities:
             if len(list(rules.barred(task, part))) > refused:
                 continue
             (holders, amounts), alone = rules.claim(task, part, gpu), rules.alone(task.job, part)
+            # a job that has waited since before the simulation began has been in a backfill cycle, and
+            # so has the array of a task that had to wait for other tasks
+            waited = self.now - self.eligible_s(task) > self._settings.bf_interval_s or task.job.queued_s is not None
+            found = amounts.cpus if alone and waited else None
             tier = part.tier + (_RESERVED if reserved_in(task) >= 0 else 0)
-            slot = self._slot(task, place, part, tier) if self.are_used else -1
+            slot = self._slot(task, place, part, tier, found) if self.are_used else -1
             job = PendingJob(
                 tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
                 rules.layout(task, part), rules.nodes[part.name], rules.questions(task, part), rules.counts(task),
@@ -108,7 +112,7 @@ class JobPriorities:
                 if (self._magnets.get(number, 0) & job.span).bit_count() < rules.fewest_nodes(task):
                     continue
                 place = job.place + further * len(rules.parts(task.job))
-                slot = self._slot(task, place, part, tier + _RESERVED) if self.are_used else -1
+                slot = self._slot(task, place, part, tier + _RESERVED, found) if self.are_used else -1
                 job_within = job._replace(tier=tier + _RESERVED, slot=slot, place=place, reservation=number)
                 jobs.append(job_within._replace(attracted=True))
         return jobs
@@ -180,14 +184,16 @@ class JobPriorities:
         }
         return {name: worth for name, worth in parts.items() if worth}
 
-    def _slot(self, task: TaskState, place: int, part: NodePartition, tier: int) -> int:
+    def _slot(self, task: TaskState, place: int, part: NodePartition, tier: int, found: float | None) -> int:
         """Return the slot that holds a task's priority in a partition. If there is none yet,
-        compute the priority.
+        compute the priority. If backfill has already ``found`` whole nodes for the job, the
+        priority counts their CPUs.
         """
         key = (task.order, task.piece, place)
         slot = self.ranks.slot(key)
         if slot < 0:
             asked = self.asked(task, part, task.demand.gang or 1)
+            asked = asked if found is None else asked._replace(cpus=found)
             fixed = self.book.fixed(asked)
             slot = self.ranks.add(key, tier, fixed, self.book.since_s(asked), asked.user)
             at_s = max(min(self.now, self.eligible_s(task)), self.book.calculated_s)
