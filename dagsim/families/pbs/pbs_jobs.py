@@ -25,7 +25,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError, TraceError
 from dagsim.families.pbs.pbs_requests import PbsChunk, chunks_of, with_gpus
-from dagsim.families.pbs.qstat_listing import OVER, RUNS, is_qstat, is_queue, qstat_jobs, wall_time_s
+from dagsim.families.pbs.qstat_listing import ENDED_STATES, RUNNING_STATES, is_qstat, is_queue, qstat_jobs, wall_time_s
 from dagsim.model import Demand
 from dagsim.model.arithmetic import numbered, whole_sum
 from dagsim.traces.chunks import Table, tables_of
@@ -142,8 +142,8 @@ def _finished(source: Source, options: TraceOptions, report: ReadReport) -> Iter
     arrival = options.arrival or "ctime"
     for place, id, fields in qstat_jobs(source, options, report):
         state = fields.get("job_state", "")
-        if state not in OVER:
-            report.skip("of running jobs" if state in RUNS else "of waiting jobs")
+        if state not in ENDED_STATES:
+            report.skip("of running jobs" if state in RUNNING_STATES else "of waiting jobs")
             continue
         if "[]" in id:
             report.skip("of arrays as a whole")

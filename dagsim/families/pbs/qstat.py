@@ -12,10 +12,10 @@ import numpy as np
 
 from dagsim.families.pbs.pbs_jobs import Pbs, record_row
 from dagsim.families.pbs.qstat_listing import (
-    OVER,
-    QUEUED,
-    RUNS,
-    SUSPENDED,
+    ENDED_STATES,
+    QUEUED_STATES,
+    RUNNING_STATES,
+    SUSPENDED_STATE,
     epoch_text,
     is_qstat,
     is_queue,
@@ -47,7 +47,7 @@ class Qstat(Pbs):
 
     def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
         for _, id, job in listed_jobs(source):
-            if job.get("job_state", "") in f"{QUEUED}H" and "[]" not in id:
+            if job.get("job_state", "") in f"{QUEUED_STATES}H" and "[]" not in id:
                 name, own = id.partition(".")[0], (job.get("euser") or job.get("Job_Owner", "").partition("@")[0])
                 after = _parents(job)
                 reason = "Dependency" if after else _hold_of(job) or job.get("comment", "")
@@ -97,23 +97,25 @@ def _queued(source: Source, options: TraceOptions, report: ReadReport) -> Iterat
     first_s = max(min(queued_s, default=now_s) - 1, 0.0)
     for place, id, fields in qstat_jobs(source, options, report):
         state = fields.get("job_state", "")
-        if state not in RUNS + QUEUED or "[]" in id:
-            reasons = {"H": "that are held", "B": "of arrays as a whole"} | dict.fromkeys(OVER, "of finished jobs")
+        if state not in RUNNING_STATES + QUEUED_STATES or "[]" in id:
+            reasons = {"H": "that are held", "B": "of arrays as a whole"} | dict.fromkeys(
+                ENDED_STATES, "of finished jobs"
+            )
             report.skip("of arrays as a whole" if "[]" in id else reasons.get(state, "in other states"))
             continue
         with report.dropping(partial(source.where, place)):
             limit_s = duration_s(fields.get("Resource_List.walltime", ""), "walltime") or _YEAR_S
             arrival_s = finite_number(fields.get("qtime") or fields["ctime"], "qtime")
             start_s = now_s
-            if state in RUNS:
+            if state in RUNNING_STATES:
                 start_s = finite_number(fields["start"], "stime")
-            elif state in SUSPENDED:  # resumes before any waiting job starts, with the rest of its limit
+            elif state in SUSPENDED_STATE:  # resumes before any waiting job starts, with the rest of its limit
                 ran_s = duration_s(fields.get("resources_used.walltime", ""), "walltime") or 0.0
                 limit_s, arrival_s = max(limit_s - ran_s, _LEAST_S), first_s
             elif begin := epoch_text(fields.get("Execution_Time", ""), zone):  # qsub -a
                 start_s = max(now_s, float(begin))
                 fields["etime"] = begin
             fields |= {"start": str(start_s), "end": str(start_s + limit_s), "resources_used.walltime": ""}
-            if state in QUEUED:
+            if state in QUEUED_STATES:
                 fields["exec_host"] = fields["exec_gpus"] = ""
             yield place, record_row(id, arrival_s, "E", fields)

@@ -18,8 +18,8 @@ from dagsim.traces.times import duration_s, reading_of
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json
 
-SUSPENDED = "SU"
-QUEUED, RUNS, OVER = f"QWT{SUSPENDED}", "RE", "FCX"
+SUSPENDED_STATE = "SU"
+QUEUED_STATES, RUNNING_STATES, ENDED_STATES = f"QWT{SUSPENDED_STATE}", "RE", "FCX"
 """States in ``qstat``: waiting jobs (among them suspended ones), running jobs, and finished jobs
 (``H`` and ``B`` are held jobs and arrays)."""
 _CONTINUES = re.compile(r"\t| {6}")
@@ -40,7 +40,7 @@ def is_qstat(source: Source) -> bool:
 def is_queue(source: Source) -> bool:
     """Return True if the first jobs in ``qstat -f`` are still in the system."""
     text = "\n".join(source.head(1 << 16))
-    return re.search(rf'job_state"?\s*[:=]\s*"?[{QUEUED}{RUNS}H]\b', text) is not None
+    return re.search(rf'job_state"?\s*[:=]\s*"?[{QUEUED_STATES}{RUNNING_STATES}H]\b', text) is not None
 
 
 def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[tuple[int, str, dict[str, str]]]:
@@ -181,7 +181,7 @@ def printed_s(source: Source, options: TraceOptions) -> float:
             latest_s = max(latest_s, float(epoch_text(job.get(name, ""), zone) or 0.0))
         start_s = float(epoch_text(job.get("stime") or job.get("start_time", ""), zone) or nan)
         ran_s = wall_time_s(job.get("resources_used.walltime", ""))[0]
-        if job.get("job_state", "") in RUNS and start_s + ran_s > 0:
+        if job.get("job_state", "") in RUNNING_STATES and start_s + ran_s > 0:
             latest_s = max(latest_s, start_s + ran_s)
     return latest_s
 

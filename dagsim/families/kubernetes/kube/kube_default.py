@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from dagsim.errors import require
-from dagsim.families.kubernetes.kube.kube_state import KubeState, Leaving, TaskKey, state_of, task_key, task_pod
+from dagsim.families.kubernetes.kube.kube_state import KubeState, Leaving, PieceKey, state_of, task_key, task_pod
 from dagsim.families.kubernetes.kube.objects import GPUS
 from dagsim.families.kubernetes.kube.pod_queue import PodQueue, Turns
 from dagsim.families.kubernetes.kube.profile import Profile, fit_arguments, read_profile
@@ -88,7 +88,7 @@ class KubeDefault:
         self._restart_s, self._grace_s = restart_s, grace_s
         self._leaving: dict[int, Leaving] = {}
         """Pods of preempted runs that still hold their nodes, by run."""
-        self._nominated: dict[TaskKey, int] = {}
+        self._nominated: dict[PieceKey, int] = {}
         """The nodes for which tasks are nominated."""
         self.nominations: dict[str, int] = {}
         """For each job with a nominated pod, the number of the node that is promised to it."""

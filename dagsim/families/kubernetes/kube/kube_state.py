@@ -19,7 +19,7 @@ from dagsim.model import Placement, Share
 from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, TaskState
 
-TaskKey: TypeAlias = tuple[int, int, int]
+PieceKey: TypeAlias = tuple[int, int, int]
 """Number of the job, index of the task and number of the piece."""
 
 
@@ -30,7 +30,7 @@ class Leaving(NamedTuple):
     pods: tuple[tuple[int, BoundPod], ...]
 
 
-def task_key(task: TaskState) -> TaskKey:
+def task_key(task: TaskState) -> PieceKey:
     return task.job.number, task.index, task.piece
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.families.kubernetes.kube.kube_state import KubeState, TaskKey, task_key, task_pod
+from dagsim.families.kubernetes.kube.kube_state import KubeState, PieceKey, task_key, task_pod
 from dagsim.families.kubernetes.kube.objects import Pod
 from dagsim.systems.cluster.api import ALL, ClusterView, DemandClass, TaskState
 
@@ -35,7 +35,7 @@ class Turns:
     def __init__(self) -> None:
         self.round = 0
         """Number of times that pods have moved behind others."""
-        self.known: dict[TaskKey, tuple[int, int, float, float, _Rejection]] = {}
+        self.known: dict[PieceKey, tuple[int, int, float, float, _Rejection]] = {}
         """For each waiting pod the round in which it last moved, its place among those that moved
         with it, the times at which it and its previous pod were created, and its rejection."""
         self.created_s: dict[tuple[int, int], float] = {}
