@@ -13,7 +13,7 @@ import numpy as np
 from dagsim.metrics.columns import AnySchedule, Floats, Ints, ScheduleColumns, columns, distinct, job_columns, total
 from dagsim.metrics.utilization import present
 from dagsim.model import Kind, RejectReason
-from dagsim.model.arithmetic import numbered
+from dagsim.model.arithmetic import dot, numbered
 from dagsim.model.log import Schedule
 from dagsim.text import in_spreadsheet
 
@@ -204,7 +204,7 @@ def jain_fairness_index(values: Iterable[float]) -> float:
     if not most:
         return 1.0
     x = x / most  # avoids overflow, because no square is above 1
-    return float(x.sum()) ** 2 / (len(x) * float(x @ x))
+    return float(x.sum()) ** 2 / (len(x) * dot(x, x))
 
 
 def tenant_gpu_seconds(source: AnySchedule) -> dict[str, float]:

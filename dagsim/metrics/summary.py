@@ -51,7 +51,7 @@ from dagsim.metrics.utilization import (
     utilization_by_type,
 )
 from dagsim.model import RejectReason
-from dagsim.model.arithmetic import numbered, ordered_sum
+from dagsim.model.arithmetic import dot, numbered, ordered_sum
 from dagsim.registry import nearest
 from dagsim.text import count_of
 
@@ -492,7 +492,7 @@ def _json(value: float | str) -> int | float | str | None:
 
 
 def _weighted_mean(values: Floats, weights: Floats) -> float:
-    return float(values @ weights / weights.sum()) if len(values) else math.nan
+    return dot(values, weights) / float(weights.sum()) if len(values) else math.nan
 
 
 def _area_mean(values: Floats, areas: Floats) -> float:

@@ -17,6 +17,7 @@ import numpy as np
 from dagsim.errors import ModelError, require
 from dagsim.metrics.columns import AnySchedule, Floats, Ints, ScheduleColumns, columns, total
 from dagsim.model import Cluster, GpuType, Kind
+from dagsim.model.arithmetic import dot
 
 _DECIMALS = 9
 """Number of decimals to which values are rounded, so that fractions of GPUs that are taken and
@@ -64,7 +65,7 @@ class Steps:
 
     def integral(self) -> float:
         """Return the integral of the value over the whole period."""
-        return float(self.value @ np.diff(self.time_s, append=self.end_s))
+        return dot(self.value, np.diff(self.time_s, append=self.end_s))
 
     def mean(self) -> float:
         """Return the time average, or NaN if the period is empty."""
@@ -191,7 +192,7 @@ def peak_weighted_utilization(source: AnySchedule, precision: str = "fp32") -> f
     """
     spent = gpu_seconds(source)
     tflops = np.array([gpu.tflops(precision) for gpu in spent.types])
-    return _share(spent.held @ tflops, spent.capacity @ tflops)
+    return _share(dot(spent.held, tflops), dot(spent.capacity, tflops))
 
 
 def utilization_by_type(source: AnySchedule) -> dict[str, float]:
@@ -219,7 +220,7 @@ def gpu_allocation_ratio(source: AnySchedule) -> float:
     length_s = np.diff(time_s, append=cols.end_s)
     there = up.at(time_s)
     length_s = np.where(there > 0, length_s, 0.0)
-    return _share(float(held.at(time_s) / np.maximum(there, 1.0) @ length_s), length_s.sum())
+    return _share(dot(held.at(time_s) / np.maximum(there, 1.0), length_s), length_s.sum())
 
 
 def scheduling_occupancy_rate(source: AnySchedule) -> float:
@@ -275,7 +276,7 @@ def goodput(source: AnySchedule) -> float:
     useful = np.where(jobs.finished, np.maximum(useful, jobs.ideal_gpu_s), useful)
     share = np.minimum(useful, held) / np.where(held > 0, held, 1.0)
     spent = total(runs.job, runs.held * cols.within(runs.start_s, runs.end_s), len(jobs))
-    return _share(float(share @ spent), spent.sum())
+    return _share(dot(share, spent), spent.sum())
 
 
 def gpus_held(source: AnySchedule, gpu_type: str | None = None) -> Steps:
@@ -333,7 +334,7 @@ def on_demand_use(source: AnySchedule) -> OnDemandUse | None:
     hours = cols.within(powered.start_s, powered.end_s) / 3600
     price = np.array([nan if rule is None or rule.price_per_h is None else rule.price_per_h for rule in rules])
     priced = ~np.isnan(price[powered.node])
-    cost = float(hours[priced] @ price[powered.node][priced]) if not np.isnan(price).all() else nan
+    cost = dot(hours[priced], price[powered.node][priced]) if not np.isnan(price).all() else nan
     began = powered.booted & (powered.start_s >= cols.start_s) & (powered.start_s <= cols.end_s)
     return OnDemandUse(float(hours.sum()), int(began.sum()), cost)
 
