@@ -392,7 +392,7 @@ def json_schema(*, described: bool = False) -> dict[str, Any]:
     from pydantic.json_schema import GenerateJsonSchema
 
     schema: dict[str, Any] = _any_of(
-        Config.model_json_schema(schema_generator=_described() if described else GenerateJsonSchema)
+        Config.model_json_schema(schema_generator=_described(GenerateJsonSchema, dataclasses=described))
     )
     for kind in ("Synthetic", "Sessions"):
         schema["$defs"][kind]["properties"]["preset"] = {
@@ -404,14 +404,22 @@ def json_schema(*, described: bool = False) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _described() -> Any:
-    """Return a generator for JSON Schemas. It takes the descriptions of dataclass fields from the
-    texts below the fields."""
-    from pydantic.json_schema import GenerateJsonSchema
+def _described(generator: Any, *, dataclasses: bool) -> Any:
+    """Return a generator for JSON Schemas. It takes the descriptions of the keys of sections from the
+    texts below the fields and, with ``dataclasses``, those of dataclass fields."""
 
-    class Described(GenerateJsonSchema):
+    class Described(generator):
+        def model_schema(self, schema: Any) -> dict[str, Any]:
+            found = super().model_schema(schema)
+            for name, text in field_texts(schema["cls"]).items():
+                if name in found.get("properties", {}):
+                    found["properties"][name].setdefault("description", text)
+            return found
+
         def dataclass_schema(self, schema: Any) -> dict[str, Any]:
             found = super().dataclass_schema(schema)
+            if not dataclasses:
+                return found
             keys = found.get("properties", {})
             for name, text in field_texts(schema["cls"]).items():
                 if name in keys:
