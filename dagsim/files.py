@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from weakref import finalize
 
 from dagsim.errors import InputError
+from dagsim.registry import nearest_file
 
 try:
     import fcntl
@@ -142,7 +143,8 @@ _WHY = {
 
 def why_unreadable(error: OSError) -> str:
     """Describe why a file cannot be opened, in the same words in every message."""
-    return _WHY.get(error.errno or 0, f"cannot be read: {error.strerror or error}")
+    near = nearest_file(Path(error.filename)) if error.errno == errno.ENOENT and error.filename else ""
+    return _WHY.get(error.errno or 0, f"cannot be read: {error.strerror or error}") + near
 
 
 def why_unwritable(error: OSError) -> str:

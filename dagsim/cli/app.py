@@ -114,7 +114,7 @@ class Command(typer.core.TyperCommand):
         return rest
 
     def _judge_missing_values(self, ctx: Any, args: list[str], names: Collection[str]) -> None:
-        """Reject an option that is followed by what looks like another option instead of its value."""
+        """Reject an option without a value: it comes last, or what looks like another option follows it."""
         valued = {
             name
             for param in self.params
@@ -127,6 +127,9 @@ class Command(typer.core.TyperCommand):
             if option in valued and re.match("--[a-z]", value):
                 hint = "" if value.partition("=")[0] in names else f" (if it is the value, write {option}={value})"
                 raise _UsageError(f"{option} needs a value, but {value} follows it{hint}", ctx)
+        if args and args[-1] in valued and "--" not in args:
+            example = re.search(rf"{args[-1]} [^-\s]\S*", self.help or "")
+            raise _UsageError(f"{args[-1]} needs a value{f', as in {example[0]}' if example else ''}", ctx)
 
     def _judge_repeated(self, ctx: Any, args: list[str]) -> None:
         """Reject several schedulers for a command that runs one. Warn about every other option that
@@ -408,6 +411,7 @@ _SETTINGS = {
     "--nodes": "cluster.groups.0.count=4",
     "--jobs": "workload.count=200",
     "--load": "workload.load=0.7",
+    "--preset": "workload=steady",
 }
 """Options that newcomers expect, each with a setting that has the same effect."""
 

@@ -85,11 +85,12 @@ class OnSlurm:
             import submitit
         except ImportError:
             raise ConfigError(
-                "--executor slurm: submitit is not installed: pip install -e '.[slurm]' in the checkout"
+                "--executor slurm needs submitit; run pip install -e '.[slurm]' in the checkout"
             ) from None
         if self.settings.cluster == "slurm" and which("sbatch") is None:
             raise ConfigError(
-                "--executor slurm: this machine has no sbatch; run the command on a login node, or try cluster=local"
+                "--executor slurm: this machine has no command sbatch; run dagsim on a login node, or try the "
+                "same jobs on this machine with --executor slurm:cluster=local"
             )
         self._submitit: Any = submitit
         logging.getLogger("submitit").setLevel(logging.ERROR)

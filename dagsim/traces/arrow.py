@@ -34,7 +34,7 @@ def import_pyarrow(purpose: str, module: str = "pyarrow", error: type[DagsimErro
     try:
         return import_module(module)
     except ImportError:
-        raise error(f"{purpose} needs pyarrow: pip install -e '.[parquet]' in the checkout") from None
+        raise error(f"{purpose} needs pyarrow; run pip install -e '.[parquet]' in the checkout") from None
 
 
 class ArrowFile:
