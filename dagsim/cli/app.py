@@ -178,7 +178,7 @@ def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
             count = value if equals else written.pop(place + 1)
             if any(other.partition("=")[0] == "--executor" for other in written):
                 raise InputError(
-                    f"--workers {count}: applies only to processes on this machine, so leave out --executor"
+                    f"--workers {count}: sets the number of processes on this machine, so leave out --executor"
                 )
             if not count.isdigit() or not int(count):
                 raise InputError(f"--workers: must be a number of processes, 1 or more, got {count!r}")
@@ -191,8 +191,8 @@ _SHORT_TYPES = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 
 
 def _without_types(params: list[Any]) -> list[Any]:
-    """Show types in the help only where they are useful, and as short words. A switch or an argument
-    has no type.
+    """Show types in the help only where they are useful, and as short words. A switch or an
+    argument has no type.
     """
     for param in params:
         if param.param_type_name == "argument":

@@ -57,14 +57,14 @@ class SubmitSettings:
             name, equals, value = part.partition("=")
             if name not in types or not equals or not value:
                 raise ConfigError(
-                    f"--executor slurm: {part!r}: expected NAME=VALUE, comma-separated"
+                    f"--executor slurm: expected settings NAME=VALUE separated by commas, got {part!r}"
                     + nearest(name, types, f"allowed: {', '.join(types)}")
                 )
             if types[name] is int and not (value.isdecimal() and 1 <= int(value) <= 10**6):
                 raise ConfigError(f"--executor slurm: {name}={value}: expected a number from 1 to 1000000")
             values[name] = types[name](value)
         if values.get("cluster", "slurm") not in _LISTEN_S:
-            raise ConfigError(f"--executor slurm: cluster={values['cluster']}: allowed: {', '.join(_LISTEN_S)}")
+            raise ConfigError(f"--executor slurm: cluster must be {' or '.join(_LISTEN_S)}, got {values['cluster']}")
         return cls(**values)
 
 

@@ -130,7 +130,7 @@ class ArrowFile:
         return BufferedReader(_Chunks(self._csv()))
 
     def _open(self) -> Any:
-        """Return the file, opened by pyarrow."""
+        """Open the file with pyarrow."""
         if self._is_parquet:
             return import_module("pyarrow.parquet").ParquetFile(self._path, memory_map=True)
         return import_module("pyarrow.ipc").open_file(self._arrow.memory_map(str(self._path)))

@@ -77,7 +77,7 @@ class Sb3Policy:
 
 
 def sb3_policy(scenario: Scenario, path: Path, level: Level = "task_type") -> Sb3Policy:
-    """Load a model for the cluster of a scenario; see ``load_sb3``.
+    """Load a model for the cluster of a scenario (see ``load_sb3``).
 
     Raises:
         ConfigError: The scenario belongs to another system.

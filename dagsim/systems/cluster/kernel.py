@@ -230,8 +230,8 @@ class ClusterKernel(Forked):
 
     @property
     def became_eligible_s(self) -> Mapping[int, float]:
-        """The time at which each job became eligible, by job number. Only jobs that had to wait for a dependency
-        or for the limit of their array are included.
+        """The time at which each job became eligible, by job number. Only jobs that had to wait for
+        a dependency or for the limit of their array are included.
         """
         return {} if self.eligibility is None else self.eligibility.became_eligible_s
 
@@ -418,7 +418,7 @@ class ClusterKernel(Forked):
 
     def _withdraw(self) -> None:
         """Remove from the queue all tasks that can never start, because the nodes that they need
-        have left for good or because the site's rules forbid it. In the queue, these tasks would
+        have left permanently or because the site's rules forbid it. In the queue, these tasks would
         block others. Their jobs stay unfinished.
         """
         if self._lasting is None:
@@ -440,7 +440,7 @@ class ClusterKernel(Forked):
         return self.machines.compile(task.task.demand, elastic.least, task.demand.terms)
 
     def _only_rules_bind(self) -> bool:
-        """Return True if all remaining tasks will wait for ever, because of a rule of the site or
+        """Return True if all remaining tasks will wait forever, because of a rule of the site or
         because of other jobs. This is called only while nothing is running.
         """
         if self.frontier.ready or self.applicants or self.upcoming.any_left:
