@@ -278,7 +278,7 @@ def test_a_job_that_no_node_could_hold_invents_no_cluster(tmp_path: Path) -> Non
     log = tmp_path / "log.csv"
     log.write_text(LOG.format(gpus=900), encoding="utf-8")
     text = said("replay", "--trace", str(log), "--out", str(tmp_path))
-    assert "a job that requests 900 GPUs on one node" in text
+    assert "a job requests 900 GPUs on one node" in text
 
 
 def test_a_job_that_decides_the_size_of_an_invented_cluster_is_named_first(tmp_path: Path) -> None:
