@@ -299,19 +299,19 @@ class ScheduleColumns:
         return replace(self, jobs=replace(self.jobs, rejected=rejected))
 
 
-Source: TypeAlias = Schedule | ScheduleColumns
+AnySchedule: TypeAlias = Schedule | ScheduleColumns
 """The input of a metric: a schedule, or its columns, so that the columns are built only once for
 several metrics."""
 
 
-def columns(source: Source) -> ScheduleColumns:
+def columns(source: AnySchedule) -> ScheduleColumns:
     """Return the columns of ``source``. If ``source`` already consists of columns, return it
     unchanged.
     """
     return source if isinstance(source, ScheduleColumns) else ScheduleColumns.of(source)
 
 
-def job_columns(source: Source) -> JobColumns:
+def job_columns(source: AnySchedule) -> JobColumns:
     """Return the job columns of ``source``, without building the other columns of a schedule."""
     return source.jobs if isinstance(source, ScheduleColumns) else _jobs(source, source.log.rows())
 

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.metrics.columns import Flags, Floats, Ints, Source, columns
+from dagsim.metrics.columns import AnySchedule, Flags, Floats, Ints, columns
 from dagsim.metrics.intervals import t_quantile, two_sided_p
 from dagsim.metrics.jct import bounded_slowdown, bounded_stretch, jct, queueing, stretch, wait
 
@@ -166,7 +166,7 @@ class JobSeries:
     """
 
     @classmethod
-    def of(cls, source: Source) -> JobSeries:
+    def of(cls, source: AnySchedule) -> JobSeries:
         """Return the series for those jobs in a schedule that metrics count."""
         cols = columns(source)
         counted = cols.counted

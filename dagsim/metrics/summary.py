@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple, TypeVar, get_type_hints
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.metrics.columns import Flags, Floats, Ints, ScheduleColumns, Source, columns, distinct, total
+from dagsim.metrics.columns import AnySchedule, Flags, Floats, Ints, ScheduleColumns, columns, distinct, total
 from dagsim.metrics.jct import (
     bounded_slowdown,
     bounded_stretch,
@@ -51,7 +51,7 @@ from dagsim.metrics.utilization import (
     utilization_by_type,
 )
 from dagsim.model import RejectReason
-from dagsim.model.arithmetic import numbered, ordered_sum
+from dagsim.model.arithmetic import dot, numbered, ordered_sum
 from dagsim.registry import nearest
 from dagsim.text import count_of
 
@@ -292,7 +292,7 @@ class Summary:
 
 
 def summarize(
-    source: Source,
+    source: AnySchedule,
     *,
     unfinished: Unfinished = "refuse",
     power: PowerModel = DEFAULT_POWER,
@@ -392,7 +392,7 @@ def summarize(
     )
 
 
-def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[ScheduleColumns, Flags]:
+def _window(source: AnySchedule, measured: tuple[int, int | None] | None) -> tuple[ScheduleColumns, Flags]:
     """Return the columns for the window in which the measured jobs arrive, and a mask of these
     jobs.
     """
@@ -492,7 +492,7 @@ def _json(value: float | str) -> int | float | str | None:
 
 
 def _weighted_mean(values: Floats, weights: Floats) -> float:
-    return float(values @ weights / weights.sum()) if len(values) else math.nan
+    return dot(values, weights) / float(weights.sum()) if len(values) else math.nan
 
 
 def _area_mean(values: Floats, areas: Floats) -> float:

@@ -27,6 +27,13 @@ def ordered_sum(terms: Iterable[float]) -> float:
     return reduce(add, terms, 0.0)
 
 
+def dot(values: np.ndarray, weights: np.ndarray) -> float:
+    """Return the sum of the products of two columns (n,). The operator ``@`` adds in an order that
+    depends on the processor, so that the result with weights of 1 may differ from the sum.
+    """
+    return float((values * weights).sum())
+
+
 whole_sum: Callable[[Iterable[int]], int] = sum
 """Add whole numbers, which gives the same sum on every version. The type checker refuses floats, which
 ``ordered_sum`` adds."""

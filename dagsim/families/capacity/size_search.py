@@ -184,7 +184,7 @@ _MOST_TRIED = 100
 _FLAT = 4
 """Number of nodes from which the search ends if doubling it changes nothing."""
 
-Run = Callable[[str, ClusterSection], Trial]
+RunOn = Callable[[str, ClusterSection], Trial]
 """Simulates all jobs on a cluster, under a label."""
 LoadOn = Callable[[ClusterSection], Load]
 """Returns the load of the jobs on a cluster."""
@@ -335,7 +335,7 @@ def least_size(
     types: Sequence[str],
     most_gpus: int | None,
     prices: Prices,
-    run: Run,
+    run: RunOn,
     target: Targets,
     load_on: LoadOn,
     *,

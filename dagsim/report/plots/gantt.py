@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns
+from dagsim.metrics.columns import AnySchedule, Floats, Ints, ScheduleColumns, columns
 from dagsim.metrics.lanes import Bars, Lanes, bars_of, lanes_of
 from dagsim.model import Kind
 from dagsim.pictures.scene import job_colour
@@ -27,7 +27,7 @@ shades nodes instead.
 _MOST_LABELS = 400
 
 
-def gantt(source: Source) -> Figure:
+def gantt(source: AnySchedule) -> Figure:
     """Plot one lane per GPU, with a bar for each run in the colour of its job. For large schedules,
     plot one row per node, shaded by the fraction of held GPUs.
 

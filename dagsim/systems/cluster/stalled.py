@@ -123,6 +123,13 @@ def _work_left_s(run: Run, now: float) -> float:
 
 GONE = "the nodes that it needs have left permanently"
 OVER = "its reservation is over, or its nodes are drained for good"
+MOST_FAILURES = 1_000
+"""Number of consecutive failures, each with the loss of all work, after which a task is assumed
+never to finish."""
+FAILS_ALWAYS = (
+    f"it failed {MOST_FAILURES:,} times in a row with its nodes and lost its work each time: set preemption "
+    "on_failure to resume, or let nodes stay up longer"
+)
 
 
 def only_endless(kernel: ClusterKernel) -> bool:
