@@ -51,7 +51,7 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(built) < len(pairs):
         for name, value in pairs:
             if value != built[name]:
-                raise ValueError(f"an object has {name!r} twice, with different values")
+                raise ValueError(f"an object contains the key {name!r} twice, with different values")
     return built
 
 
