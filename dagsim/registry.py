@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -197,7 +198,7 @@ class Registry(Generic[T]):
         """Return the entry points of other packages. An entry point never replaces a built-in name."""
         if self.group is None:
             return {}
-        plugins = sorted(entry_points(group=self.group), key=lambda plugin: plugin.name)
+        plugins = sorted(_installed(tuple(sys.path)).select(group=self.group), key=lambda plugin: plugin.name)
         return {plugin.name: plugin for plugin in plugins if plugin.name not in self._entries}
 
     def _own(self, name: str) -> object:
@@ -292,6 +293,14 @@ def arguments_of(
         example = ",".join(f"{param}=..." for param in missing)
         raise ConfigError(f"{kind} {name!r} needs {', '.join(missing)}: {name}[{example}]")
     return values
+
+
+@lru_cache(1)
+def _installed(path: tuple[str, ...]) -> EntryPoints:
+    """Return the entry points of all packages on ``path``, which is ``sys.path``. Every registry needs
+    them, and searching the packages takes milliseconds.
+    """
+    return entry_points()
 
 
 def _has(value: object, method: str) -> bool:

@@ -96,7 +96,7 @@ DEFAULT_KIND = "x-default-kind"
 class Section(BaseModel):
     """A section of the configuration. It is immutable and does not accept unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     rare_keys: ClassVar[tuple[str, ...]] = ()
     """Keys that are written only if they have a value. A dataclass may declare such keys, too."""
 
@@ -104,8 +104,10 @@ class Section(BaseModel):
 def field_texts(cls: type) -> dict[str, str]:
     """Return the descriptions of the fields of a dataclass and its bases. A description is the
     string below the field in the source code or, without such a string, the sentences in the
-    class's docstring that name the field.
+    class's docstring that name the field. In a section, only strings below fields count.
     """
+    if issubclass(cls, BaseModel):
+        return _texts_below([base for base in cls.__mro__ if issubclass(base, BaseModel) and base is not BaseModel])
     sentences = re.split(r"(?<=\.)\s+(?=[A-Z`])|\n\n|\n(?=- )", (inspect.getdoc(cls) or "").partition("\nRaises:")[0])
     texts = {
         field.name: " ".join(
@@ -115,7 +117,15 @@ def field_texts(cls: type) -> dict[str, str]:
     }
     texts = {name: text.removeprefix(f"``{name}`` is ") for name, text in texts.items() if text and text[-1] != ":"}
     texts = {name: text[0].upper() + text[1:] for name, text in texts.items()}
-    for base in reversed([base for base in cls.__mro__ if is_dataclass(base)]):
+    return texts | _texts_below([base for base in cls.__mro__ if is_dataclass(base)])
+
+
+def _texts_below(classes: list[type]) -> dict[str, str]:
+    """Return the strings below the fields of these classes. If several describe a field, the first
+    class counts.
+    """
+    texts = dict[str, str]()
+    for base in reversed(classes):
         (definition,) = ast.parse(dedent(inspect.getsource(base))).body
         assert isinstance(definition, ast.ClassDef)
         for field, below in pairwise(definition.body):

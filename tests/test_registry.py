@@ -146,7 +146,7 @@ def test_what_a_users_module_lacks_is_not_mistaken_for_the_module(
 
 def test_other_packages_add_names_by_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
     points = [EntryPoint("ours", f"{__name__}:Order", "g"), EntryPoint("heft", "theirs:Heft", "g")]
-    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints(points).select(group=group))
+    monkeypatch.setattr(registry, "_installed", lambda path: EntryPoints(points))
     monkeypatch.setitem(sys.modules, __name__, sys.modules[Order.__module__])
     policies = orders(group="g")
     assert policies.names() == ("heft", "order", "ours")  # no entry point hides a built-in

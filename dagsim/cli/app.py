@@ -258,6 +258,17 @@ class App(typer.Typer):
 
         return register
 
+    def with_command(self, word: str) -> App:
+        """Return an app that has only the command or group called ``word``, or this app if it has none.
+        Building the options of all commands takes longer than those of one by tens of milliseconds.
+        """
+        name, alone = ALIASES.get(word, word), copy(self)
+        alone.registered_commands = [
+            one for one in self.registered_commands if one.callback and (one.name or one.callback.__name__) == name
+        ]
+        alone.registered_groups = [one for one in self.registered_groups if one.name == name]
+        return alone if alone.registered_commands or alone.registered_groups else self
+
 
 def _joined(docstring: str) -> str:
     """Return a docstring with each paragraph on a single line, so that the help can wrap it to any
@@ -490,7 +501,8 @@ def main() -> None:
     atexit.register(gc.freeze)
     with Stops() as stops:
         try:
-            app(prog_name="dagsim")  # also show this name under python -m dagsim
+            # also show this name under python -m dagsim
+            app.with_command(next((arg for arg in sys.argv[1:] if arg[:1] != "-"), ""))(prog_name="dagsim")
         except SystemExit as end:
             if end.code == 128 + signal.SIGINT and stops.received is not None:
                 raise SystemExit(128 + stops.received) from None

@@ -166,7 +166,7 @@ def restarts(source: AnySchedule) -> int:
     every run after the first stop counts, because the log does not distinguish between instances.
     """
     runs = columns(source).runs
-    task = runs.job * (int(runs.task.max(initial=0)) + 1) + runs.task
+    task = runs.job.astype(np.int64) * (int(runs.task.max(initial=0)) + 1) + runs.task
     stopped = runs.stopped
     order = np.flatnonzero(stopped)[np.argsort(runs.end_s[stopped], kind="stable")]
     stopped_task, first = np.unique(task[order], return_index=True)
