@@ -265,7 +265,8 @@ class ClusterKernel(Forked):
         """Let the policy process the events before the beginning (``rehearse``), so that it
         remembers what it would remember if its own decisions had caused them.
         """
-        self.reminded = rehearse(self, policy)
+        past = self.frontier.past
+        self.reminded = past is not None and rehearse(self, past, policy)
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
         """Yield a view whenever something has changed, and receive the decisions for this view
