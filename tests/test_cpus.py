@@ -18,6 +18,7 @@ OLD_CPU = {
     "NPY_DISABLE_CPU_FEATURES": " ".join(multiarray.__cpu_dispatch__),  # each release has names of its own
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX2,-FMA,-AVX",
     "ATEN_CPU_CAPABILITY": "default",
+    "OPENBLAS_CORETYPE": "Prescott",
 }
 """A CPU without vectors of 256 bits and without fused multiplication, for NumPy, the C library and torch."""
 SHOWN = """

@@ -15,8 +15,9 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from dagsim.errors import ModelError, require
-from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns, total
+from dagsim.metrics.columns import AnySchedule, Floats, Ints, ScheduleColumns, columns, total
 from dagsim.model import Cluster, GpuType, Kind
+from dagsim.model.arithmetic import dot
 
 _DECIMALS = 9
 """Number of decimals to which values are rounded, so that fractions of GPUs that are taken and
@@ -46,25 +47,32 @@ class Steps:
         """Return, for each moment of ``window``, the sum of the weights (default: 1 each) of the
         intervals that contain it. The intervals may be in any order. O(n log n).
         """
-        weight = np.ones(len(start_s)) if weight is None else weight
         first, last = window
         on, off = np.clip(start_s, first, last), np.clip(end_s, first, last)
         longer = off > on
-        on, off, weight = on[longer], off[longer], weight[longer]
+        on, off = on[longer], off[longer]
+        if weight is None:  # sorting both sides first is several times as fast, and counts are exact in any order
+            on.sort()
+            off.sort()
+            change = np.ones(1 + 2 * len(on), np.int8)
+            change[0], change[1 + len(on) :] = 0, -1
+        else:
+            weight = weight[longer]
+            change = np.concatenate(([0.0], weight, -weight))
         time_s = np.concatenate(([first], on, off))
-        change = np.concatenate(([0.0], weight, -weight))
         del on, off, weight, longer  # frees memory, which is scarce at this point in large runs
         order = np.argsort(time_s, kind="stable")
         time_s, change = time_s[order], change[order]
         new = np.append(True, time_s[1:] != time_s[:-1])
-        value = np.round(np.cumsum(np.add.reduceat(change, np.flatnonzero(new))), _DECIMALS)
+        del order
+        value = np.round(np.cumsum(np.add.reduceat(change, np.flatnonzero(new), dtype=float)), _DECIMALS)
         time_s = time_s[new]
         step = np.append(True, (value[1:] != value[:-1]) & (time_s[1:] < last))
         return cls(time_s[step], value[step], last)
 
     def integral(self) -> float:
         """Return the integral of the value over the whole period."""
-        return float(self.value @ np.diff(self.time_s, append=self.end_s))
+        return dot(self.value, np.diff(self.time_s, append=self.end_s))
 
     def mean(self) -> float:
         """Return the time average, or NaN if the period is empty."""
@@ -93,27 +101,27 @@ class Steps:
         return averages
 
 
-def jobs_in_system(source: Source) -> Steps:
+def jobs_in_system(source: AnySchedule) -> Steps:
     """Return the number of accepted jobs that have arrived but not completed, over the window."""
     cols = columns(source)
     return present(cols, cols.start_s, cols.end_s)
 
 
-def jobs_waiting(source: Source) -> Steps:
+def jobs_waiting(source: AnySchedule) -> Steps:
     """Return the queue length over the window: the number of jobs in the system that have no run in
     progress.
     """
     return _in_phase(source, waiting=True)
 
 
-def jobs_running(source: Source) -> Steps:
+def jobs_running(source: AnySchedule) -> Steps:
     """Return the number of jobs with at least one run in progress, over the window. The sum of running
     and waiting jobs is the number of jobs in the system.
     """
     return _in_phase(source, waiting=False)
 
 
-def littles_law(source: Source) -> tuple[float, float]:
+def littles_law(source: AnySchedule) -> tuple[float, float]:
     """Return both sides of Little's law in job-seconds: the integral of the number of jobs in the
     system, and the sum of their JCTs.
 
@@ -133,7 +141,7 @@ def present(cols: ScheduleColumns, start_s: float, end_s: float) -> Steps:
     return Steps.of(jobs.arrival_s[accepted], jobs.completed_s[accepted], window=(start_s, end_s))
 
 
-def _in_phase(source: Source, *, waiting: bool) -> Steps:
+def _in_phase(source: AnySchedule, *, waiting: bool) -> Steps:
     cols = columns(source)
     phases = cols.phases
     chosen = (phases.running == 0) == waiting
@@ -161,7 +169,7 @@ class GpuSeconds:
         return self.capacity - self.down - self.held
 
 
-def gpu_seconds(source: Source) -> GpuSeconds:
+def gpu_seconds(source: AnySchedule) -> GpuSeconds:
     """Compute the GPU-seconds from which both utilisation and energy are derived. O(runs)."""
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
@@ -178,35 +186,35 @@ def gpu_seconds(source: Source) -> GpuSeconds:
     )
 
 
-def gpu_utilization(source: Source) -> float:
+def gpu_utilization(source: AnySchedule) -> float:
     """Return the GPU-hour utilisation: GPU-seconds held / (GPUs x horizon). The denominator
     includes GPUs that are down."""
     spent = gpu_seconds(source)
     return _share(spent.held.sum(), spent.capacity.sum())
 
 
-def peak_weighted_utilization(source: Source, precision: str = "fp32") -> float:
+def peak_weighted_utilization(source: AnySchedule, precision: str = "fp32") -> float:
     """Return ``gpu_utilization`` with each GPU weighted by its peak TFLOPS, so that an idle A100
     counts more than an idle T4.
     """
     spent = gpu_seconds(source)
     tflops = np.array([gpu.tflops(precision) for gpu in spent.types])
-    return _share(spent.held @ tflops, spent.capacity @ tflops)
+    return _share(dot(spent.held, tflops), dot(spent.capacity, tflops))
 
 
-def utilization_by_type(source: Source) -> dict[str, float]:
+def utilization_by_type(source: AnySchedule) -> dict[str, float]:
     """Return the GPU-hour utilisation of each GPU type."""
     spent = gpu_seconds(source)
     return {gpu.name: _share(held, of) for gpu, held, of in zip(spent.types, spent.held, spent.capacity, strict=True)}
 
 
-def availability(source: Source) -> float:
+def availability(source: AnySchedule) -> float:
     """Return GPU-seconds up / (GPUs x horizon)."""
     spent = gpu_seconds(source)
     return _share(spent.capacity.sum() - spent.down.sum(), spent.capacity.sum())
 
 
-def gpu_allocation_ratio(source: Source) -> float:
+def gpu_allocation_ratio(source: AnySchedule) -> float:
     """Return the GAR: the time average of GPUs held / GPUs up. Times at which all GPUs are down are
     ignored.
 
@@ -219,10 +227,10 @@ def gpu_allocation_ratio(source: Source) -> float:
     length_s = np.diff(time_s, append=cols.end_s)
     there = up.at(time_s)
     length_s = np.where(there > 0, length_s, 0.0)
-    return _share(float(held.at(time_s) / np.maximum(there, 1.0) @ length_s), length_s.sum())
+    return _share(dot(held.at(time_s) / np.maximum(there, 1.0), length_s), length_s.sum())
 
 
-def scheduling_occupancy_rate(source: Source) -> float:
+def scheduling_occupancy_rate(source: AnySchedule) -> float:
     """Return the SOR: GPU-seconds held / GPU-seconds up (Kant: Zeng et al. 2025, arXiv:2510.01256,
     over a period). It differs from ``gpu_utilization`` if nodes go down. It differs from the GAR if
     the number of nodes that are up changes.
@@ -231,7 +239,7 @@ def scheduling_occupancy_rate(source: Source) -> float:
     return _share(spent.held.sum(), spent.capacity.sum() - spent.down.sum())
 
 
-def gpu_node_fragmentation_ratio(source: Source) -> float:
+def gpu_node_fragmentation_ratio(source: AnySchedule) -> float:
     """Return the GFR: node-seconds with some but not all of the node's GPUs held / node-seconds up,
     over nodes with GPUs (Kant: Zeng et al. 2025, arXiv:2510.01256, over a period). O(n log n) in
     the number of runs.
@@ -255,7 +263,7 @@ def gpu_node_fragmentation_ratio(source: Source) -> float:
     return _share(np.diff(time_s)[partly].sum(), up_s)
 
 
-def goodput(source: Source) -> float:
+def goodput(source: AnySchedule) -> float:
     """Return a lower bound on useful GPU-seconds / GPU-seconds held.
 
     The useful time is the time during which a job computed in finished runs, without set-up and
@@ -275,10 +283,10 @@ def goodput(source: Source) -> float:
     useful = np.where(jobs.finished, np.maximum(useful, jobs.ideal_gpu_s), useful)
     share = np.minimum(useful, held) / np.where(held > 0, held, 1.0)
     spent = total(runs.job, runs.held * cols.within(runs.start_s, runs.end_s), len(jobs))
-    return _share(float(share @ spent), spent.sum())
+    return _share(dot(share, spent), spent.sum())
 
 
-def gpus_held(source: Source, gpu_type: str | None = None) -> Steps:
+def gpus_held(source: AnySchedule, gpu_type: str | None = None) -> Steps:
     """Return the number of GPUs held by runs, of one type or of all, over the window."""
     cols = columns(source)
     chosen = _nodes_of(cols, gpu_type)[cols.runs.node]
@@ -286,7 +294,7 @@ def gpus_held(source: Source, gpu_type: str | None = None) -> Steps:
     return Steps.of(runs.start_s[chosen], runs.end_s[chosen], runs.held[chosen], window=(cols.start_s, cols.end_s))
 
 
-def gpus_up(source: Source, gpu_type: str | None = None) -> Steps:
+def gpus_up(source: AnySchedule, gpu_type: str | None = None) -> Steps:
     """Return the number of GPUs on nodes that are up, of one type or of all, over the window."""
     cols = columns(source)
     chosen = _nodes_of(cols, gpu_type)
@@ -321,7 +329,7 @@ class OnDemandUse:
     cost: Annotated[float, "", "node hours x hourly price (on_demand.price_per_h), for nodes with a price"]
 
 
-def on_demand_use(source: Source) -> OnDemandUse | None:
+def on_demand_use(source: AnySchedule) -> OnDemandUse | None:
     """Return how the nodes that are powered on demand were used in the window, or None if there are
     no such nodes. A node counts as used from the beginning of its boot until it is off again.
     """
@@ -333,7 +341,7 @@ def on_demand_use(source: Source) -> OnDemandUse | None:
     hours = cols.within(powered.start_s, powered.end_s) / 3600
     price = np.array([nan if rule is None or rule.price_per_h is None else rule.price_per_h for rule in rules])
     priced = ~np.isnan(price[powered.node])
-    cost = float(hours[priced] @ price[powered.node][priced]) if not np.isnan(price).all() else nan
+    cost = dot(hours[priced], price[powered.node][priced]) if not np.isnan(price).all() else nan
     began = powered.booted & (powered.start_s >= cols.start_s) & (powered.start_s <= cols.end_s)
     return OnDemandUse(float(hours.sum()), int(began.sum()), cost)
 
@@ -436,7 +444,7 @@ class Energy:
         return self.total_kwh * _J_PER_KWH
 
 
-def energy(source: Source, power: PowerModel = DEFAULT_POWER) -> Energy:
+def energy(source: AnySchedule, power: PowerModel = DEFAULT_POWER) -> Energy:
     """Return the energy drawn in the window.
 
     It is the sum over GPU types of busy watts x GPU-seconds held + idle watts x GPU-seconds idle,
@@ -453,7 +461,7 @@ def energy(source: Source, power: PowerModel = DEFAULT_POWER) -> Energy:
     return Energy(float(allocated.sum()), float(idle.sum()), by_type)
 
 
-def job_energy_j(source: Source, power: PowerModel = DEFAULT_POWER) -> Floats:
+def job_energy_j(source: AnySchedule, power: PowerModel = DEFAULT_POWER) -> Floats:
     """Return the joules drawn by each job's runs: busy watts x GPU-seconds held. Their sum is the
     allocated energy.
     """
@@ -465,7 +473,7 @@ def job_energy_j(source: Source, power: PowerModel = DEFAULT_POWER) -> Floats:
     return total(cols.runs.job, drawn, len(cols.jobs))
 
 
-def watts(source: Source, power: PowerModel = DEFAULT_POWER) -> Steps:
+def watts(source: AnySchedule, power: PowerModel = DEFAULT_POWER) -> Steps:
     """Return the watts of all GPUs over the window. Their integral is the energy in joules. O(n log
     n) in the number of runs.
     """

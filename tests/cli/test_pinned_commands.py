@@ -87,7 +87,7 @@ MOVING = (
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)?", "WHEN"),
     (r"(?<=in )\d+(\.\d+)? s\b", "TIME"),
     (r"Python 3\.\d+\.\d+; [^<]*", "VERSIONS"),
-    (r"\b[0-9a-f]{12,64}(-dirty)?\b", "HASH"),
+    (r"(?<!\.)\b[0-9a-f]{12,64}(-dirty)?\b", "HASH"),  # not the digits of a fraction
 )
 """Patterns of times of day, of what a run took, of versions, and of what depends on the text of the code."""
 NOT_PINNED = ("manifest.json", "progress.jsonl", "status.json", "timing.jsonl")

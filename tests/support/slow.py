@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 LISTED = Path(__file__).with_suffix(".txt")
-SLOW_S = 3.0
+SLOW_S = 2.0
 SHARE = 6
 """One slow test in so many is drawn."""
 
