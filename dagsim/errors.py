@@ -111,11 +111,6 @@ class UnknownName(InputError):
     """
 
 
-def one_line(error: Exception) -> str:
-    """Return the text of an error as one line of at most 300 characters."""
-    return " ".join(str(error).split())[:300]
-
-
 class PluginError(InputError):
     """Code from a user or another package cannot be imported. The message names the code and the
     exception.
@@ -168,3 +163,8 @@ def require(holds: object, rule: str, value: object, error: type[DagsimError] = 
     """
     if not holds:
         raise error(f"{rule}, got {value!r}")
+
+
+def one_line(error: Exception) -> str:
+    """Return the text of an error as one line of at most 300 characters."""
+    return " ".join(str(error).split())[:300]

@@ -51,11 +51,29 @@ def fault_in_words(fault: Mapping[str, Any]) -> str:
         return str(context["error"])
     else:
         stem = kind.removesuffix("_type").removesuffix("_parsing")
+        if stem in ("int", "float") and (number := _as_number(fault)):
+            return f"must be {_KINDS[stem]}{got(fault)}; write {number}"
         what = _WORDS.get(kind) or _KINDS.get(stem) or _after(fault["msg"], "should be ")
         if not what:
             message: str = fault["msg"]
             return f"{message[:1].lower()}{message[1:]}{got(fault)}"
     return f"must be {what}{got(fault)}"
+
+
+def _as_number(fault: Mapping[str, Any]) -> str:
+    """Return the number that a user meant by a text such as ``80%``, ``0,8`` or, for a key in
+    seconds, ``2h``. Return an empty text if it is not such a text.
+    """
+    typed, key = str(fault["input"]).strip(), str((fault.get("loc") or ("",))[-1])
+    time = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)", typed) if key.endswith("_s") else None
+    seconds = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
+    if time or not fault["type"].startswith("float"):
+        return f"{float(time[1]) * seconds[time[2]]:.10g} (seconds)" if time else ""
+    if share := re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", typed):
+        return f"{float(share[1]) / 100:.10g}"
+    if decimal := re.fullmatch(r"(\d+),(\d{1,2})", typed):
+        return f"{decimal[1]}.{decimal[2]}"
+    return ""
 
 
 def _after(text: str, words: str) -> str:
@@ -78,7 +96,7 @@ DEFAULT_KIND = "x-default-kind"
 class Section(BaseModel):
     """A section of the configuration. It is immutable and does not accept unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
     rare_keys: ClassVar[tuple[str, ...]] = ()
     """Keys that are written only if they have a value. A dataclass may declare such keys, too."""
 
@@ -86,8 +104,10 @@ class Section(BaseModel):
 def field_texts(cls: type) -> dict[str, str]:
     """Return the descriptions of the fields of a dataclass and its bases. A description is the
     string below the field in the source code or, without such a string, the sentences in the
-    class's docstring that name the field.
+    class's docstring that name the field. In a section, only strings below fields count.
     """
+    if issubclass(cls, BaseModel):
+        return _texts_below([base for base in cls.__mro__ if issubclass(base, BaseModel) and base is not BaseModel])
     sentences = re.split(r"(?<=\.)\s+(?=[A-Z`])|\n\n|\n(?=- )", (inspect.getdoc(cls) or "").partition("\nRaises:")[0])
     texts = {
         field.name: " ".join(
@@ -97,7 +117,15 @@ def field_texts(cls: type) -> dict[str, str]:
     }
     texts = {name: text.removeprefix(f"``{name}`` is ") for name, text in texts.items() if text and text[-1] != ":"}
     texts = {name: text[0].upper() + text[1:] for name, text in texts.items()}
-    for base in reversed([base for base in cls.__mro__ if is_dataclass(base)]):
+    return texts | _texts_below([base for base in cls.__mro__ if is_dataclass(base)])
+
+
+def _texts_below(classes: list[type]) -> dict[str, str]:
+    """Return the strings below the fields of these classes. If several describe a field, the first
+    class counts.
+    """
+    texts = dict[str, str]()
+    for base in reversed(classes):
         (definition,) = ast.parse(dedent(inspect.getsource(base))).body
         assert isinstance(definition, ast.ClassDef)
         for field, below in pairwise(definition.body):

@@ -30,7 +30,7 @@ from dagsim.files import is_there
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import glossary
 from dagsim.model import Cluster
-from dagsim.registry import choices, nearest
+from dagsim.registry import choices, nearest, nearest_file
 from dagsim.sections import Foreign, Later, Registered, field_texts, kind_of
 from dagsim.systems import DEFAULT_SYSTEM, SYSTEMS, system_named
 from dagsim.systems.default import DefaultSystem, TopKeys
@@ -62,8 +62,7 @@ def _spelled_out(workload: Any) -> Any:
     if path is not None:
         return {"kind": "trace", "path": str(path)} | changes
     if "." in name or "/" in name:  # it looks like a file name
-        files = sorted(map(str, Path(name).parent.glob("*"))) if Path(name).parent.is_dir() else ()
-        raise WorkloadError(f"{name}: no such file{nearest(name, files)} (or a name from dagsim list workloads)")
+        raise WorkloadError(f"{name}: no such file{nearest_file(Path(name))} (or a name from dagsim list workloads)")
     raise WorkloadError(f"no workload {name!r}{choices(name, WORKLOADS)} (dagsim list workloads)")
 
 
@@ -389,11 +388,7 @@ def json_schema(*, described: bool = False) -> dict[str, Any]:
     $schema=...``). If ``described`` is True, the keys of dataclasses also have descriptions, which
     are read from the source code.
     """
-    from pydantic.json_schema import GenerateJsonSchema
-
-    schema: dict[str, Any] = _any_of(
-        Config.model_json_schema(schema_generator=_described() if described else GenerateJsonSchema)
-    )
+    schema: dict[str, Any] = _any_of(Config.model_json_schema(schema_generator=_described(dataclasses=described)))
     for kind in ("Synthetic", "Sessions"):
         schema["$defs"][kind]["properties"]["preset"] = {
             "enum": list(WORKLOADS),
@@ -404,14 +399,23 @@ def json_schema(*, described: bool = False) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _described() -> Any:
-    """Return a generator for JSON Schemas. It takes the descriptions of dataclass fields from the
-    texts below the fields."""
+def _described(*, dataclasses: bool) -> Any:
+    """Return a generator for JSON Schemas. It takes the descriptions of the keys of sections from the
+    texts below the fields and, with ``dataclasses``, those of dataclass fields."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class Described(GenerateJsonSchema):
+        def model_schema(self, schema: Any) -> dict[str, Any]:
+            found = super().model_schema(schema)
+            for name, text in field_texts(schema["cls"]).items():
+                if name in found.get("properties", {}):
+                    found["properties"][name].setdefault("description", text)
+            return found
+
         def dataclass_schema(self, schema: Any) -> dict[str, Any]:
             found = super().dataclass_schema(schema)
+            if not dataclasses:
+                return found
             keys = found.get("properties", {})
             for name, text in field_texts(schema["cls"]).items():
                 if name in keys:

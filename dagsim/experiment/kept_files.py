@@ -272,13 +272,21 @@ def packed_schedule(schedule: Schedule) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, column in _columns(schedule):
-            file = io.BytesIO()
-            np.lib.format.write_array(file, np.ascontiguousarray(column), allow_pickle=False)
             info = zipfile.ZipInfo(f"{name}.npy", _WHEN)
             # ZipFile does not apply its own compression level to a ZipInfo, so pass the level here
             # as well.
-            archive.writestr(info, file.getbuffer(), zipfile.ZIP_DEFLATED, _LEVEL)
+            archive.writestr(info, _npy(column), zipfile.ZIP_DEFLATED, _LEVEL)
     return buffer.getvalue()
+
+
+def _npy(column: np.ndarray) -> memoryview:
+    """Return the content of the ``.npy`` file that NumPy writes for a column, after copying it once."""
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(column))
+    file = np.empty(head.tell() + column.nbytes, np.uint8)
+    file[: head.tell()] = np.frombuffer(head.getbuffer(), np.uint8)
+    file[head.tell() :].view(column.dtype).reshape(column.shape)[...] = column
+    return file.data
 
 
 def _unpacked_schedule(path: Path, cluster: Cluster) -> Schedule:
@@ -303,7 +311,7 @@ def _columns(schedule: Schedule) -> Iterator[tuple[str, np.ndarray]]:
     if schedule.begins_s:
         yield "begins_s", np.array(schedule.begins_s)
     for name in ROW.names or ():
-        yield name, rows[name]
+        yield name, _narrow(rows[name])
     for name in NUMBERS:
         yield f"job_{name}", getattr(jobs, name)
     yield "job_id", _text(jobs.ids)
@@ -315,6 +323,22 @@ def _columns(schedule: Schedule) -> Iterator[tuple[str, np.ndarray]]:
     yield "graph", jobs.graph.astype(np.int32)
     yield "graphs", _text(jobs.graphs)
     yield "job_tasks", np.diff(jobs.first)
+
+
+def _narrow(column: np.ndarray) -> np.ndarray:
+    """Return whole numbers in the smallest signed type that holds them, because each byte takes time to
+    compress. Reading widens them again.
+    """
+    column = np.ascontiguousarray(column)
+    if column.dtype.kind != "i" or not len(column):
+        return column
+    ends = int(column.min()), int(column.max())
+    return column.astype(next(of for of in map(np.dtype, ("i1", "i2", "i4", "i8")) if _holds(of, *ends)))
+
+
+def _holds(of: np.dtype[Any], least: int, most: int) -> bool:
+    """Return True if an integer type holds both numbers."""
+    return bool(np.iinfo(of).min <= least and most <= np.iinfo(of).max)
 
 
 def _text(texts: Sequence[object]) -> np.ndarray:

@@ -79,6 +79,7 @@ from dagsim.metrics.standings import PolicyResult
 from dagsim.model.cluster import Cluster
 from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
+from dagsim.registry import nearest_file
 from dagsim.sections import Foreign
 from dagsim.systems.seam import EngineUse
 from dagsim.text import count_of
@@ -86,7 +87,7 @@ from dagsim.text import count_of
 if TYPE_CHECKING:
     from dagsim.experiment.grid_store import GridStore
 
-State: TypeAlias = Literal["running", "done", "failed", "interrupted"]
+RunState: TypeAlias = Literal["running", "done", "failed", "interrupted"]
 
 LONGEST_NAME = 80
 _RUN = {"policy": str, "seed": int, "workload": dict, "metrics": dict, "engine": dict}
@@ -247,9 +248,11 @@ class Store(ABC):
             RunFolderError: As in ``open``.
         """
         if path.is_file():
-            raise RunFolderError(f"{path}: a file, not a run folder")
+            raise RunFolderError(
+                f"{path}: a file, not a run folder; give a folder that a command such as dagsim eval wrote to results/"
+            )
         if not path.is_dir():
-            raise RunFolderError(f"{path}: no such run folder")
+            raise RunFolderError(f"{path}: no such run folder{nearest_file(path)}")
         if not (path / "manifest.json").exists():
             inside = sorted(path.glob("*/manifest.json"))
             hint = f"; it contains {count_of(len(inside), 'run folder')}, such as {inside[-1].parent}" if inside else ""
@@ -307,12 +310,14 @@ class Store(ABC):
         """
 
     @property
-    def state(self) -> State:
+    def state(self) -> RunState:
         """The state of the run according to ``status.json``."""
         status = read_json_file(self.path / "status.json")
-        if not isinstance(status, dict) or status.get("state") not in get_args(State):
-            raise RunFolderError(f"{self.path / 'status.json'}: the state must be one of {', '.join(get_args(State))}")
-        state: State = status["state"]
+        if not isinstance(status, dict) or status.get("state") not in get_args(RunState):
+            raise RunFolderError(
+                f"{self.path / 'status.json'}: the state must be one of {', '.join(get_args(RunState))}"
+            )
+        state: RunState = status["state"]
         return state
 
     @property
@@ -440,12 +445,12 @@ class Store(ABC):
                 self._give_up("failed", f"{type(error).__name__}: {error}")
             raise
 
-    def _give_up(self, state: State, error: str | None = None) -> None:
+    def _give_up(self, state: RunState, error: str | None = None) -> None:
         with suppress(OSError):
             self.mark(state, error)
         self._lock.release()
 
-    def mark(self, state: State, error: str | None = None) -> None:
+    def mark(self, state: RunState, error: str | None = None) -> None:
         """Write a new ``status.json``. The state ``running`` claims the folder, and any other state
         releases it.
 
@@ -580,7 +585,7 @@ class Store(ABC):
             if self.aside.exists() and not any(self.aside.iterdir()):
                 self.aside.rmdir()
 
-    def finish(self, state: State = "done", error: str | None = None, plan: Plan | None = None) -> None:
+    def finish(self, state: RunState = "done", error: str | None = None, plan: Plan | None = None) -> None:
         """Write the summary of all runs and the final state. For a grid, ``plan`` selects the cells to
         list. After a failure, write as much as possible.
 

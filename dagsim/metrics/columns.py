@@ -17,7 +17,7 @@ from dagsim.model import Cluster, Kind, PowerState
 from dagsim.model.log import FactColumns, Schedule
 
 Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
+Ints: TypeAlias = NDArray[np.signedinteger]
 Flags: TypeAlias = NDArray[np.bool_]
 
 _ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
@@ -299,19 +299,19 @@ class ScheduleColumns:
         return replace(self, jobs=replace(self.jobs, rejected=rejected))
 
 
-Source: TypeAlias = Schedule | ScheduleColumns
+AnySchedule: TypeAlias = Schedule | ScheduleColumns
 """The input of a metric: a schedule, or its columns, so that the columns are built only once for
 several metrics."""
 
 
-def columns(source: Source) -> ScheduleColumns:
+def columns(source: AnySchedule) -> ScheduleColumns:
     """Return the columns of ``source``. If ``source`` already consists of columns, return it
     unchanged.
     """
     return source if isinstance(source, ScheduleColumns) else ScheduleColumns.of(source)
 
 
-def job_columns(source: Source) -> JobColumns:
+def job_columns(source: AnySchedule) -> JobColumns:
     """Return the job columns of ``source``, without building the other columns of a schedule."""
     return source.jobs if isinstance(source, ScheduleColumns) else _jobs(source, source.log.rows())
 
@@ -346,21 +346,21 @@ def _runs(rows: np.ndarray, nodes: int, log_end_s: float) -> RunColumns:
     started = np.flatnonzero(kind == Kind.STARTED)
     ended = np.flatnonzero(_among(_ENDS)[kind])
     computing = np.flatnonzero(kind == Kind.COMPUTING)
-    run, node = rows["run"][started], rows["node"][started].astype(np.int64)
+    run, node = rows["run"][started], rows["node"][started]
     key = run * nodes + node
     end, computes = (_pair(key, rows["run"][places] * nodes + rows["node"][places]) for places in (ended, computing))
     return RunColumns(
         run=run,
-        job=rows["job"][started].astype(np.int64),
-        task=rows["task"][started].astype(np.int64),
+        job=rows["job"][started],
+        task=rows["task"][started],
         node=node,
-        instances=rows["instances"][started].astype(np.int64),
+        instances=rows["instances"][started],
         gpus=rows["gpus"][started],
         held=rows["value"][started],
         start_s=rows["time_s"][started],
         computing_s=_look_up(rows["time_s"][computing], computes, np.nan),
         end_s=_look_up(rows["time_s"][ended], end, log_end_s),
-        outcome=_look_up(kind[ended].astype(np.int64), end, _STILL_RUNNING),
+        outcome=_look_up(kind[ended], end, _STILL_RUNNING),
     )
 
 
@@ -388,7 +388,7 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
     del places, kind  # frees memory, which is scarce at this point in large runs
 
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
-    count = np.cumsum(change, dtype=np.int64)
+    count = np.cumsum(change, dtype=np.int32)
     # number of runs of earlier jobs that are still running at the end of the log
     before = np.append(0, count[last])[:-1]
     if before.any():
@@ -398,7 +398,7 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
     end_s = np.append(time_s[1:], 0.0)[: len(job)]
     end_s[last] = np.maximum(gone, time_s[last])
     keep = np.flatnonzero((end_s > time_s) & jobs.accepted[job])
-    return Phases(job[keep].astype(np.int64), time_s[keep], end_s[keep], count[keep])
+    return Phases(job[keep], time_s[keep], end_s[keep], count[keep])
 
 
 def _pair(starts: Ints, ends: Ints) -> Ints:
@@ -419,4 +419,6 @@ def _pair(starts: Ints, ends: Ints) -> Ints:
 
 def _look_up(values: np.ndarray, places: Ints, missing: float) -> np.ndarray:
     """Return ``values[places]``, with ``missing`` where the place is -1."""
-    return np.append(values, missing)[places]
+    if not len(values):  # as in most logs, in which no run has set-up; such a column takes no memory
+        return np.broadcast_to(np.array(missing, values.dtype), len(places))
+    return np.append(values, np.array(missing, values.dtype))[places]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns, distinct, job_columns, total
+from dagsim.metrics.columns import AnySchedule, Floats, Ints, ScheduleColumns, columns, distinct, job_columns, total
 from dagsim.metrics.utilization import present
 from dagsim.model import Kind, RejectReason
 from dagsim.model.arithmetic import dot, numbered
@@ -24,13 +24,13 @@ _TAU_S = 10.0
 """Lower bound of the run time in bounded slowdowns, in seconds (Feitelson et al. 1997)."""
 
 
-def jct(source: Source) -> Floats:
+def jct(source: AnySchedule) -> Floats:
     """Return the job completion time in s: completion - arrival."""
     jobs = job_columns(source)
     return jobs.completed_s - jobs.arrival_s
 
 
-def wait(source: Source) -> Floats:
+def wait(source: AnySchedule) -> Floats:
     """Return the waiting time in s, as batch systems report it: start of the job's first run -
     submission.
 
@@ -41,7 +41,7 @@ def wait(source: Source) -> Floats:
     return np.minimum(cols.first_start_s, cols.jobs.completed_s) - cols.jobs.arrival_s
 
 
-def queueing(source: Source) -> Floats:
+def queueing(source: AnySchedule) -> Floats:
     """Return the queueing time in s: the time that the job was in the system with none of its runs
     running.
 
@@ -50,13 +50,13 @@ def queueing(source: Source) -> Floats:
     return _in_phase(columns(source), waiting=True)
 
 
-def running(source: Source) -> Floats:
+def running(source: AnySchedule) -> Floats:
     """Return the running time in s: the time during which at least one run of the job is in
     progress. The JCT is the sum of the queueing time and the running time."""
     return _in_phase(columns(source), waiting=False)
 
 
-def stretch(source: Source) -> Floats:
+def stretch(source: AnySchedule) -> Floats:
     """Return the JCT divided by the ideal time, which is the job's critical path with each task on
     its fastest allowed GPU type.
 
@@ -66,7 +66,7 @@ def stretch(source: Source) -> Floats:
     return _ratio(jct(source), columns(source).jobs.ideal_s)
 
 
-def bounded_stretch(source: Source, tau_s: float = _TAU_S) -> Floats:
+def bounded_stretch(source: AnySchedule, tau_s: float = _TAU_S) -> Floats:
     """Return max(1, JCT / max(ideal time, ``tau_s``)), a stretch whose mean cannot be dominated by
     short jobs.
 
@@ -76,7 +76,7 @@ def bounded_stretch(source: Source, tau_s: float = _TAU_S) -> Floats:
     return _bounded(jct(source), columns(source).jobs.ideal_s, tau_s)
 
 
-def bounded_slowdown(source: Source, tau_s: float = _TAU_S) -> Floats:
+def bounded_slowdown(source: AnySchedule, tau_s: float = _TAU_S) -> Floats:
     """Return max(1, (wait + run) / max(run, ``tau_s``)), the bounded slowdown as batch systems
     report it.
 
@@ -88,7 +88,7 @@ def bounded_slowdown(source: Source, tau_s: float = _TAU_S) -> Floats:
     return _bounded(jct(source), running(source), tau_s)
 
 
-def makespan(source: Source) -> float:
+def makespan(source: AnySchedule) -> float:
     """Return the time from the first arrival to the last completion in s, over the accepted jobs.
 
     The result is NaN if a job is unfinished or if no job was accepted.
@@ -98,7 +98,7 @@ def makespan(source: Source) -> float:
     return float(completed_s.max() - jobs.arrival_s[jobs.accepted].min()) if len(completed_s) else float("nan")
 
 
-def throughput(source: Source) -> float:
+def throughput(source: AnySchedule) -> float:
     """Return the number of jobs completed per hour of the window (first arrival to the end of the
     log)."""
     cols = columns(source)
@@ -124,7 +124,7 @@ def _bounded(above: Floats, below: Floats, tau_s: float) -> Floats:
     return np.maximum(1.0, above / np.maximum(below, tau_s))
 
 
-def deadline_hit_rate(source: Source) -> float:
+def deadline_hit_rate(source: AnySchedule) -> float:
     """Return the number of jobs that completed by their deadline, divided by the number of jobs
     with a deadline. The result is NaN if no job has a deadline.
 
@@ -138,7 +138,7 @@ def deadline_hit_rate(source: Source) -> float:
     return float(met.mean()) if len(met) else float("nan")
 
 
-def tardiness(source: Source) -> Floats:
+def tardiness(source: AnySchedule) -> Floats:
     """Return max(0, completion - deadline) in s for each job. The result is NaN for jobs without a
     deadline, and for rejected or unfinished jobs.
     """
@@ -146,19 +146,19 @@ def tardiness(source: Source) -> Floats:
     return np.maximum(jobs.completed_s - jobs.deadline_s, 0.0)
 
 
-def preemptions(source: Source) -> int:
+def preemptions(source: AnySchedule) -> int:
     """Return the number of runs stopped by a decision. A run that spans several nodes counts
     once."""
     return _ended(source, Kind.PREEMPTED)
 
 
-def failures(source: Source) -> int:
+def failures(source: AnySchedule) -> int:
     """Return the number of runs stopped because a node went down. A run that spans several nodes
     counts once."""
     return _ended(source, Kind.FAILED)
 
 
-def restarts(source: Source) -> int:
+def restarts(source: AnySchedule) -> int:
     """Return the number of runs that started after an earlier run of the same task was preempted or
     failed.
 
@@ -166,7 +166,7 @@ def restarts(source: Source) -> int:
     every run after the first stop counts, because the log does not distinguish between instances.
     """
     runs = columns(source).runs
-    task = runs.job * (int(runs.task.max(initial=0)) + 1) + runs.task
+    task = runs.job.astype(np.int64) * (int(runs.task.max(initial=0)) + 1) + runs.task
     stopped = runs.stopped
     order = np.flatnonzero(stopped)[np.argsort(runs.end_s[stopped], kind="stable")]
     stopped_task, first = np.unique(task[order], return_index=True)
@@ -179,14 +179,14 @@ def restarts(source: Source) -> int:
     return distinct(runs.run[was_stopped][again])
 
 
-def node_failures(source: Source) -> int:
+def node_failures(source: AnySchedule) -> int:
     """Return the number of times that a node went down for any reason other than being powered
     off.
     """
     return int(columns(source).outages.failed.sum())
 
 
-def _ended(source: Source, kind: Kind) -> int:
+def _ended(source: AnySchedule, kind: Kind) -> int:
     runs = columns(source).runs
     return distinct(runs.run[runs.outcome == kind])
 
@@ -207,7 +207,7 @@ def jain_fairness_index(values: Iterable[float]) -> float:
     return float(x.sum()) ** 2 / (len(x) * dot(x, x))
 
 
-def tenant_gpu_seconds(source: Source) -> dict[str, float]:
+def tenant_gpu_seconds(source: AnySchedule) -> dict[str, float]:
     """Return the GPU-seconds held by the accepted jobs of each tenant, in order of first arrival.
     Tenants without accepted jobs are left out.
     """
@@ -219,7 +219,7 @@ def tenant_gpu_seconds(source: Source) -> dict[str, float]:
     return {tenants[index]: gpu_s[index] for index in dict.fromkeys(place.tolist())}
 
 
-def isolated_s(source: Source, contention: float | Literal["lifetime"] = "lifetime") -> Floats:
+def isolated_s(source: AnySchedule, contention: float | Literal["lifetime"] = "lifetime") -> Floats:
     """Return the time that each job would take by itself on 1/N of the cluster: max(ideal time,
     ideal GPU-seconds x N / GPUs).
 
@@ -244,7 +244,7 @@ def isolated_s(source: Source, contention: float | Literal["lifetime"] = "lifeti
     return np.maximum(jobs.ideal_s, jobs.ideal_gpu_s * share / max(cols.cluster.gpus, 1))
 
 
-def finish_time_fairness(source: Source, contention: float | Literal["lifetime"] = "lifetime") -> Floats:
+def finish_time_fairness(source: AnySchedule, contention: float | Literal["lifetime"] = "lifetime") -> Floats:
     """Return the finish-time fairness rho = JCT / ``isolated_s`` per job. If it is above 1, the job
     would have been better off with its own share.
 
@@ -254,7 +254,7 @@ def finish_time_fairness(source: Source, contention: float | Literal["lifetime"]
     return _ratio(jct(source), isolated_s(source, contention))
 
 
-def exclusive_fairness(source: Source, round_s: float | None = None) -> Floats:
+def exclusive_fairness(source: AnySchedule, round_s: float | None = None) -> Floats:
     """Return the finish-time fairness as measured by Shockwave (NSDI 2023): JCT / (time alone x
     contention).
 
@@ -290,13 +290,13 @@ def unfair_job_fraction(rho: Floats) -> float:
     return float(np.mean(rho > 1 + 1e-9))
 
 
-Table: TypeAlias = dict[str, Sequence[Any] | np.ndarray]
+PlainTable: TypeAlias = dict[str, Sequence[Any] | np.ndarray]
 """Columns of equal length by name, in order. NaN means "none" or "unknown"."""
 
 _OUTCOMES = {Kind.FINISHED: "finished", Kind.PREEMPTED: "preempted", Kind.FAILED: "failed", -1: "running"}
 
 
-def jobs_table(source: Source) -> Table:
+def jobs_table(source: AnySchedule) -> PlainTable:
     """Return one row per job in order of arrival.
 
     - ``start_s`` is the first start of a run.
@@ -335,7 +335,7 @@ def jobs_table(source: Source) -> Table:
     }
 
 
-def runs_table(schedule: Schedule) -> Table:
+def runs_table(schedule: Schedule) -> PlainTable:
     """Return one row per run and node in order of start.
 
     ``gpus`` lists the numbers of the GPUs held on the node, such as ``0;1;3`` (empty if the log

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Literal, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.metrics.columns import Flags, Floats, Ints, ScheduleColumns, Source, columns, distinct, total
+from dagsim.metrics.columns import AnySchedule, Flags, Floats, Ints, ScheduleColumns, columns, distinct, total
 from dagsim.metrics.jct import (
     bounded_slowdown,
     bounded_stretch,
@@ -51,7 +51,7 @@ from dagsim.metrics.utilization import (
     utilization_by_type,
 )
 from dagsim.model import RejectReason
-from dagsim.model.arithmetic import dot, numbered, ordered_sum
+from dagsim.model.arithmetic import column_sum, dot, in_turn, numbered
 from dagsim.registry import nearest
 from dagsim.text import count_of
 
@@ -131,7 +131,7 @@ class PerJob(NamedTuple):
 
 
 def job_groups(
-    cols: ScheduleColumns, per_job: PerJob, counted: Flags, of: Sequence[Label], measured: Flags
+    cols: ScheduleColumns, per_job: PerJob, counted: Flags, of: Iterable[Label], measured: Flags
 ) -> dict[str, JobGroup]:
     """Return one group for each priority or tenant of the ``measured`` jobs, sorted by name.
 
@@ -292,7 +292,7 @@ class Summary:
 
 
 def summarize(
-    source: Source,
+    source: AnySchedule,
     *,
     unfinished: Unfinished = "refuse",
     power: PowerModel = DEFAULT_POWER,
@@ -385,14 +385,14 @@ def summarize(
         unfair_job_fraction=unfair_job_fraction(rho),
         deadline_hit_rate=deadline_hit_rate(_due(cols, chosen)),
         decision_time_us=1e6 * cols.decision_s / cols.decisions if cols.decisions and cols.decision_s else math.nan,
-        by_priority=job_groups(cols, per_job, counted, jobs.priority.tolist(), chosen),
+        by_priority=job_groups(cols, per_job, counted, in_turn(jobs.priority), chosen),
         by_tenant=job_groups(cols, per_job, counted, jobs.tenant, chosen),
         by_gpu=gpu_groups(cols, power),
         on_demand=on_demand_use(cols),
     )
 
 
-def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[ScheduleColumns, Flags]:
+def _window(source: AnySchedule, measured: tuple[int, int | None] | None) -> tuple[ScheduleColumns, Flags]:
     """Return the columns for the window in which the measured jobs arrive, and a mask of these
     jobs.
     """
@@ -499,5 +499,5 @@ def _area_mean(values: Floats, areas: Floats) -> float:
     """Return the mean weighted by area. The sum is computed in a fixed order, because the benchmark
     compares it to the last bit.
     """
-    whole = ordered_sum(areas.tolist())
-    return ordered_sum((values * areas).tolist()) / whole if whole > 0 else math.nan
+    whole = column_sum(areas)
+    return column_sum(values * areas) / whole if whole > 0 else math.nan

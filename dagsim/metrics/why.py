@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns
+from dagsim.metrics.columns import AnySchedule, Floats, Ints, ScheduleColumns, columns
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
 from dagsim.text import count_of
@@ -142,7 +142,7 @@ class WaitReasons:
         }
 
 
-def find_job(source: Source, job: str) -> int:
+def find_job(source: AnySchedule, job: str) -> int:
     """Return the number of the job with the id ``job``. ``#12`` is the job with number 12 in order
     of arrival.
 
@@ -160,13 +160,13 @@ def find_job(source: Source, job: str) -> int:
     )
 
 
-def is_rejected(source: Source, job: int) -> bool:
+def is_rejected(source: AnySchedule, job: int) -> bool:
     """Return True if job number ``job`` was rejected without ever running."""
     cols = columns(source)
     return bool(cols.jobs.rejected[job]) and not np.any(cols.runs.job == job)
 
 
-def wait_reasons(source: Source, job: int) -> WaitReasons:
+def wait_reasons(source: AnySchedule, job: int) -> WaitReasons:
     """Return the reasons why job number ``job`` waited. O(rows of the log + intervals of its wait x
     nodes).
 
@@ -392,7 +392,7 @@ class ObservedWaits:
 
 
 def observed_against_simulated(
-    source: Source,
+    source: AnySchedule,
     observed_start_s: Sequence[float] | Floats,
     eligible_s: Sequence[float] | Floats,
     partitions: Sequence[str] = (),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
-from itertools import count
+from itertools import chain, count
 from math import isclose
 from operator import add
 from typing import Any, TypeVar
@@ -25,6 +25,11 @@ def ordered_sum(terms: Iterable[float]) -> float:
     version. Otherwise, the same seed would not give the same log on every Python version.
     """
     return reduce(add, terms, 0.0)
+
+
+def column_sum(terms: np.ndarray) -> float:
+    """Return ``ordered_sum`` of a column of floats."""
+    return float(np.add.accumulate(terms)[-1]) + 0.0 if len(terms) else 0.0
 
 
 def dot(values: np.ndarray, weights: np.ndarray) -> float:
@@ -99,6 +104,14 @@ def numbered(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
     number_of: defaultdict[T, int] = defaultdict(count().__next__)
     numbers = np.fromiter(map(number_of.__getitem__, values), np.int32)
     return numbers, tuple(number_of)
+
+
+def in_turn(column: np.ndarray) -> Iterator[Any]:
+    """Yield the values of a column as Python objects, without a list of all of them."""
+    return chain.from_iterable(column[at : at + _BLOCK].tolist() for at in range(0, len(column), _BLOCK))
+
+
+_BLOCK = 65_536
 
 
 def check_whole(name: str, value: object) -> None:

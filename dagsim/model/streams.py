@@ -8,6 +8,7 @@ as ``index``; never add it to ``root``.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from zlib import crc32
 
 import numpy as np
@@ -25,3 +26,26 @@ def stream(root: int, name: str, index: int = 0) -> np.random.Generator:
     if root < 0 or index < 0:
         raise InputError(f"a seed must be a whole number of 0 or more, got root {root!r}, index {index!r}")
     return np.random.default_rng([root, crc32(name.encode()), index])
+
+
+class Streams:
+    """The named random streams of one simulation. Each of them is created on first use, so draws
+    from one stream do not affect the others.
+    """
+
+    __slots__ = ("by_name", "seed")
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.by_name: dict[str, np.random.Generator] = {}
+
+    def of(self, name: str) -> np.random.Generator:
+        """Return the stream with a name."""
+        rng = self.by_name.get(name)
+        if rng is None:
+            rng = self.by_name[name] = stream(self.seed, name)
+        return rng
+
+    def copy(self) -> Streams:
+        """Return equal streams, from which the same numbers are drawn independently."""
+        return deepcopy(self)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dagsim.metrics.columns import Flags, Ints, Source, columns
+from dagsim.metrics.columns import AnySchedule, Flags, Ints, columns
 from dagsim.metrics.lanes import bars_of, lanes_of
 from dagsim.metrics.utilization import gpus_held, jobs_waiting
 from dagsim.model import Kind
@@ -156,7 +156,7 @@ class Scene:
     its GPUs, and disappear when its runs end.
     """
 
-    def __init__(self, source: Source, title: str = "") -> None:
+    def __init__(self, source: AnySchedule, title: str = "") -> None:
         self._made = cols = columns(source)
         self._title = title
         lanes = lanes_of(cols)

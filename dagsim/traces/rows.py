@@ -24,9 +24,9 @@ from dagsim.model import Demand, Job
 from dagsim.traces.chunks import Table, date_seconds, distinct_texts
 from dagsim.traces.fields import Contradictory, Dirty, InvalidValue, are_counts, seconds_since_1970
 from dagsim.traces.reader import Block
-from dagsim.traces.report import NO_HOURS, Hours, ImpossibleTimes, ReadReport, RepeatedId
+from dagsim.traces.report import NO_HOURS, SHOWN, Hours, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, ranges
-from dagsim.workload.records import MOST_INSTANCES
+from dagsim.workload.records import MOST_INSTANCES, clipped_repr
 
 MOST_WORK_S = 100 * 365.25 * 86_400
 """100 years in seconds. A job that takes longer is a fault in the trace."""
@@ -267,11 +267,14 @@ class Checks:
             faulty &= where
         if faulty.any():
             empty = self.table.blank(column)
+            got: dict[int, str] = {}
             if column in self.table.words_of:
                 texts = self.table.words_of[column]
                 empty = _mask([row for row in np.flatnonzero(faulty).tolist() if not texts[row].strip()], len(faulty))
+                first = np.flatnonzero(faulty & ~empty & self.usable)[:SHOWN].tolist()
+                got = {row: f"got {clipped_repr(texts[row])}" for row in first}
             self.drop(faulty & empty, f"without {field}")
-            self.drop(faulty & ~empty, InvalidValue(f"with a non-numeric value for {field}"))
+            self.drop(faulty & ~empty, InvalidValue(f"with a non-numeric value for {field}"), got)
         return values
 
     def count(
@@ -397,10 +400,16 @@ _AGAIN = ("given twice", RepeatedId("with the same id as another row"))
 
 
 def single_rows(
-    checks: Checks, jobs: JobArrays, ids: np.ndarray, times: np.ndarray, again: tuple[str, str] = _AGAIN
+    checks: Checks,
+    jobs: JobArrays,
+    ids: np.ndarray,
+    times: np.ndarray,
+    again: tuple[str, str] = _AGAIN,
+    *,
+    distinct: bool = False,
 ) -> JobBatch:
     """Create one job per row, in order of arrival. Of several rows with the same id, keep only the
-    earliest.
+    earliest. With ``distinct``, no id is repeated.
 
     ``jobs`` has one job per row. ``ids`` (n,) object and ``times`` (n,) float64 contain the id and
     the arrival of each row. The arrival is ``inf`` if it cannot be read. Rows that are not usable
@@ -409,7 +418,7 @@ def single_rows(
     that differs from it.
     """
     table, findings = checks.table, checks.findings
-    groups = rows_by_job(ids, times)
+    groups = _one_row_each(ids, times) if distinct else rows_by_job(ids, times)
     first = groups.row[groups.first[:-1]].copy()
     repeats: dict[str, list[tuple[int, int]]] = {}
     for job in np.flatnonzero(np.diff(groups.first) > 1).tolist():
@@ -464,11 +473,13 @@ def row_blocks(
         checks.drop(table.texts(0) == "", "without an id")
         arrays = jobs(checks)
         ids, seconds = keys(table)
-        if apart and (own := namesakes.numbered(ids, seconds)) is not None:
+        own = namesakes.numbered(ids, seconds) if apart else ids
+        distinct = own is None
+        if own is not None and own is not ids:
             checks.note(own != ids, RepeatedId("with the id of an earlier row (treated as separate jobs)"))
             ids, arrays = own, replace(arrays, ids=np.where(own != ids, own, arrays.ids))
         checks.impossible(arrays)
-        return single_rows(checks, arrays, ids, seconds, again)
+        return single_rows(checks, arrays, ids, seconds, again, distinct=distinct)
 
     return job_blocks(map(batch, in_parts(read, keys_apart if apart else keys, report)), report, most)
 
@@ -593,8 +604,7 @@ def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
     code, names = distinct_texts(ids)
     count = len(code)
     if len(names) == count:  # in most logs, each job has one row
-        row = np.argsort(times, kind="stable")
-        return Grouped(row, np.arange(count + 1), times[row], ids[row])
+        return _one_row_each(ids, times)
     # gives the same result as a stable sort of the codes, but faster
     by_job = np.sort(code * np.int64(count) + np.arange(count)) % count
     begins = np.flatnonzero(np.diff(code[by_job], prepend=-1))
@@ -605,6 +615,11 @@ def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
     row = by_job[ranges(begins[order], sizes)]
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     return Grouped(row, first, earliest[order], names[order])
+
+
+def _one_row_each(ids: np.ndarray, times: np.ndarray) -> Grouped:
+    row = np.argsort(times, kind="stable")
+    return Grouped(row, np.arange(len(ids) + 1), times[row], ids[row])
 
 
 def in_parts(

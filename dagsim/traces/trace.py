@@ -13,6 +13,7 @@ import numpy as np
 
 from dagsim.errors import TraceError
 from dagsim.model import Cluster, Job
+from dagsim.processes import return_freed_memory
 from dagsim.traces.reader import Downtime, Reader, Unstarted
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
@@ -155,6 +156,7 @@ class Trace:
         if key not in _KEPT:
             _KEPT.clear()
             arrays = self._joined()
+            return_freed_memory()
             _KEPT[key] = arrays, self.report, self.meta
         if self.watcher is not None:
             self.watcher.begin()

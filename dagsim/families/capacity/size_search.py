@@ -81,7 +81,8 @@ class Target:
         free = match is not None and match[2] is None and not bounded
         if match is None or not (isfinite(bound) or free):
             raise ConfigError(
-                f"--target {text!r}: expected a metric, < or >, and a number, such as wait_s.p95<600 or wait_s.p95<4h"
+                f"--target {text!r}: expected a metric, < or >, and a number, such as wait_s.p95<600 or wait_s.p95<4h "
+                f"(units: {', '.join(SECONDS)})"
             )
         metric, names = match[1], [term.name for term in glossary()]
         above = not lower_is_better(metric) if free else match[2].startswith(">")
@@ -183,7 +184,7 @@ _MOST_TRIED = 100
 _FLAT = 4
 """Number of nodes from which the search ends if doubling it changes nothing."""
 
-Run = Callable[[str, ClusterSection], Trial]
+RunOn = Callable[[str, ClusterSection], Trial]
 """Simulates all jobs on a cluster, under a label."""
 LoadOn = Callable[[ClusterSection], Load]
 """Returns the load of the jobs on a cluster."""
@@ -334,7 +335,7 @@ def least_size(
     types: Sequence[str],
     most_gpus: int | None,
     prices: Prices,
-    run: Run,
+    run: RunOn,
     target: Targets,
     load_on: LoadOn,
     *,

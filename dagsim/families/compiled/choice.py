@@ -26,6 +26,7 @@ from dagsim.errors import ConfigError, DagsimError
 from dagsim.model import Cluster
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
+from dagsim.processes import return_freed_memory
 from dagsim.systems.cluster.dependencies import any_depends
 from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.models.failures import Preemption
@@ -61,6 +62,10 @@ LONG_S = 30.0
 """Length of a run in seconds from which the user is told about a faster engine."""
 
 
+_MANY = 200_000
+"""Number of jobs from which freed memory is returned to the system before the metrics."""
+
+
 class CompiledKernel:
     """A simulation in the compiled engine. The simulation runs to its end in one step, without
     asking a policy for decisions.
@@ -94,6 +99,9 @@ class CompiledKernel:
         scene, self._scene = self._scene, None
         if scene is not None:  # free the scene's columns, because the metrics that follow need much memory
             self.schedule = scheduled(self.schedule.cluster, scene, self._plan, self.schedule.seed)
+            large, scene = scene.jobs >= _MANY, None
+            if large:
+                return_freed_memory()
         yield from ()
 
 

@@ -28,10 +28,11 @@ from dagsim.families.compiled.memory import (
 from dagsim.model import Cluster, InFlight, JobFacts, QueueTree, TimeLimits
 from dagsim.model.log import FactColumns
 from dagsim.model.streams import stream
+from dagsim.systems.cluster.cluster_state import ClusterState
 from dagsim.systems.cluster.knowledge import known
 from dagsim.systems.cluster.models.estimates import Estimates, as_claimed
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.cluster.nodes import ClusterState, DemandClass
+from dagsim.systems.cluster.nodes import DemandClass
 from dagsim.systems.cluster.past import check_in_flight, past_of
 from dagsim.workload.arrays import JobArrays, Labels, combinations, distinct_rows, renumbered
 from dagsim.workload.load import seconds_of
@@ -160,6 +161,11 @@ def _columns_of(jobs: JobArrays, kind: np.ndarray, demands: list[DemandClass]) -
     return Jobs(jobs.arrival_s, reasons, jobs.first, priority, deadline_s, weight)
 
 
+def _all(value: float, jobs: JobArrays) -> np.ndarray:
+    """Return a column with one value for all jobs, which takes no memory."""
+    return np.broadcast_to(np.array(value), len(jobs))
+
+
 def _facts_of(jobs: JobArrays, work: Work, classes: Classes) -> FactColumns:
     best_s = work.best_s
     name, names = renumbered(jobs.name, jobs.names.tolist())
@@ -167,9 +173,11 @@ def _facts_of(jobs: JobArrays, work: Work, classes: Classes) -> FactColumns:
     return FactColumns(
         ids=tuple(jobs.ids.tolist()),
         arrival_s=jobs.arrival_s,
-        priority=work.jobs.priority,
-        deadline_s=np.where(work.jobs.deadline_s < inf, work.jobs.deadline_s, nan),
-        weight=work.jobs.weight,
+        priority=_all(0.0, jobs) if jobs.priority is None else jobs.priority,
+        deadline_s=_all(nan, jobs)
+        if jobs.deadline_s is None
+        else np.where(jobs.deadline_s < inf, jobs.deadline_s, nan),
+        weight=_all(1.0, jobs) if jobs.weight is None else jobs.weight,
         ideal_s=ideal_s(work, upward_rank(work, best_s)),
         ideal_gpu_s=job_gpu_seconds(work, classes, best_s),
         gpus=widths(work, classes),

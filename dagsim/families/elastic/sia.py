@@ -65,28 +65,15 @@ def choose_configurations(
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     jobs, width = goodputs.shape
-    if width != len(options) or len(present) != jobs or len(restart_factors) != jobs:
-        raise ModelError(
-            "Sia's integer program needs goodputs of shape (jobs, configurations), and a present configuration and a "
-            f"restart factor for each job; got goodputs of shape ({jobs}, {width}), {len(options)} configurations, "
-            f"{len(present)} present ones and {len(restart_factors)} restart factors"
-        )
-    if not (goodputs > 0).all() or power >= 0:
-        raise ModelError("Sia's program needs positive goodputs and a negative power")
+    _check_program(goodputs, len(options), len(present), len(restart_factors), power)
     if not jobs:
         return ConfigurationChoice([], 0.0)
-    factors = np.ones((jobs, width))
     low = np.zeros((jobs, width))
-    for job, place in enumerate(present):
-        if place is not None:
-            factors[job] = restart_factors[job]
-            factors[job, place] = 1.0
     for job in locked:
         if (held := present[job]) is None:
             raise ModelError(f"job {job} is locked, but has no configuration to keep")
         low[job, held] = 1.0
-    with np.errstate(divide="ignore"):
-        costs = np.minimum(((goodputs * factors) ** power).round(2), _LARGEST_COST)
+    costs = _costs(goodputs, present, restart_factors, power)
     one_each = np.kron(np.eye(jobs), np.ones(width))
     used = np.array([[option.gpus if option.type == type else 0 for option in options] for type in gpus], float)
     rows = np.vstack([one_each, np.tile(used, jobs)])
@@ -105,3 +92,29 @@ def choose_configurations(
     taken = solution.x.reshape(jobs, width) > 0.5
     chosen = [int(row.argmax()) if row.any() else None for row in taken]
     return ConfigurationChoice(chosen, float(costs[taken].sum() + waiting_cost * (jobs - taken.sum())))
+
+
+def _check_program(goodputs: np.ndarray, options: int, present: int, restart_factors: int, power: float) -> None:
+    jobs, width = goodputs.shape
+    if width != options or present != jobs or restart_factors != jobs:
+        raise ModelError(
+            "Sia's integer program needs goodputs of shape (jobs, configurations), and a present configuration and a "
+            f"restart factor for each job; got goodputs of shape ({jobs}, {width}), {options} configurations, "
+            f"{present} present ones and {restart_factors} restart factors"
+        )
+    if not (goodputs > 0).all() or power >= 0:
+        raise ModelError("Sia's program needs positive goodputs and a negative power")
+
+
+def _costs(
+    goodputs: np.ndarray, present: Sequence[int | None], restart_factors: Sequence[float], power: float
+) -> np.ndarray:
+    """Return the cost of each configuration for each job. All but its present one cost a restart."""
+    factors = np.ones(goodputs.shape)
+    for job, place in enumerate(present):
+        if place is not None:
+            factors[job] = restart_factors[job]
+            factors[job, place] = 1.0
+    with np.errstate(divide="ignore"):
+        costs: np.ndarray = np.minimum(((goodputs * factors) ** power).round(2), _LARGEST_COST)
+    return costs

@@ -237,34 +237,27 @@ class SharedLinks:
         """Set the max-min rates of the ``affected`` flows, which share the capacity that all other
         flows leave. Return the affected flows on each link.
         """
+        flows = sorted(affected, key=_number)
         links: dict[int, list[LinkFlow]] = {}
-        capped = []
-        weighted = False
-        for flow in sorted(affected, key=_number):
+        for flow in flows:
             flow.next_rate = -1.0
-            if flow.weights is not None:
-                weighted = True
-            if flow.cap < inf:
-                capped.append((flow.cap, flow.number, flow))
             for link in flow.route:
                 if link in links:
                     links[link].append(flow)
                 else:
                     links[link] = [flow]
-        capped.sort(reverse=True)
+        capped = sorted([(flow.cap, flow.number, flow) for flow in flows if flow.cap < inf], reverse=True)
+        weighted = any(flow.weights is not None for flow in flows)
         free: dict[int, float] = {}
         counts: dict[int, int] = {}
         """Streams without a rate yet."""
         heap: list[tuple[float, int]] = []
-        for link, flows in links.items():
-            left = self._bandwidths[link]
-            if len(flows) < len(self._on[link]):
-                for other in self._on[link]:
-                    if other not in affected:
-                        left -= other.rate if other.weights is None else other.rate * other.weights[link]
+        for link, sharing in links.items():
+            alone = len(sharing) == len(self._on[link])
+            left = self._bandwidths[link] if alone else self._left_by_others(link, affected)
             free[link] = left = left if left > 0 else 0.0
             # this sum is exact, because the numbers are whole
-            count = whole_sum([_streams(flow, link) for flow in flows]) if weighted else len(flows)
+            count = whole_sum([_streams(flow, link) for flow in sharing]) if weighted else len(sharing)
             counts[link] = count
             heap.append((left / count, link))
         heapify(heap)
@@ -298,6 +291,14 @@ class SharedLinks:
                         left = free[link] - rate * streams
                         free[link] = left if left > 0 else 0.0
         return links
+
+    def _left_by_others(self, link: int, affected: dict[LinkFlow, None]) -> float:
+        """Return the capacity of a link that all flows except the affected ones leave."""
+        left = self._bandwidths[link]
+        for other in self._on[link]:
+            if other not in affected:
+                left -= other.rate if other.weights is None else other.rate * other.weights[link]
+        return left
 
     def _unsettled(self, links: dict[int, list[LinkFlow]]) -> dict[LinkFlow, None]:
         """Return other flows that lost their bottleneck in the last ``_fill``, or that are faster

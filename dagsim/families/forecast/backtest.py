@@ -36,17 +36,19 @@ _SIMPLE = ("limits", "history", "history_account", "qbets")
 _MEMBERS = ("arrivals", "runs", "history_account")
 _HOUR_S, _DAY_S = 3600.0, 86400.0
 _MOST_INSTANTS, _LEAST_EVERY_S = 72, 600.0
-_LEAST_RESOLVED = 40
+"""By default, the number of times at which forecasts are made, and the least seconds between two."""
+_WARM_UP, _LEAST_RESOLVED = 0.1, 40
+"""Scoring begins after this share of the forecast times and this number of starts of forecast jobs."""
 _MOST_CHUNK = 16
-_WARM_UP = 0.1
+"""Maximum number of times that a process handles before it returns their forecasts."""
 _REFUTED_S = 300.0
+"""Age of a job from which on a forecast that it starts immediately is refuted."""
 _MANY_CENSORED = 0.05
 """Share of forecasts without a start above which scores with inverse-censoring weights are
 added."""
 _NOW = log1p(60.0)
+"""Waits of at most a minute count as an immediate start."""
 _HORIZONS = np.log1p([*HORIZONS.values()][:-1])
-
-
 _LISTINGS = ("squeue.tsv.gz", "squeue.tsv")
 """File names of queue listings in a folder."""
 

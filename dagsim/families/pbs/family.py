@@ -9,6 +9,6 @@ FAMILY = Family(
     adds={
         "node_lists": (Entry("pbsnodes", ".pbs_nodes:PBSNODES"),),
         "sites": (Entry("PBS", ".pbs_site:read_pbs_site", "the output of `qmgr -c 'print server'`"),),
-        "readers": (Entry("pbs", ".pbs_jobs:Pbs"), Entry("qstat", ".pbs_jobs:Qstat")),
+        "readers": (Entry("pbs", ".pbs_jobs:Pbs"), Entry("qstat", ".qstat:Qstat")),
     },
 )

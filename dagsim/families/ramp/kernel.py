@@ -24,7 +24,7 @@ from dagsim.families.ramp.view import RampPolicy, RampView
 from dagsim.families.ramp.workload import RampJob
 from dagsim.model import JobFacts, Kind, RejectReason
 from dagsim.model.log import Schedule
-from dagsim.model.streams import stream
+from dagsim.model.streams import Streams
 from dagsim.systems.seam import decisions_of, drive
 
 
@@ -102,7 +102,7 @@ class RampKernel:
         self._remembered: dict[tuple[str, int], StepTime] = {}
         self._waiting = False
         self._runs = 0
-        self._streams: dict[str, np.random.Generator] = {}
+        self.streams = Streams(seed)
         self._degrees: tuple[int, ...] | None = None
 
     def run(self, policy: RampPolicy, until_s: float = inf) -> Schedule:
@@ -196,14 +196,6 @@ class RampKernel:
                 servers ^= 1 << server
                 left[server] = end_s - self.now
         return tuple(left)
-
-    def stream(self, name: str) -> np.random.Generator:
-        """Return a named random stream for this simulation, which is derived from the seed of the
-        schedule."""
-        generator = self._streams.get(name)
-        if generator is None:
-            generator = self._streams[name] = stream(self.schedule.seed, name)
-        return generator
 
     def fork(self) -> RampKernel:
         """Return an independent copy of the kernel at the current time. The copy's random streams

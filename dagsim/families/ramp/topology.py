@@ -100,6 +100,15 @@ def relabelled(values: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ..
     return tuple(tuple(names.setdefault(value, len(names)) for value in row) for row in values)
 
 
+def _check_link(topology: str, link_bytes_per_s: float, **latency: float) -> None:
+    ((key, seconds),) = latency.items()
+    if not (link_bytes_per_s > 0 and seconds >= 0):
+        raise ConfigError(
+            f"{topology}: link_bytes_per_s must be positive and {key} must be 0 or more, got "
+            f"{link_bytes_per_s!r} and {seconds!r}"
+        )
+
+
 class Switch:
     """One switch with ``servers`` links of ``link_bytes_per_s`` in each direction. Collectives use
     a ring.
@@ -112,11 +121,7 @@ class Switch:
 
     def __init__(self, servers: int = 32, *, link_bytes_per_s: float = 25e9, latency_s: float = 2e-6) -> None:
         require(servers >= 1, "Switch: servers must be at least 1", servers)
-        if not (link_bytes_per_s > 0 and latency_s >= 0):
-            raise ConfigError(
-                "Switch: link_bytes_per_s must be positive and latency_s must be 0 or more, got "
-                f"{link_bytes_per_s!r} and {latency_s!r}"
-            )
+        _check_link("Switch", link_bytes_per_s, latency_s=latency_s)
         self.servers = servers
         self.link_bytes_per_s = link_bytes_per_s
         self.latency_s = latency_s
@@ -183,11 +188,7 @@ class TorusBoxes:
     ) -> None:
         if not shape or any(length < 1 for length in shape):
             raise ConfigError(f"Torus: every dimension must be at least 1, got {shape!r}")
-        if not (link_bytes_per_s > 0 and hop_s >= 0):
-            raise ConfigError(
-                "Torus: link_bytes_per_s must be positive and hop_s must be 0 or more, got "
-                f"{link_bytes_per_s!r} and {hop_s!r}"
-            )
+        _check_link("Torus", link_bytes_per_s, hop_s=hop_s)
         self.shape = tuple(shape)
         self.link_bytes_per_s = link_bytes_per_s
         self.hop_s = hop_s
@@ -313,11 +314,7 @@ class LeafSpine:
         if leaves < 1 or per_leaf < 1:
             raise ConfigError(f"FatTree({leaves}, {per_leaf}): leaves and servers per leaf must be at least 1")
         require(oversubscription >= 1, "FatTree: oversubscription must be at least 1", oversubscription)
-        if not (link_bytes_per_s > 0 and hop_s >= 0):
-            raise ConfigError(
-                "FatTree: link_bytes_per_s must be positive and hop_s must be 0 or more, got "
-                f"{link_bytes_per_s!r} and {hop_s!r}"
-            )
+        _check_link("FatTree", link_bytes_per_s, hop_s=hop_s)
         self.leaves = leaves
         self.per_leaf = per_leaf
         self.oversubscription = oversubscription

@@ -127,7 +127,7 @@ class RampView:
 
     def stream(self, name: str) -> np.random.Generator:
         """Return a named random stream for this simulation."""
-        return self._kernel.stream(name)
+        return self._kernel.streams.of(name)
 
 
 class RampPolicy(Protocol):

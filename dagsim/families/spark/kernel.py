@@ -22,8 +22,6 @@ from heapq import heappop, heapreplace
 from math import inf
 from operator import index
 
-import numpy as np
-
 from dagsim.errors import IllegalDecision, ModelError, Stalled
 from dagsim.families.spark.schedule import SparkEpisode, schedule_of
 from dagsim.families.spark.spark_executors import ExecutorMove, ExecutorPools, ExecutorType, executor_types
@@ -31,7 +29,7 @@ from dagsim.families.spark.spark_job import SparkJob
 from dagsim.families.spark.state import DurationSource, Executor, ExecutorPool, PairedStreams, SparkJobState, StageState
 from dagsim.families.spark.view import Commit, SparkPolicy, SparkView, StageTable
 from dagsim.model.log import Schedule
-from dagsim.model.streams import stream
+from dagsim.model.streams import Streams
 from dagsim.systems.seam import Conversation, decisions_of
 from dagsim.text import count_of
 
@@ -67,7 +65,7 @@ class SparkKernel:
         """Pools with idle executors that still have to be offered at the current time (not in
         parity)."""
         self._table: StageTable | None = None
-        self._streams: dict[str, np.random.Generator] = {}
+        self.streams = Streams(self.episode.seed)
         self._fetch()
 
     @property
@@ -132,14 +130,6 @@ class SparkKernel:
         if self._table is None:
             self._table = StageTable(self.cluster)
         return self._table
-
-    def stream(self, name: str) -> np.random.Generator:
-        """Return a named random stream for this simulation. Streams are independent of each
-        other."""
-        generator = self._streams.get(name)
-        if generator is None:
-            generator = self._streams[name] = stream(self.episode.seed, name)
-        return generator
 
     def _advance(self, until_ms: float) -> bool:
         """Let time pass until executors can be committed. Return False at the end of the

@@ -280,4 +280,4 @@ class SparkView:
     def stream(self, name: str) -> np.random.Generator:
         """Return a named random stream for this simulation. Streams are independent of each
         other."""
-        return self._simulation.stream(name)
+        return self._simulation.streams.of(name)

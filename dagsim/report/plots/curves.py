@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dagsim.metrics.columns import Floats, ScheduleColumns, Source, columns
+from dagsim.metrics.columns import AnySchedule, Floats, ScheduleColumns, columns
 from dagsim.metrics.utilization import Steps, gpu_utilization, node_types
 from dagsim.report.panels import Learning, Row, jobs_over_time, jobs_within, learning_panels
 from dagsim.report.plots.style import (
@@ -37,7 +37,7 @@ _BINS = 600
 _DASHES = ("-", "--", "-.", ":")
 
 
-def jct_cdf(runs: Mapping[str, Source]) -> Figure:
+def jct_cdf(runs: Mapping[str, AnySchedule]) -> Figure:
     """Plot the fraction of accepted jobs that completed within a given time, with one curve for
     each named schedule.
 
@@ -63,7 +63,7 @@ def jct_cdf(runs: Mapping[str, Source]) -> Figure:
     return drawn
 
 
-def timeline(source: Source) -> Figure:
+def timeline(source: AnySchedule) -> Figure:
     """Plot the held GPUs over time, stacked by type, with a line for the GPUs that are up. A second
     panel below shows running and waiting jobs.
     """

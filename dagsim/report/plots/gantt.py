@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns
+from dagsim.metrics.columns import AnySchedule, Floats, Ints, ScheduleColumns, columns
 from dagsim.metrics.lanes import Bars, Lanes, bars_of, lanes_of
 from dagsim.model import Kind
 from dagsim.pictures.scene import job_colour
@@ -27,12 +27,12 @@ shades nodes instead.
 _MOST_LABELS = 400
 
 
-def gantt(source: Source) -> Figure:
+def gantt(source: AnySchedule) -> Figure:
     """Plot one lane per GPU, with a bar for each run in the colour of its job. For large schedules,
     plot one row per node, shaded by the fraction of held GPUs.
 
-    A bar that begins with a hatched part shows set-up or transfer. A cross marks the end of a
-    failed run, and a stroke marks the end of a preempted run. A node that is down is grey.
+    A hatched part at the beginning of a bar is time for set-up or transfer. A cross marks the end
+    of a failed run, and a stroke marks the end of a preempted run. A node that is down is grey.
     """
     cols = columns(source)
     lanes = lanes_of(cols)

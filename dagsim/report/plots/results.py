@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dagsim.metrics.columns import Floats, Source, columns
+from dagsim.metrics.columns import AnySchedule, Floats, columns
 from dagsim.metrics.jct import jct
 from dagsim.metrics.paired import Verdict
 from dagsim.metrics.standings import PolicyResult, Sample
@@ -109,7 +109,7 @@ with roughly equal numbers of jobs.
 """
 
 
-def by_priority(source: Source) -> Figure:
+def by_priority(source: AnySchedule) -> Figure:
     """Plot completion times by priority: quartiles, the mean, and whiskers at the 5th and 95th
     percentile."""
     cols = columns(source)

@@ -3,7 +3,7 @@
 - *Arrivals* are one process (``_arrivals``), which waits until the arrival time of the next job and
   then lets the job arrive.
 - *Nodes* are resources (``machines``). For each failure model, a process takes nodes down and
-  brings them back by calling ``take_down`` and ``bring_up``.
+  brings them back (``down_nodes.py``).
 - *Tasks* run as events. A ``Run`` consists of instances of a task that started together, and is
   itself the SimPy event of their end. The callback of this event, ``end``, frees the nodes and
   makes the task's children ready. A run that has to fetch inputs or be set up, or whose rate
@@ -16,7 +16,6 @@ there are no more. Then time advances. ``run`` is a short driver for this genera
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -24,7 +23,6 @@ from sys import float_info
 from types import GeneratorType
 from typing import Any
 
-import numpy as np
 from simpy.events import Event
 
 from dagsim.errors import IllegalDecision, ModelError, Stalled
@@ -43,32 +41,34 @@ from dagsim.model import (
     RejectReason,
     Resize,
     Start,
-    Task,
-    TimeLimits,
     TrainingState,
     Wait,
 )
 from dagsim.model.log import Schedule, packed_row, unpacked_row
-from dagsim.model.streams import stream
+from dagsim.model.streams import Streams
 from dagsim.systems.cluster import legality
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
+from dagsim.systems.cluster.cluster_state import ClusterState
 from dagsim.systems.cluster.dependencies import any_depends
+from dagsim.systems.cluster.down_nodes import DownNodes
 from dagsim.systems.cluster.eligibility import Eligibility
-from dagsim.systems.cluster.forks import AHEAD, COPIED, EMPTY, SAME, Fork, Forked
+from dagsim.systems.cluster.forks import AHEAD, COPIED, EMPTY, SAME, Forked
+from dagsim.systems.cluster.frontier import Frontier
 from dagsim.systems.cluster.jobs import JobsToCome
+from dagsim.systems.cluster.kernel_fork import fork_of
 from dagsim.systems.cluster.knowledge import known
 from dagsim.systems.cluster.life import Life
 from dagsim.systems.cluster.models import Models
-from dagsim.systems.cluster.models.estimates import limit_seconds
-from dagsim.systems.cluster.models.failures import KeptWork, Outages, start_all
+from dagsim.systems.cluster.models.failures import KeptWork
 from dagsim.systems.cluster.network.base import levels_in
-from dagsim.systems.cluster.nodes import Allotted, ClusterState, DemandClass
+from dagsim.systems.cluster.nodes import Allotted
 from dagsim.systems.cluster.on_demand import OnDemandNodes
 from dagsim.systems.cluster.past import recall_past
+from dagsim.systems.cluster.preparation import Preparation
 from dagsim.systems.cluster.rehearsal import rehearse
-from dagsim.systems.cluster.site import SiteState, down_windows
-from dagsim.systems.cluster.stalled import GONE, OVER, Wakes, only_endless, why_stalled
-from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
+from dagsim.systems.cluster.site import SiteState
+from dagsim.systems.cluster.stalled import FAILS_ALWAYS, MOST_FAILURES, Wakes, only_endless, why_stalled
+from dagsim.systems.cluster.state import Held, JobState, Live, Run, TaskState
 from dagsim.systems.cluster.suspensions import Suspensions
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import CountedJobs, decisions_of, drive
@@ -80,12 +80,8 @@ _ARRIVED, _ADMITTED, _REJECTED = int(Kind.ARRIVED), int(Kind.ADMITTED), int(Kind
 _STARTED, _FINISHED, _COMPLETED = int(Kind.STARTED), int(Kind.FINISHED), int(Kind.COMPLETED)
 _PREEMPTED, _FAILED, _DOWN, _UP = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.DOWN), int(Kind.UP)
 _ALLOCATED, _RELEASED = int(Kind.ALLOCATED), int(Kind.RELEASED)
-_MOST_FAILURES = 1_000
-"""Number of consecutive failures, each with the loss of all work, after which a task is assumed
-never to finish."""
 _ITERABLE = frozenset((GeneratorType, list, tuple))
 """The usual types of a policy's answer; any other answer is checked for being iterable."""
-_NO_LIMITS = TimeLimits()
 _NOTHING = ()
 """The usual answer of a policy that waits; Python has only one empty tuple object."""
 
@@ -112,17 +108,12 @@ class ClusterKernel(Forked):
     # With more than 30 attributes, slots are faster to read than a dictionary.
     __slots__ = {
         "_arrived": SAME,
-        "_away": SAME,
-        "_disturbing": AHEAD,
-        "_down": COPIED,
-        "_lasting": SAME,
         "_pieces": SAME,
-        "_shows_truth": SAME,
         "_started": SAME,
-        "_streams": COPIED,
         "applicants": COPIED,
         "changed": SAME,
         "clock": COPIED,
+        "down_nodes": COPIED,
         "eligibility": AHEAD,
         "frontier": COPIED,
         "jobs": SAME,
@@ -133,12 +124,14 @@ class ClusterKernel(Forked):
         "now": SAME,
         "on_demand": COPIED,
         "preemption": SAME,
+        "preparation": COPIED,
         "queues": SAME,
         "record": EMPTY,
         "reminded": SAME,
         "running": COPIED,
         "schedule": COPIED,
         "sharing": SAME,
+        "streams": COPIED,
         "stuck": COPIED,
         "suspensions": COPIED,
         "upcoming": AHEAD,
@@ -184,43 +177,30 @@ class ClusterKernel(Forked):
         self.wakes = Wakes()
         self._arrived = self._started = self._pieces = 0
         """Numbers of jobs, runs and pieces so far."""
-        self._down = [0] * len(names)
-        """Number of failures that currently keep each node down."""
-        self._away = 0
-        """Number of nodes that are down."""
-        self._lasting: int | None = None
-        """The nodes that are up or will come back, as a bit set, or None if it has to be
-        recomputed."""
         self.stuck = dict[int, str]()
         """Jobs, by number, with a task that was taken out of the queue because it can never start,
         and the reason."""
         self.reminded = False
         """True if the policy remembers the past as if it had made it."""
-        self._shows_truth, self._streams = False, dict[str, np.random.Generator]()
-        failures = list(models.failures)
-        if self.queues is not None and self.queues.outages:
-            failures.append(Outages(down_windows(self.queues, names, origin_s, begins_s)))
-        self._disturbing = start_all(failures, len(names), seed, begins_s)
+        self.streams = Streams(seed)
+        """The random streams of this simulation (``ClusterView.stream``)."""
+        self.preparation = Preparation(self)
+        self.down_nodes = DownNodes(self, names, origin_s)
         depends = any_depends(jobs)
         self.eligibility = Eligibility(self, depends=depends) if depends or models.admission else None
         """Jobs that have arrived and may not start yet; None until there can be any."""
         self.life: Life | None = Life(self, cluster) if Life.is_needed(models, cluster) else None
         """Phases and rates of runs, or None if every run is a single timeout."""
-        self._observe(observers)
+        self.observe(observers)
         self.on_demand = OnDemandNodes.of(self)
         """Power states of nodes, or None if all nodes are always on."""
         self.suspensions = None if self.queues is None else Suspensions.of(self, origin_s)
         """Jobs that are suspended for a time, or None if there are none."""
-        self._set_clock()
+        self.set_clock()
         if begins_s:
             recall_past(self, left)
 
     # Queries from outside.
-
-    @property
-    def node_count(self) -> int:
-        """Number of nodes in the cluster."""
-        return len(self.machines.list)
 
     @property
     def done(self) -> bool:
@@ -230,8 +210,8 @@ class ClusterKernel(Forked):
 
     @property
     def became_eligible_s(self) -> Mapping[int, float]:
-        """The time at which each job became eligible, by job number. Only jobs that had to wait for a dependency
-        or for the limit of their array are included.
+        """The time at which each job became eligible, by job number. Only jobs that had to wait for
+        a dependency or for the limit of their array are included.
         """
         return {} if self.eligibility is None else self.eligibility.became_eligible_s
 
@@ -242,38 +222,10 @@ class ClusterKernel(Forked):
         """
         if self.running or self.upcoming.any_left or self.wake_s < inf:
             return True
-        if any(part is not None and part.pending for part in (self.eligibility, self.life, self.on_demand)):
+        site, parts = self.machines.site, (self.eligibility, self.life, self.on_demand, self.down_nodes)
+        if any(part is not None and part.pending for part in parts):
             return True
-        site = self.machines.site
-        opens = site is not None and site.pending(self.now)
-        return opens or any(disturbing.returning() for disturbing in self._disturbing)
-
-    def stream(self, name: str) -> np.random.Generator:
-        """See ``ClusterView.stream``. Each name has its own stream, so draws from other streams do
-        not affect it."""
-        rng = self._streams.get(name)
-        if rng is None:
-            rng = self._streams[name] = stream(self.schedule.seed, name)
-        return rng
-
-    def time_limit_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> float:
-        """Return the time limit of a task on its slowest type. A task only starts before a
-        reservation if this limit ends before the reservation begins. ``seconds`` are the true run
-        times. ``seconds`` are used instead of a missing limit if policies may
-        know true run times.
-        """
-        limits = self._site_limits(job)
-        if task.estimate is None and self.models.estimates.kind != "predicted":
-            return min(min(seconds) if limits.default_s is None else limits.default_s, limits.most_s)
-        return max([limit_s for limit_s in self._limits_s(job, task, seconds) if limit_s < inf], default=0.0)
-
-    def _limits_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> tuple[float, ...]:
-        """Return the time limit of a task on each type, according to the site's scheduler."""
-        runtime, types = self.models.runtime, self.machines.types
-        return limit_seconds(task, job.id, lambda task: runtime.seconds(task, types), seconds, self._site_limits(job))
-
-    def _site_limits(self, job: Job) -> TimeLimits:
-        return _NO_LIMITS if self.queues is None else self.queues.time_limits(job)
+        return site is not None and site.pending(self.now)
 
     def behind(self, active: JobState) -> int:
         """See ``ClusterView.behind``."""
@@ -284,19 +236,6 @@ class ClusterKernel(Forked):
         """See ``ClusterView.source``."""
         return self.jobs.jobs if isinstance(self.jobs, CountedJobs) else self.jobs
 
-    def as_arrived(self, job: Job, number: int) -> JobState:
-        """See ``ClusterView.as_arrived``."""
-        active, _ = self.state_of(job, number)
-        self._estimate(active)
-        return active
-
-    def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """See ``ClusterView.requested_s``."""
-        claimed = task.task.estimate
-        if claimed is None or not 0 <= claimed < inf:
-            return None
-        return self.models.runtime.seconds(replace(task.task, work=claimed), self.machines.types)
-
     def expected_rate(self, task: TaskState, placement: Placement) -> float:
         """See ``ClusterView.expected_rate``."""
         return 1.0 if self.life is None else self.life.expected_rate(task, placement)
@@ -304,14 +243,6 @@ class ClusterKernel(Forked):
     def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
         """See ``ClusterView.expected_moves_s``."""
         return [0.0] * len(moves) if self.life is None else self.life.expected_moves_s(moves)
-
-    def lasting(self) -> list[bool]:
-        """Return, for each node, whether it is up or will come back. A node comes back if every
-        failure process that has taken it down also brings it back.
-        """
-        due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
-        due.update(() if self.on_demand is None else self.on_demand.returning())
-        return [due[node] == down for node, down in enumerate(self._down)]
 
     # The conversation with a policy.
 
@@ -326,7 +257,7 @@ class ClusterKernel(Forked):
 
     def show_truth(self) -> None:
         """From now on, show true durations (the policy has declared ``clairvoyant = True``)."""
-        self._shows_truth = True
+        self.preparation.shows_truth = True
         for active in (*self.frontier.jobs.values(), *self.applicants.values()):
             active.shows_truth = True
 
@@ -334,19 +265,15 @@ class ClusterKernel(Forked):
         """Let the policy process the events before the beginning (``rehearse``), so that it
         remembers what it would remember if its own decisions had caused them.
         """
-        again = None if self.frontier.past is None else rehearse(self, self.frontier.past, policy)
-        self.reminded = again is not None
-        if again is not None:
-            self._streams = again._streams
-            if self.now < again.wake_s < inf:
-                self.wait(again.wake_s)
+        past = self.frontier.past
+        self.reminded = past is not None and rehearse(self, past, policy)
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
         """Yield a view whenever something has changed, and receive the decisions for this view
         (``None`` if there are none). Repeat this until there are no more decisions or no task is
         waiting. Then let time pass until the next events, and continue in this way until the end.
         """
-        clock, machines = self.clock, self.machines
+        clock, machines, down_nodes = self.clock, self.machines, self.down_nodes
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         last_s, asked_s = min(until_s, float_info.max), -inf
         self.wakes.until_s = until_s
@@ -360,8 +287,9 @@ class ClusterKernel(Forked):
                     self.wake_s = inf
                 if machines.reopen_s <= self.now:
                     machines.reopen(self.now)
-                if (self._away and self._may_leave()) or (machines.site and self.now >= machines.site.doubt_s):
-                    self._withdraw()
+                site = machines.site
+                if (down_nodes.count and down_nodes.may_be_lost) or (site and self.now >= site.doubt_s):
+                    down_nodes.withdraw()
                 answered = True
                 while answered:
                     answered = False
@@ -406,41 +334,8 @@ class ClusterKernel(Forked):
             clock.settle()
         self.schedule.ended_s = min(until_s, self.now)
 
-    def _may_leave(self) -> bool:
-        """Return True if it is possible that a node which is down never comes back. At a site, and
-        in a fork without failure models, this is always possible.
-        """
-        return (
-            self.machines.site is not None
-            or not self._disturbing
-            or any(getattr(disturbing, "takes_for_good", True) for disturbing in self._disturbing)
-        )
-
-    def _withdraw(self) -> None:
-        """Remove from the queue all tasks that can never start, because the nodes that they need
-        have left for good or because the site's rules forbid it. In the queue, these tasks would
-        block others. Their jobs stay unfinished.
-        """
-        if self._lasting is None:
-            self._lasting = sum(1 << node for node, stays in enumerate(self.lasting()) if stays)
-        site = self.machines.site
-        hopeless = self.machines.hopeless(self.now, self._lasting)
-        stuck = [task for task in self.frontier.ready if self._least(task) in hopeless] if hopeless else []
-        for task in stuck:
-            closed = site is not None and not site.lasting(task.demand.terms, self.now)
-            self.stuck.setdefault(task.job.number, OVER if closed else GONE)
-        if stuck:
-            self.frontier.withdraw(stuck)
-
-    def _least(self, task: TaskState) -> DemandClass:
-        """Return the smallest demand with which a task can start."""
-        elastic = task.task.elastic
-        if elastic is None:
-            return task.demand
-        return self.machines.compile(task.task.demand, elastic.least, task.demand.terms)
-
     def _only_rules_bind(self) -> bool:
-        """Return True if all remaining tasks will wait for ever, because of a rule of the site or
+        """Return True if all remaining tasks will wait forever, because of a rule of the site or
         because of other jobs. This is called only while nothing is running.
         """
         if self.frontier.ready or self.applicants or self.upcoming.any_left:
@@ -472,7 +367,7 @@ class ClusterKernel(Forked):
         number, machines, schedule = self._arrived, self.machines, self.schedule
         self._arrived += 1
         self.changed, self.wakes.count = True, 0
-        active, rejected = self.state_of(job, number)
+        active, rejected = self.preparation.state_of(job, number)
         schedule.arrived(active.facts())
         if not number & 4095:
             schedule.log.pack()
@@ -484,49 +379,11 @@ class ClusterKernel(Forked):
             if machines.site is not None:
                 self.frontier.rejected.append(active)
             return
-        if self.models.estimates.kind != "exact":
-            self._estimate(active)
+        self.preparation.estimate(active)
         if self.eligibility is None and job.eligible_s is not None:
             self.eligibility = Eligibility(self)
         if self.eligibility is None or not self.eligibility.holds(active):
             self.enter(active)
-
-    def state_of(self, job: Job, number: int) -> tuple[JobState, RejectReason | None]:
-        """Create the state of a job and its tasks. Return the state, and the reason why the job can
-        never run (None if it can run).
-        """
-        graph, machines, seconds_of = job.graph, self.machines, self.models.runtime.seconds
-        if machines.site is None and job.request is not None and SiteState.is_needed_for(job.request):
-            machines.site = SiteState(self.schedule.cluster, self.queues)
-        types, restricts = machines.types, machines.site is not None
-        active = JobState(job, number)
-        active.shows_truth = self._shows_truth
-        rejected, parents = None, graph.parents
-        for index, task in enumerate(graph.tasks):
-            demand = machines.compile(task.demand, task.instances if task.gang else 0)
-            seconds = seconds_of(task, types)
-            if restricts:
-                demand = machines.restricted(job, task, self.time_limit_s(job, task, seconds), self.now) or demand
-            if inf in seconds:
-                demand = machines.narrowed(demand, seconds)
-            entry = TaskState(active, index, task, demand, seconds, len(parents[index]))
-            active.tasks.append(entry)
-            if task.elastic is not None:
-                self.life = self.life or Life(self, self.schedule.cluster)
-                if self.suspensions is not None:
-                    self.suspensions.refuse_rates()
-                demand = self.life.enter_elastic(entry, task.elastic)
-            if demand.rejected is not None:
-                rejected = demand.rejected
-        active.rank()
-        return active, rejected
-
-    def _estimate(self, active: JobState) -> None:
-        """Replace the true run times of a job by the estimates that policies see."""
-        job = active.job
-        self.models.estimates.apply(
-            active, self.schedule.seed, lambda task: self._limits_s(job, task.task, task.seconds)
-        )
 
     def enter(self, active: JobState) -> None:
         """Let a job enter the system, so that its tasks without parents become ready."""
@@ -557,18 +414,23 @@ class ClusterKernel(Forked):
         """Carry out the decision. Return True if the policy must be called again."""
         match decision:
             case Preempt():
-                self._preempt(legality.stopped(self, decision.run))
+                self.preempt(legality.stopped(self, decision.run))
             case Wait():
                 self.wait(legality.wake_up(self.now, decision.until_s))
                 return False
             case Migrate():
                 run = legality.stopped(self, decision.run)
                 shares = legality.moved(self, run, decision.placement)
-                self.occupy(self._preempt(run), shares)
+                self.occupy(self.preempt(run), shares)
             case Resize():
-                self._resize(legality.stopped(self, decision.run), decision.placement)
+                run = legality.stopped(self, decision.run)
+                shares = legality.resizable(self, run, decision.placement)
+                assert self.life is not None  # because the run's task is elastic
+                self.life.resize(run, shares)
             case Join():
-                self._join(legality.joinable(self, decision.task, decision.run), decision.task)  # type: ignore[arg-type]
+                host = legality.joinable(self, decision.task, decision.run)
+                assert self.life is not None  # because there is a model for shared GPUs
+                self.life.join(host, decision.task)  # type: ignore[arg-type]
             case Admit():
                 self.admit(legality.applicant(self, decision.job))
             case Reject():
@@ -593,7 +455,7 @@ class ClusterKernel(Forked):
         # shares.
         instances = placement[0][1]
         held = (machine, instances, *self.machines.take(machine, task.demand, instances, None))
-        self._launch(task, instances, (held,))
+        self.launch(task, instances, (held,))
 
     def occupy(
         self, task: TaskState, shares: list[Allotted], training: TrainingState | None = None, *, in_flight: bool = False
@@ -607,33 +469,16 @@ class ClusterKernel(Forked):
         if not demand.gang:
             for machine, instances, gpu in shares:
                 held = (machine, instances, *take(machine, demand, instances, gpu))
-                self._launch(task, instances, (held,), computes=in_flight)
+                self.launch(task, instances, (held,), computes=in_flight)
             return
         if task.task.elastic is not None and self.life is not None:
             self.life.place_elastic(task, shares, training)
         all_held = [(share.machine, share.instances, *take(share.machine, demand, *share[1:])) for share in shares]
-        self._launch(task, task.waiting, tuple(all_held), computes=in_flight)
+        self.launch(task, task.waiting, tuple(all_held), computes=in_flight)
 
-    def _join(self, host: Run, task: TaskState) -> None:
-        """Start the task on the GPUs of a running task, so that both share them."""
-        for machine, count, *_ in host.held:
-            self.machines.join(machine, task.demand, count)
-        host.beside = (self._started,)
-        self._launch(task, host.instances, host.held, beside=host.id)
-        if host.computing_s is not None and self.life is not None:
-            self.life.set_pace(host)
-
-    def _preempt(self, run: Run) -> TaskState:
-        return self._stop(run, _PREEMPTED, self.preemption.kept_on_preemption)
-
-    def _resize(self, run: Run, placement: object) -> None:
-        shares = legality.resizable(self, run, placement)
-        if run.progress is not None and self.life is not None:
-            self.life.settle(run, run.progress)
-        # an illegal placement raises here, before anything is stopped
-        training = legality.placed(self, run.task, shares)
-        task = self._preempt(run)
-        self.occupy(task, shares, training if self.preemption.on_resume == "resume" else None)
+    def preempt(self, run: Run) -> TaskState:
+        """Stop a run because of a decision. Return the piece of its task that waits to be resumed."""
+        return self.stop(run, _PREEMPTED, self.preemption.kept_on_preemption)
 
     def _kill(self, active: JobState, reason: RejectReason) -> None:
         """Stop all runs of a job and remove its waiting tasks. The cost is O(running + ready)."""
@@ -663,15 +508,23 @@ class ClusterKernel(Forked):
 
     # Runs.
 
-    def _launch(
-        self, task: TaskState, instances: int, held: tuple[Held, ...], *, beside: int = -1, computes: bool = False
+    def launch(
+        self,
+        task: TaskState,
+        instances: int,
+        held: tuple[Held, ...],
+        *,
+        beside: Run | None = None,
+        computes: bool = False,
     ) -> None:
-        """Create the run, and let it begin unless one of its nodes has to boot."""
+        """Create the run, and let it begin unless one of its nodes has to boot. The run uses the
+        same GPUs as the run ``beside`` it, if there is one.
+        """
         now = self.now
         run = self.running[self._started] = Run(self.clock, self._started, task, instances, held, now)
         self._started += 1
-        if beside >= 0:
-            run.beside = (beside,)
+        if beside is not None:
+            run.beside, beside.beside = (beside.id,), (run.id,)
         task.waiting -= instances
         if not task.waiting:
             del self.frontier.ready[task]
@@ -718,15 +571,7 @@ class ClusterKernel(Forked):
             active.tasks.clear()
             self._leave(active.number, _COMPLETED)
 
-    def stop_as_logged(self, run: Run, stopped: str) -> TaskState:
-        """Stop a run from before the beginning in the way that the log records: ``preempted`` or
-        ``failed``.
-        """
-        if stopped == "failed":
-            return self._stop(run, _FAILED, self.preemption.kept_on_failure)
-        return self._preempt(run)
-
-    def _stop(self, run: Run, kind: int, kept: KeptWork, notice_s: float = 0.0) -> TaskState:
+    def stop(self, run: Run, kind: int, kept: KeptWork, notice_s: float = 0.0) -> TaskState:
         """Stop a run before its end. Its instances become ready again as a new piece of its task.
         The piece has to repeat the work that is not ``kept``. If ``notice_s`` is above 0, the nodes
         have that many seconds to send the state of the run.
@@ -744,12 +589,9 @@ class ClusterKernel(Forked):
             again.restore_s = run.task.restore_s
         elif began and self.life is not None and self.life.keeps_state(run, again, kind, kept, notice_s):
             return again  # the task becomes ready later, when its state has arrived or is lost
-        if again.failures >= _MOST_FAILURES:
+        if again.failures >= MOST_FAILURES:
             again.waiting = 0
-            self.stuck[again.job.number] = (
-                f"it failed {_MOST_FAILURES:,} times in a row with its nodes and lost its work each time: set "
-                "preemption on_failure to resume, or let nodes stay up longer"
-            )
+            self.stuck[again.job.number] = FAILS_ALWAYS
             return again
         self.frontier.add(again, self.now)
         return again
@@ -787,57 +629,13 @@ class ClusterKernel(Forked):
             self.life.ended(run, kind)
         return began
 
-    # Nodes.
-
-    def take_down(self, node: int, notice_s: float = 0.0) -> None:
-        """Take a node down, unless it is down already. Its runs fail, but they keep their work if
-        ``notice_s`` is long enough for writing a checkpoint. If the checkpoint is sent over the
-        network, a later event determines whether it arrives in time.
-        """
-        machine = self.machines.list[node]
-        self._down[node] += 1
-        self._lasting = None
-        if self._down[node] > 1:
-            return
-        if machine.up:  # a node that is powered off has been taken down already
-            self.machines.take_down(machine)
-        self._away += 1
-        self.wakes.tell_loss()
-        self.record(packed_row(_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
-        self.changed = True
-        kept, by_network = self.preemption.kept_on_failure, self.life is not None and self.life.by_network
-        if notice_s and (by_network or notice_s >= self.preemption.checkpoint_write_s):
-            kept = KeptWork.ALL
-        for run in [run for run in self.running.values() if node in run.nodes]:
-            self._stop(run, _FAILED, kept, notice_s)
-        if self.on_demand is not None:
-            self.on_demand.fail(node)
-
-    def is_down(self, node: int) -> bool:
-        """Return True if at least one failure process currently keeps the node down."""
-        return self._down[node] > 0
-
-    def bring_up(self, node: int) -> None:
-        """Bring a node back, unless another failure process also keeps it down."""
-        was, self._down[node] = self._down[node], max(0, self._down[node] - 1)
-        self._lasting = None
-        if not was or self._down[node]:
-            return
-        if self.on_demand is None or self.on_demand.is_open(node):
-            self.machines.bring_up(self.machines.list[node], self.now)
-        self._away -= 1
-        self.record(packed_row(_UP, self.now, -1, -1, -1, node, 0, 0, 0.0))
-        self.changed = True
-        if self.on_demand is not None:
-            self.on_demand.repair(node)
-
     # Clock and log.
 
     def call_at(self, time_s: float, callback: Callable[[Event], None]) -> None:
         """Call ``callback`` at ``time_s``, together with the arrivals at that time."""
         Timer(self.clock, time_s, ARRIVALS).callbacks.append(callback)
 
-    def _set_clock(self) -> None:
+    def set_clock(self) -> None:
         """Start the processes, and put all events except those of runs on the clock. This is called
         at the beginning of a simulation and in each fork.
         """
@@ -847,15 +645,14 @@ class ClusterKernel(Forked):
             self.eligibility.attach()
         if self.machines.site is not None:
             self.machines.site.attach(self)
-        for disturbing in self._disturbing:
-            for process in disturbing.processes(self.clock, self):
-                self.clock.process(process)
+        self.down_nodes.attach()
         if self.on_demand is not None:
             self.on_demand.attach()
         if self.suspensions is not None:
             self.suspensions.attach()
 
-    def _observe(self, observers: Sequence[Observer]) -> None:
+    def observe(self, observers: Sequence[Observer]) -> None:
+        """Send each row of the log to ``observers`` from now on."""
         append = self.schedule.log.append_packed
 
         def record(row: bytes) -> None:
@@ -879,10 +676,6 @@ class ClusterKernel(Forked):
             value = gpus * count if rate is None else rate
             record(packed_row(kind, now, number, index, id_, machine.index, count, mask if machine.named else 0, value))
 
-    # Forks. SimPy's environment cannot be copied, so the fork gets its own clock, on which all
-    # events are scheduled again in the same order. Everything else is plain data, which ``Fork``
-    # copies as the slots declare.
-
     def fork(self, *, by_estimates: bool = False) -> ClusterKernel:
         """Return an identical simulation at the current time, which continues independently. The
         cost is O(jobs in the system + machines).
@@ -891,47 +684,4 @@ class ClusterKernel(Forked):
         simulation that needs them. With ``by_estimates``, the fork has no more information than a
         policy: tasks take their estimated times, no job arrives and nothing fails.
         """
-        fork, clock = Fork(by_estimates=by_estimates), Clock(self.now)
-        fork.twins[id(self.clock)] = clock
-        if self.life is not None:
-            self.life.fork_network(fork, clock)
-        twin = fork.of(self)
-        if by_estimates:
-            twin.upcoming = JobsToCome(())
-            twin.upcoming.peek()
-            twin.jobs = ()
-            twin.frontier.believe_estimates()
-            if twin.on_demand is not None:
-                twin.on_demand.believe_estimates()
-        twin._observe(())
-        twin._set_clock()
-        if twin.life is not None:
-            twin.life.resume(by_estimates=by_estimates)
-        twin.changed = True
-        if twin.wake_s < inf:
-            wake_s, twin.wake_s = twin.wake_s, inf
-            if wake_s > twin.now:
-                twin.wait(wake_s)
-        for original in self._runs_by_end():
-            run = twin.running[original.id]
-            if by_estimates:
-                run.believe_estimate(twin.now)
-            if twin.on_demand is not None and twin.on_demand.holds(run):
-                run.callbacks = []  # the run begins later, when its nodes are up
-            elif twin.life is not None:
-                twin.life.resume_run(run, original)
-            elif run.suspended_since_s is not None:
-                run.callbacks = []  # its end is put on the clock when it resumes
-            else:
-                run.callbacks = [twin.end]
-                twin.clock.at(run.scheduled_end_s, COMPLETIONS, run)
-        return twin
-
-    def _runs_by_end(self) -> dict[Run, None]:
-        """Return all runs. Runs whose end is on the clock come first, in the order of the clock.
-        Runs that end at the same time thus end in the same order in a fork. Runs that wait for the
-        network or have rate 0 follow.
-        """
-        events = [event for *_, event in self.clock.scheduled() if event.callbacks]
-        ending = [run for event in events if isinstance(run := event if isinstance(event, Run) else event.value, Run)]
-        return dict.fromkeys([*ending, *self.running.values()])
+        return fork_of(self, by_estimates=by_estimates)

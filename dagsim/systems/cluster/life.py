@@ -214,6 +214,14 @@ class Life(Forked):
         elif run.progress is not None:
             self.set_rate(run, 1.0)
 
+    def join(self, host: Run, task: TaskState) -> None:
+        """Start the task on the GPUs of a running task, so that both share them."""
+        for machine, count, *_ in host.held:
+            self._kernel.machines.join(machine, task.demand, count)
+        self._kernel.launch(task, host.instances, host.held, beside=host)
+        if host.computing_s is not None:
+            self.set_pace(host)
+
     def settle(self, run: Run, progress: WorkProgress) -> None:
         """Bring the progress of a run up to date by adding the work done since the last call."""
         now, training = self._kernel.now, run.task.training
@@ -405,6 +413,15 @@ class Life(Forked):
         task.training = training or placed(self._kernel, task, shares)
         task.restore_s += task.task.elastic.restart_s
         task.waiting = sum(share.instances for share in shares)
+
+    def resize(self, run: Run, shares: list[Allotted]) -> None:
+        """Stop a run of an elastic task, and start the task again on ``shares``."""
+        if run.progress is not None:
+            self.settle(run, run.progress)
+        # an illegal placement raises here, before anything is stopped
+        training = placed(self._kernel, run.task, shares)
+        task = self._kernel.preempt(run)
+        self._kernel.occupy(task, shares, training if self._preemption.on_resume == "resume" else None)
 
     # Simulations that begin in the middle of operation, and forks.
 

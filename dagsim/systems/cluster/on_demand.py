@@ -246,7 +246,7 @@ class OnDemandNodes(Forked):
     def _mend(self, node: int, _: Event) -> None:
         """Return a node to service after a failed boot."""
         if self._broken_s.pop(node, None) is not None:
-            self._kernel.bring_up(node)
+            self._kernel.down_nodes.bring_up(node)
 
     def _stream(self, node: int) -> np.random.Generator:
         rng = self._streams.get(node)
@@ -275,7 +275,7 @@ class OnDemandNodes(Forked):
                 self._broken_s[node] = inf if repair_s is None else self._kernel.now + repair_s
                 if repair_s is not None:
                     self._kernel.call_at(self._broken_s[node], partial(self._mend, node))
-                self._kernel.take_down(node)
+                self._kernel.down_nodes.take_down(node)
             case PowerState.BOOTING:
                 self._come_up(node)
             case PowerState.STOPPING:
@@ -358,7 +358,7 @@ class OnDemandNodes(Forked):
         machines.asleep &= ~machine.bit
         if self.states[node] == _OFF:
             machines.asleep |= machine.bit
-        is_open = self.is_open(node) and not kernel.is_down(node)
+        is_open = self.is_open(node) and not kernel.down_nodes.is_down(node)
         if is_open and not machine.up:
             machines.bring_up(machine, kernel.now)
             kernel.changed = True
@@ -407,7 +407,7 @@ class OnDemandNodes(Forked):
         Tasks can be placed on the copies.
         """
         for node, rule in self._rules.items():
-            if rule.trigger == "pending" and self.states[node] == state and not self._kernel.is_down(node):
+            if rule.trigger == "pending" and self.states[node] == state and not self._kernel.down_nodes.is_down(node):
                 twin = self._kernel.machines.list[node].copy()
                 twin.up = True
                 yield twin

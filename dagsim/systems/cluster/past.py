@@ -11,9 +11,10 @@ from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dagsim.errors import ModelError
-from dagsim.model import Demand, InFlight, Job
+from dagsim.model import Demand, InFlight, Job, Kind
+from dagsim.systems.cluster.cluster_state import ClusterState
 from dagsim.systems.cluster.forks import Forked
-from dagsim.systems.cluster.nodes import Allotted, ClusterState, DemandClass
+from dagsim.systems.cluster.nodes import Allotted, DemandClass
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.seam import stated
 
@@ -158,7 +159,7 @@ class PastEvents:
         kernel, states = self._kernel, list[JobState]()
         machines, count = kernel.machines.list, sum(len(job.in_flight) for job in jobs)
         for place, job in enumerate(jobs):
-            states.append(kernel.state_of(replace(job, in_flight=()), place - len(jobs))[0])
+            states.append(kernel.preparation.state_of(replace(job, in_flight=()), place - len(jobs))[0])
         events, number = list[_Event](), -count
         running: dict[tuple[int, InFlight], list[Run]] = {}
         for active in states:
@@ -217,8 +218,11 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
             kernel.arrive(event)
         elif isinstance(event, Ended):
             for run in started[number, event.run].pop(0):
-                if event.run.stopped:
-                    stopped[number, event.run.rows[0]] = kernel.stop_as_logged(run, event.run.stopped)
+                if event.run.stopped == "failed":
+                    piece = kernel.stop(run, Kind.FAILED, kernel.preemption.kept_on_failure)
+                    stopped[number, event.run.rows[0]] = piece
+                elif event.run.stopped:
+                    stopped[number, event.run.rows[0]] = kernel.preempt(run)
                 else:
                     run.disarm()
                     kernel.end(run)

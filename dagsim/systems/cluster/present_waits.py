@@ -183,11 +183,10 @@ class Obstacles:
             site = machines.site
             if site is not None and (words := self._outside(job, task, now_s)):
                 return words
-            terms = (
-                None if site is None else site.terms(job, self._kernel.time_limit_s(job, task, seconds), demand.gang)
-            )
-            if terms is not None:
-                demand = machines.compile(task.demand, demand.gang, terms)
+            if site is not None:
+                limit_s = self._kernel.preparation.time_limit_s(job, task, seconds)
+                terms = site.terms(job, limit_s, demand.gang)
+                demand = demand if terms is None else machines.compile(task.demand, demand.gang, terms)
             active.tasks.append(TaskState(active, index, task, demand, seconds, 0))
         return self._never(active)
 

@@ -14,18 +14,32 @@ from typing import TYPE_CHECKING, Any, Literal
 from dagsim.errors import Stalled
 from dagsim.model import Edge, InFlight, Job, Kind, Record, RejectReason, Share, TaskGraph
 from dagsim.model.log import Schedule
+from dagsim.systems.cluster.frontier import Past
 from dagsim.systems.cluster.past import forgotten, parts_of
-from dagsim.systems.cluster.state import Past, Run
+from dagsim.systems.cluster.state import Run
 from dagsim.systems.seam import Conversation, stated
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
 
 
-def rehearse(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel | None:
+def rehearse(kernel: ClusterKernel, past: Past, policy: object) -> bool:
     """Give a new policy the memory that it would have if its own decisions had led to the past, and
-    return the simulation of this past. Return None and change nothing if a part of the past is
-    unknown, or if the policy would have decided differently.
+    continue its random streams and its request to be called. Return False and change nothing if a
+    part of the past is unknown, or if the policy would have decided differently.
+    """
+    again = _repeated(kernel, past, policy)
+    if again is None:
+        return False
+    kernel.streams = again.streams
+    if kernel.now < again.wake_s < inf:
+        kernel.wait(again.wake_s)
+    return True
+
+
+def _repeated(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel | None:
+    """Return the simulation of the past under the policy, or None if the past is unknown or would
+    be different.
 
     A copy of the policy schedules the jobs from 0 s to the beginning. If all runs are the same as
     in the past, the policy takes over the memory of the copy. If they differ, the simulation ends

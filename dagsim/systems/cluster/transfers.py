@@ -10,21 +10,46 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from simpy import Interrupt
-from simpy.events import Event
+from simpy.events import Event, Process
 
 from dagsim.model import Cluster, Kind, Placement
 from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import packed_row
 from dagsim.systems.cluster.clock import DISTURBANCES, Timer
-from dagsim.systems.cluster.forks import COPIED, SAME, Forked
+from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, Forked
 from dagsim.systems.cluster.network.base import Carrier, Flow, ForeseeingCarrier, Storage
-from dagsim.systems.cluster.state import Run, StateWrite, TaskState, WorkProgress
+from dagsim.systems.cluster.state import Run, TaskState, WorkProgress
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
     from dagsim.systems.cluster.life import Life
 
 _WRITTEN = int(Kind.WRITTEN)
+
+
+class StateWrite(Forked):
+    """The state of a stopped run that is being sent to the storage, while its former nodes may
+    already run other tasks.
+
+    If the instances had notice before their node left, they return as one of two ``pieces``. This
+    is the first piece if all bytes have arrived by ``deadline_s``, and otherwise the second.
+    """
+
+    __slots__ = {
+        "deadline_s": SAME,
+        "flows": COPIED,
+        "pieces": COPIED,
+        "process": EMPTY,
+        "run": SAME,
+    }
+
+    def __init__(self, run: Run, flows: Sequence[Flow]) -> None:
+        self.run = run.task.job.number, run.task.index, run.id
+        """Numbers of its job and its task, and its own."""
+        self.flows = flows
+        self.deadline_s = inf
+        self.pieces: tuple[TaskState, ...] = ()
+        self.process: Process | None = None
 
 
 class Transfers(Forked):

@@ -14,13 +14,17 @@ import numpy as np
 from dagsim.model import Cluster, Decision, GpuType, Job, Placement, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
+from dagsim.model.streams import Streams
+from dagsim.systems.cluster.cluster_state import ClusterState
+from dagsim.systems.cluster.frontier import Frontier, Key, Queue, TypedKey, TypedQueue
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.shared_gpus import Sharing
-from dagsim.systems.cluster.nodes import ClusterState, DemandClass
-from dagsim.systems.cluster.state import Frontier, JobState, Key, Live, Queue, Run, TaskState, TypedKey, TypedQueue
+from dagsim.systems.cluster.nodes import DemandClass
+from dagsim.systems.cluster.state import JobState, Live, Run, TaskState
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.network.links import FabricLevel
+    from dagsim.systems.cluster.preparation import Preparation
 
 AnyIndex = TypeVar("AnyIndex")
 
@@ -58,6 +62,8 @@ class Simulation(Protocol):
     preemption: Preemption
     sharing: Sharing | None
     levels: tuple[FabricLevel, ...]
+    preparation: Preparation
+    streams: Streams
 
     @property
     def pending(self) -> bool:
@@ -78,16 +84,6 @@ class Simulation(Protocol):
         """See ``ClusterView.behind``."""
         ...
 
-    def as_arrived(self, job: Job, number: int) -> JobState:
-        """See ``ClusterView.as_arrived``."""
-        ...
-
-    def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """See ``ClusterView.requested_s``."""
-
-    def stream(self, name: str) -> np.random.Generator:
-        """See ``ClusterView.stream``."""
-
     def fork(self, *, by_estimates: bool = False) -> Simulation:
         """Return an identical simulation that continues independently. With ``by_estimates``, the
         fork has no more information than a policy.
@@ -103,7 +99,7 @@ class Simulation(Protocol):
 
 
 class ClusterView:
-    """The current state, as far as a policy may see it. A view is live and read-only, and it is
+    """The part of the current state that a policy may see. A view is live and read-only, and it is
     passed to the policy without a copy. It never shows true durations (unless estimates are exact)
     or future arrivals.
     """
@@ -178,8 +174,8 @@ class ClusterView:
 
     @property
     def pending(self) -> bool:
-        """True if a further event (such as the end of a run, or an arrival) will happen even without a
-        decision. Only then may the policy wait.
+        """True if a further event (such as the end of a run, or an arrival) will happen even
+        without a decision. Only then may the policy wait.
         """
         return self._simulation.pending
 
@@ -232,7 +228,7 @@ class ClusterView:
 
     def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
         """Return an index that the policy defines itself. It is created once, and the kernel then
-        keeps it up to date. The kernel calls the following methods, as far as the index has them:
+        keeps it up to date. The kernel calls those of the following methods that the index has:
         ``push(task)`` for every task that becomes ready, and ``started(run, now)`` and
         ``ended(run, now)`` for every run that starts or ends. A new index first receives all ready
         tasks and all runs. A fork creates its own index.
@@ -309,17 +305,17 @@ class ClusterView:
         """Return the state that a job would have if it arrived now, without letting it arrive. The
         job's number has to be negative, so that no other job has the same number.
         """
-        return self._simulation.as_arrived(job, number)
+        return self._simulation.preparation.as_arrived(job, number)
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
         """Return the time limit that the user requested for an instance of the task, in seconds by
         GPU type. Return ``None`` if the user requested no limit.
         """
-        return self._simulation.requested_s(task)
+        return self._simulation.preparation.requested_s(task)
 
     def stream(self, name: str) -> np.random.Generator:
         """Return a named random stream of this simulation, for randomised policies."""
-        return self._simulation.stream(name)
+        return self._simulation.streams.of(name)
 
     def fork(self) -> Simulation:
         """Return an independent simulation that starts from the current state, for trying out

@@ -23,7 +23,7 @@ def cluster_state(kernel: ClusterKernel) -> dict[str, Any]:
         "shared": (list(machines.shared), machines.released, [machine.index for machine in machines.recent]),
         "cpus": None if machines.by_cpus is None else [dict(index.sets) for index in machines.by_cpus],
         "due": [(time_s, order, id(event)) for time_s, order, event in kernel.clock.scheduled()],
-        "streams": {name: rng.bit_generator.state for name, rng in kernel._streams.items()},
+        "streams": {name: rng.bit_generator.state for name, rng in kernel.streams.by_name.items()},
     }
 
 

@@ -7,9 +7,10 @@ import random
 import pytest
 
 from dagsim.model import Cluster, Demand
+from dagsim.systems.cluster.cluster_state import ClusterState
 from dagsim.systems.cluster.forks import Fork
 from dagsim.systems.cluster.free_index import EnoughIndex
-from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState
+from dagsim.systems.cluster.nodes import MICRO, DemandClass, NodeState
 
 DEMANDS = [
     *(Demand(gpus, cpus, memory_gb) for gpus in (0.1, 0.25, 0.3, 0.5) for cpus in (0, 2, 7) for memory_gb in (0, 30)),

@@ -195,10 +195,10 @@ def test_eft_wait_by_work_counts_what_is_left() -> None:
 def test_a_fork_draws_from_streams_of_its_own() -> None:
     # Whatever the fork draws, from a stream that was there or from a new one, the original draws as if it did not.
     kernel, alone = (ClusterKernel(ONE, [single("j", 1.0)], seed=3) for _ in range(2))
-    assert kernel.stream("old").random() == alone.stream("old").random()
+    assert kernel.streams.of("old").random() == alone.streams.of("old").random()
     fork = kernel.fork()
-    drawn = [(fork.stream(name).random(), kernel.stream(name).random()) for name in ("old", "new")]
-    assert drawn == [(number, number) for number in (alone.stream(name).random() for name in ("old", "new"))]
+    drawn = [(fork.streams.of(name).random(), kernel.streams.of(name).random()) for name in ("old", "new")]
+    assert drawn == [(number, number) for number in (alone.streams.of(name).random() for name in ("old", "new"))]
 
 
 def test_a_fork_goes_on_with_what_is_being_fetched() -> None:

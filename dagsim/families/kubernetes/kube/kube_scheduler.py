@@ -6,7 +6,6 @@ still until kube-scheduler is idle. Its bindings and deletions are then carried 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shlex
 import subprocess
@@ -22,14 +21,14 @@ from weakref import finalize
 import yaml
 
 from dagsim.errors import ConfigError, PolicyFailed, require
+from dagsim.families.kubernetes.kube.idleness import Idleness
 from dagsim.families.kubernetes.server.api_server import NODES, PODS, admitted, resource
 from dagsim.families.kubernetes.server.object_store import Key, ObjectChange, stamp
 from dagsim.families.kubernetes.server.patches import Manifest
 from dagsim.families.kubernetes.server.patches import field as value_at
-from dagsim.families.kubernetes.server.program import Beside, Metrics, checked_program, kubeconfig, series, summed
+from dagsim.families.kubernetes.server.program import Beside, checked_program, kubeconfig
 from dagsim.families.kubernetes.terms import HOSTNAME, WHOLE_GPUS
 from dagsim.model import Decision, Kill, Node, Preempt, RejectReason, Share, Start, Wait
-from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 
 _TYPE = "dagsim/type"
@@ -40,10 +39,6 @@ _NO_BACKOFF_S = 2**55
 """Overflows to 0 in kube-scheduler's nanoseconds, which means no back-off, whereas kube-scheduler
 rejects 0 itself. A back-off is measured in real seconds, and hundreds of simulated seconds pass in
 each of them.
-"""
-_PATIENCE_S = 0.5
-"""Seconds of real time without a change after which the program is considered idle, even if its
-metrics are inconsistent.
 """
 _OPTIONAL = {
     # Another process may take the port before the program does, so allow the program to share it.
@@ -243,10 +238,10 @@ class _Session:
         self._undecided: set[Key] = set()
         self._serial = 0
         self._kept: set[tuple[object, Key]] = set()
-        self._rest = _Rest(beside, still_s)
+        self._idleness = Idleness(beside, still_s)
         self._store.listeners.append(self._changed)
         port = beside.held_port()
-        self._rest.metrics = beside.metrics(port)
+        self._idleness.metrics = beside.metrics(port)
         beside.store.now_s = view.now
         beside.call(self._begin(view))
         beside.start(
@@ -389,7 +384,7 @@ class _Session:
         deadline = time.monotonic() + self._beside.timeout_s
         await self._beside.ready((PODS, NODES), deadline)
         await self._beside.still(0.2, deadline)
-        await self._rest.reset()
+        await self._idleness.reset()
 
     def _namespace(self, name: str) -> None:
         if ("", name) not in self._store.objects[_NAMESPACES]:
@@ -421,7 +416,7 @@ class _Session:
             self._submit(task)
         self._new.clear()
         if self._tasks and store.version != before:
-            await self._rest.wait(self._undecided)
+            await self._idleness.wait(self._undecided)
 
     def _remove(self, key: Key) -> None:
         self._leaving.pop(key, None)
@@ -458,7 +453,7 @@ class _Session:
             self._state[number] = state
             self._write_node(machine.node.name, *state, self._carried[number])
         if self._store.version != before:
-            await self._rest.wait(self._undecided)
+            await self._idleness.wait(self._undecided)
 
     def _write_node(self, name: str, up: bool, drained: bool, cordoned: bool) -> None:
         node = self._store.get(NODES, ("", name))
@@ -619,7 +614,7 @@ class _Session:
 
     def _changed(self, change: ObjectChange) -> None:
         """Record an action of kube-scheduler on a pod."""
-        self._rest.sent(change)
+        self._idleness.sent(change)
         if change.resource != PODS or not change.source:
             return
         metadata, status = change.object["metadata"], change.object.get("status") or {}
@@ -688,111 +683,3 @@ def node_manifest(node: Node, type_: int, gpu_name: str) -> Manifest:
     if images := value_at(carried, "status.images"):
         status["images"] = images
     return {"metadata": {"name": node.name, "labels": labels}, "spec": carried.get("spec") or {}, "status": status}
-
-
-class _Rest:
-    """Determines when kube-scheduler is idle, based on its requests and its own metrics.
-
-    First, every new pod needs a verdict. Second, the metrics must be consistent: the program has
-    handled all changes that were sent to it, no pod is active, being bound or being preempted, and
-    as many attempts have finished as pods have entered the queue. If the metrics remain
-    inconsistent, half a second without any change counts as idle. For a scheduler without such
-    metrics, ``still_s`` is used instead.
-    """
-
-    def __init__(self, beside: Beside, still_s: float) -> None:
-        self._beside, self._still_s = beside, still_s
-        self.metrics: Metrics | None = None
-        self._has_metrics = True
-        self._sent = Counter[str]()
-        self._nominations = 0
-        self._slack = _Account(0.0, 0.0, 0.0)
-
-    def sent(self, change: ObjectChange) -> None:
-        """Count how many events a change causes in kube-scheduler."""
-        bound = bool(value_at(change.object, "spec.nodeName"))
-        was_bound = bool(value_at(change.old, "spec.nodeName")) if change.old else bound
-        if change.resource == PODS:
-            if change.event == "MODIFIED" and bound and not was_bound:
-                self._sent["AssignedPodAdd"] += 1
-            elif change.event == "ADDED":
-                self._sent["AssignedPodAdd" if bound else "UnschedulablePodAdd"] += 1
-            elif change.event == "DELETED" and bound:
-                self._sent["AssignedPodDelete"] += 1
-            elif change.event == "MODIFIED" and bound:
-                self._sent["AssignedPodUpdate"] += 1
-            nominated = value_at(change.object, "status.nominatedNodeName")
-            if nominated and change.source and nominated != value_at(change.old, "status.nominatedNodeName"):
-                self._nominations += 1
-        elif change.resource == NODES:
-            self._sent[{"ADDED": "NodeAdd", "MODIFIED": "NodeUpdate", "DELETED": "NodeDelete"}[change.event]] += 1
-
-    async def reset(self) -> None:
-        """Record the current numbers as those of an idle program."""
-        for _ in range(10):
-            if (account := await self._account()) is not None:
-                self._slack = account[0]
-                return
-            await asyncio.sleep(0.05)
-        self._has_metrics = False
-
-    async def wait(self, undecided: set[Key]) -> None:
-        """Wait until kube-scheduler is idle."""
-        beside = self._beside
-        deadline = time.monotonic() + beside.timeout_s
-        await beside.until(lambda: not undecided and not beside.api.under_way, "left pods without a verdict", deadline)
-        if not self._has_metrics:
-            await beside.still(self._still_s, deadline)
-            return
-        version, since, pause = -1, 0.0, 0.0005
-        while True:
-            account = await self._account()
-            now = time.monotonic()
-            if not undecided and not beside.api.under_way and account is not None:
-                state, busy = account
-                if not busy and state == self._slack:
-                    return
-                if beside.store.version != version:
-                    version, since = beside.store.version, now
-                elif not busy and now - since > _PATIENCE_S:
-                    self._slack = state
-                    return
-            beside.check("did not come to rest", deadline)
-            beside.api.activity.clear()
-            try:
-                await asyncio.wait_for(beside.api.activity.wait(), pause)
-            except TimeoutError:
-                pause = min(2 * pause, 0.02)
-
-    async def _account(self) -> tuple[_Account, bool] | None:
-        """Return the pods without a verdict, and whether any work is in progress."""
-        assert self.metrics is not None
-        page = await self.metrics.page()
-        if page is None:
-            return None
-        active = summed(page, "scheduler_pending_pods", "queue", ("active",))
-        entered = summed(page, "scheduler_queue_incoming_pods_total", "queue", ("active",))
-        attempts = entered - active - summed(page, "scheduler_schedule_attempts_total")
-        handled = {
-            labels.get("event", ""): value
-            for labels, value in series(page, "scheduler_event_handling_duration_seconds_count")
-        }
-        handled["NodeUpdate"] = ordered_sum(value for event, value in handled.items() if "NodeAnnotation" in event)
-        unhandled = ordered_sum(count - handled.get(event, 0.0) for event, count in self._sent.items())
-        preemptions = self._nominations - summed(page, "scheduler_preemption_goroutines_execution_total")
-        busy = (
-            active
-            + summed(page, "scheduler_pending_pods", "queue", ("backoff",))
-            + summed(page, "scheduler_goroutines")
-            + summed(page, "scheduler_pending_async_api_calls")
-        )
-        return _Account(attempts, unhandled, preemptions), busy > 0
-
-
-class _Account(NamedTuple):
-    """Numbers of unfinished items: attempts that have begun but not ended, changes that were sent
-    but not handled, and preemptions that have begun but not ended."""
-
-    attempts: float
-    unhandled: float
-    preemptions: float

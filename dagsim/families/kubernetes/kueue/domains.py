@@ -26,7 +26,7 @@ from dagsim.families.kubernetes.terms import HOSTNAME, Taint, Toleration
 Requests: TypeAlias = tuple[tuple[str, int], ...]
 """Amounts for one pod by resource, sorted."""
 
-Placement: TypeAlias = list[tuple["Domain", int]]
+PodPlacement: TypeAlias = list[tuple["Domain", int]]
 """Lowest domains with their numbers of pods, in the order of the domains."""
 
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
@@ -151,7 +151,7 @@ class TopologyTree:
 
     def place(
         self, demands: Sequence[PodSetDemand], *, empty: bool = False, exact: bool = True
-    ) -> dict[str, Placement] | tuple[str, str]:
+    ) -> dict[str, PodPlacement] | tuple[str, str]:
         """Return a placement for each pod set, by name. If one does not fit, return its name and
         the reason instead. With ``empty``, pods that are already on the nodes are ignored. With
         ``exact``, the full reason is returned.
@@ -159,7 +159,7 @@ class TopologyTree:
         groups: dict[str, list[PodSetDemand]] = {}
         for number, demand in enumerate(demands):
             groups.setdefault(demand.request.group or f"{number}", []).append(demand)
-        placements: dict[str, Placement] = {}
+        placements: dict[str, PodPlacement] = {}
         assumed: dict[int, dict[str, int]] = {}
         for group in groups.values():
             leader, workers = None, group[0]
@@ -188,7 +188,7 @@ class TopologyTree:
     def _place_group(
         self, workers: PodSetDemand, leader: PodSetDemand | None, assumed: Mapping[int, Mapping[str, int]],
         *, empty: bool, exact: bool,
-    ) -> dict[str, Placement] | str:  # fmt: skip
+    ) -> dict[str, PodPlacement] | str:  # fmt: skip
         request = workers.request
         size = request.slice_size if request.slice_level else 1
         if not size:

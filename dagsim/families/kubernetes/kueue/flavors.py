@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dagsim.families.kubernetes.kueue.amounts import text, unit
-from dagsim.families.kubernetes.kueue.domains import Placement, PodSetDemand, Requests, untolerated
+from dagsim.families.kubernetes.kueue.domains import PodPlacement, PodSetDemand, Requests, untolerated
 from dagsim.families.kubernetes.kueue.snapshot import ClusterQueueState, FlavorGroup, Snapshot
 from dagsim.families.kubernetes.kueue.workloads import (
     Assignment,
@@ -280,7 +280,7 @@ class FlavorSearch:
         """Place all demands. Return the first pod set that does not fit, and the reason. Return
         None if all fit.
         """
-        placements: dict[str, Placement] = {}
+        placements: dict[str, PodPlacement] = {}
         for flavor, asked in demands.items():
             placed = queue.trees[flavor].place(asked, empty=empty, exact=self._exact)
             if isinstance(placed, tuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from dagsim.families.kubernetes.kueue.amounts import whole
-from dagsim.families.kubernetes.kueue.domains import Placement, Requests
+from dagsim.families.kubernetes.kueue.domains import PodPlacement, Requests
 from dagsim.families.kubernetes.kueue.quota import Amounts
 from dagsim.families.kubernetes.kueue_objects import PodSet, Workload
 
@@ -46,7 +46,7 @@ class SetAssignment:
     totals: dict[str, int]
     choices: dict[str, FlavorChoice] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
-    placement: Placement | None = None
+    placement: PodPlacement | None = None
 
     @property
     def mode(self) -> Mode:

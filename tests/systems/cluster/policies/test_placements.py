@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dagsim.model import Cluster, Demand, GpuType, Job, Node, Task
 from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel
-from dagsim.systems.cluster.nodes import ClusterState
+from dagsim.systems.cluster.cluster_state import ClusterState
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.systems.cluster.policies.orders import fifo
 from dagsim.systems.cluster.policies.placement import Fgd, fragmentation
