@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
 
 
-def rehearse(kernel: ClusterKernel, policy: object) -> bool:
+def rehearse(kernel: ClusterKernel, past: Past, policy: object) -> bool:
     """Give a new policy the memory that it would have if its own decisions had led to the past, and
-    continue its random streams and its request to be called. Return False and change nothing if
-    there is no past, if a part of it is unknown, or if the policy would have decided differently.
+    continue its random streams and its request to be called. Return False and change nothing if a
+    part of the past is unknown, or if the policy would have decided differently.
     """
-    again = None if kernel.frontier.past is None else _repeated(kernel, kernel.frontier.past, policy)
+    again = _repeated(kernel, past, policy)
     if again is None:
         return False
     kernel.streams = again.streams
