@@ -171,7 +171,8 @@ def report(options: command.Options, say: command.Say) -> list[Row]:
 
 def beliefs(options: command.Options, say: command.Say) -> list[dict[str, Any]]:
     """Write ``hidden-beliefs.csv`` and the end of ``hidden.md``."""
-    best, rows = chosen(), []
+    best = chosen()
+    rows: list[dict[str, Any]] = []
     ledger = Ledger(RESULTS / "seeds.yaml")
     text = "python scripts/table_hidden.py beliefs"
     spending = ledger.spend("agents/hidden", SEEDS, text, fresh=options.fresh, again=options.again)
@@ -184,7 +185,7 @@ def beliefs(options: command.Options, say: command.Say) -> list[dict[str, Any]]:
         for policy, other in ((agent, believing), (agent, plain), (believing, plain)):
             own, than = ([means[name][seed] for seed in spending.seeds] for name in (policy, other))
             pair = paired(own, than)
-            row = {"cell": place.cell, "policy": policy, "compared_with": other, "n": pair.n}
+            row: dict[str, Any] = {"cell": place.cell, "policy": policy, "compared_with": other, "n": pair.n}
             rows.append(row | {"ratio": pair.ratio, "low": pair.low, "high": pair.high})
         say(f"{place}: {', '.join(f'{ratio:.3f}' for ratio in [row['ratio'] for row in rows[-3:]])}")
     ledger.close(spending)
