@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from weakref import finalize
 
 from dagsim.errors import InputError
+from dagsim.registry import nearest_file
 
 try:
     import fcntl
@@ -50,7 +51,7 @@ def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(built) < len(pairs):
         for name, value in pairs:
             if value != built[name]:
-                raise ValueError(f"an object has {name!r} twice, with different values")
+                raise ValueError(f"an object contains the key {name!r} twice, with different values")
     return built
 
 
@@ -142,7 +143,8 @@ _WHY = {
 
 def why_unreadable(error: OSError) -> str:
     """Describe why a file cannot be opened, in the same words in every message."""
-    return _WHY.get(error.errno or 0, f"cannot be read: {error.strerror or error}")
+    near = nearest_file(Path(error.filename)) if error.errno == errno.ENOENT and error.filename else ""
+    return _WHY.get(error.errno or 0, f"cannot be read: {error.strerror or error}") + near
 
 
 def why_unwritable(error: OSError) -> str:

@@ -45,7 +45,7 @@ def leave_to_workers(pool: ProcessPoolExecutor) -> None:
     to which they send results.
 
     A worker may be killed while it is sending a result. If the sending end were still open in this
-    process, the pool's thread would wait for ever for the rest of the result, and ``shutdown``
+    process, the pool's thread would wait forever for the rest of the result, and ``shutdown``
     would wait for the thread.
     """
     if len(getattr(pool, "_processes", None) or ()) == getattr(pool, "_max_workers", None):

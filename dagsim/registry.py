@@ -12,11 +12,14 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from dagsim.errors import CodeNotAllowed, ConfigError, PluginError, UnknownName, one_line
@@ -72,7 +75,8 @@ class Registry(Generic[T]):
     the registry. Targets such as ``".orders:sjf"`` are relative to the package ``home``. ``method``
     names a method that every object of this kind must have. A user's own ``module:attr`` is accepted only if
     it has this method, or if it is a function and the class in its return annotation has this
-    method. Without ``method``, users' own names are rejected.
+    method. Without ``method``, users' own names are rejected. ``aliases`` maps further names to the
+    entries that they stand for. Lists do not contain these names.
     """
 
     def __init__(
@@ -84,7 +88,9 @@ class Registry(Generic[T]):
         listing: str | None = None,
         home: str = "",
         method: str | None = None,
+        aliases: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        self.aliases = aliases
         self.kind = kind
         self.method = method
         self.group = group
@@ -124,6 +130,7 @@ class Registry(Generic[T]):
             ConfigError: ``spec`` cannot be parsed, or a parameter is missing.
         """
         name, params = Spec.parse(spec) if isinstance(spec, str) else spec
+        name = self.aliases.get(name, name)
         target: Any = self.get(name)
         if not callable(target):
             if params:
@@ -212,7 +219,8 @@ class Registry(Generic[T]):
         try:
             return attribute(name)
         except UnknownName as error:
-            raise UnknownName(f"{self.kind} {name!r}: {error}") from None
+            hint = nearest_file(Path(name.rpartition(":")[0])) if ".py:" in name else ""
+            raise UnknownName(f"{self.kind} {name!r}: {error}{hint}") from None
         except ModuleNotFoundError as error:
             module = name.partition(":")[0]
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
@@ -235,10 +243,14 @@ class Registry(Generic[T]):
 
     def _unknown(self, name: str) -> UnknownName:
         refuse_missing(self._own_group, name)
-        names = self.names()
+        names = (*self.names(), *self.aliases)
         # if ``name`` is a family such as slurm, what it adds to this registry
         of_family = all_names().get(name, {}).get(self._own_group, ())
         near = f"; did you mean {' or '.join(map(repr, of_family))}?" if of_family else choices(name, names)
+        word = re.compile(rf"\b{re.escape(name)}", re.IGNORECASE)
+        about = [entry.name for entry in self.describe() if len(name) > 3 and word.search(entry.summary)][:3]
+        if about and "did you mean" not in near and "it is now" not in near:
+            near = f"; the descriptions of these contain this word: {', '.join(about)}"
         return UnknownName(f"unknown {self.kind} {name!r}{near}" + (f" ({self.listing})" if self.listing else ""))
 
 
@@ -366,19 +378,61 @@ def _nearest(name: str, names: list[str]) -> str:
     if (new := new_name(name, names)) is not None:
         return f"; it is now called {new!r}"
     folded, by_folded = name.casefold(), {known.casefold(): known for known in reversed(names)}
-    close = get_close_matches(folded, by_folded, n=1)
-    close = close or [longer for longer in by_folded if len(name) > 2 and longer.startswith(folded)]
+    close = get_close_matches(folded, by_folded, n=3)
+    close += [known for known in by_folded if _edits(folded, known) <= _FEW_EDITS * len(known)] if len(name) < 5 else []
+    close = sorted(close, key=lambda known: _edits(folded, known))
+    close = close or [longer for longer in reversed(by_folded) if len(name) > 2 and longer.startswith(folded)]
     return f"; did you mean {by_folded[close[0]]!r}?" if close else ""
 
 
-_MOST_NAMED = 12
+_FEW_EDITS = 0.34
+"""A name is similar to a short one if the edits between them are at most this share of its letters."""
+
+
+def _edits(typed: str, name: str) -> float:
+    """Return the edit distance between two names. Two letters that are swapped and a digit in place
+    of another digit count as half an edit, because a user who types a wrong digit knows the rest.
+    """
+    older: list[float] = []
+    last: list[float] = []
+    row: list[float] = [float(place) for place in range(len(name) + 1)]
+    for i, letter in enumerate(typed):
+        older, last, row = last, row, [i + 1.0]
+        for j, other in enumerate(name):
+            changed = 0.0 if letter == other else 0.5 if letter.isdigit() and other.isdigit() else 1.0
+            least = min(last[j] + changed, last[j + 1] + 1, row[j] + 1)
+            if i and j and letter == name[j - 1] and typed[i - 1] == other:
+                least = min(least, older[j - 1] + 0.5)
+            row.append(least)
+    return row[-1]
+
+
+def nearest_file(path: Path, ends: str | tuple[str, ...] = "") -> str:
+    """Suggest the file or folder beside a missing one whose name is most similar, in the words of
+    ``nearest``. With ``ends``, only names with one of these ends count, and the ends are not
+    compared.
+    """
+    try:
+        beside = sorted(file.name for file in islice(path.parent.iterdir(), _MOST_FILES) if file.name.endswith(ends))
+    except (OSError, ValueError):
+        return ""
+    by_name = {Path(name).stem if ends else name: name for name in reversed(beside)}
+    near = re.search(r"'(.*)'", nearest(path.stem if ends else path.name, by_name))
+    return f"; did you mean {str(path.parent / by_name[near[1]])!r}?" if near else ""
+
+
+_MOST_FILES = 1000
+"""Maximum number of files among which a similar name is searched for."""
+
+_MOST_NAMED = 16
 """Maximum number of names that a message lists."""
 
 
 def choices(name: str, names: Iterable[str], *, both: bool = False) -> str:
     """Return a hint for a message about an unknown name: the most similar name or, if none is
-    similar, all names. If there are too many names to list, the hint gives the three most similar
-    ones. With ``both``, the most similar name is followed by all names if there are few.
+    similar, all names. If there are too many names to list, the hint gives up to three names that
+    are slightly similar. With ``both``, the most similar name is followed by all names if there are
+    few.
     """
     names = list(names)
     near = nearest(name, names)
@@ -386,8 +440,9 @@ def choices(name: str, names: Iterable[str], *, both: bool = False) -> str:
         return nearest(name, names, f"allowed: {', '.join(names)}" if names else "")
     if near:
         return near
-    first, second, third = get_close_matches(name.casefold(), names, n=3, cutoff=0.0)
-    return f"; the nearest of {len(names)} names are {first}, {second} and {third}"
+    folded = {known.casefold(): known for known in reversed(names)}
+    far = [folded[one] for one in get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)]
+    return f"; it is none of the {len(names)} names" + (f"; the nearest are {', '.join(far)}" if far else "")
 
 
 def _at_home(entry: Entry, home: str) -> Entry:

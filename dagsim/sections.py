@@ -51,11 +51,29 @@ def fault_in_words(fault: Mapping[str, Any]) -> str:
         return str(context["error"])
     else:
         stem = kind.removesuffix("_type").removesuffix("_parsing")
+        if stem in ("int", "float") and (number := _as_number(fault)):
+            return f"must be {_KINDS[stem]}{got(fault)}; write {number}"
         what = _WORDS.get(kind) or _KINDS.get(stem) or _after(fault["msg"], "should be ")
         if not what:
             message: str = fault["msg"]
             return f"{message[:1].lower()}{message[1:]}{got(fault)}"
     return f"must be {what}{got(fault)}"
+
+
+def _as_number(fault: Mapping[str, Any]) -> str:
+    """Return the number that a user meant by a text such as ``80%``, ``0,8`` or, for a key in
+    seconds, ``2h``. Return an empty text if it is not such a text.
+    """
+    typed, key = str(fault["input"]).strip(), str((fault.get("loc") or ("",))[-1])
+    time = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)", typed) if key.endswith("_s") else None
+    seconds = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400}
+    if time or not fault["type"].startswith("float"):
+        return f"{float(time[1]) * seconds[time[2]]:.10g} (seconds)" if time else ""
+    if share := re.fullmatch(r"(\d+(?:\.\d+)?)\s*%", typed):
+        return f"{float(share[1]) / 100:.10g}"
+    if decimal := re.fullmatch(r"(\d+),(\d{1,2})", typed):
+        return f"{decimal[1]}.{decimal[2]}"
+    return ""
 
 
 def _after(text: str, words: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from dagsim import registry
 from dagsim.errors import ConfigError, PluginError, UnknownName
-from dagsim.registry import Entry, Registry, Spec
+from dagsim.registry import Entry, Registry, Spec, nearest, nearest_file
 from dagsim.systems.cluster.policies import POLICIES
 
 
@@ -171,3 +171,30 @@ def test_a_policy_named_after_a_system_says_whether_it_is_that_system(name: str)
         assert all((Path(__file__).parent.parent / check).is_file() for check in checks)
     else:
         assert summary.startswith(("after ", "based on "))
+
+
+@pytest.mark.parametrize(
+    ("typed", "near"),
+    [("T5", "T4"), ("t5", "T4"), ("h10", "H100"), ("SFJ", "sjf"), ("sfj", "sjf"), ("A100-8", "A100-80")],
+)
+def test_the_nearest_name_needs_the_fewest_edits(typed: str, near: str) -> None:
+    """A wrong digit and two swapped letters count less than another letter."""
+    names = ["MI325X", "T4", "L4", "H100", "H200", "A100-40", "A100-80", "TPU-v5p", "sjf", "srtf"]
+    assert nearest(typed, names) == f"; did you mean {near!r}?"
+
+
+def test_a_missing_file_suggests_the_nearest_beside_it(tmp_path: Path) -> None:
+    for name in ("jobs.csv", "jobs.yaml"):
+        (tmp_path / name).touch()
+    assert nearest_file(tmp_path / "jobs.cvs") == f"; did you mean {str(tmp_path / 'jobs.csv')!r}?"
+    assert nearest_file(tmp_path / "jobs.cvs", ".yaml") == f"; did you mean {str(tmp_path / 'jobs.yaml')!r}?"
+    assert nearest_file(tmp_path / "nowhere" / "jobs.csv") == nearest_file(tmp_path / "x") == ""
+
+
+def test_a_word_of_the_description_finds_names_and_an_alias_is_suggested() -> None:
+    policies = orders(aliases={"csv": "heft"})
+    policies.register("easy", "backfilling")(Order)
+    with pytest.raises(UnknownName, match="the descriptions of these contain this word: easy"):
+        policies.create("backfill")
+    with pytest.raises(UnknownName, match="did you mean 'csv'"):
+        policies.create("cvs")

@@ -114,7 +114,7 @@ class Command(typer.core.TyperCommand):
         return rest
 
     def _judge_missing_values(self, ctx: Any, args: list[str], names: Collection[str]) -> None:
-        """Reject an option that is followed by what looks like another option instead of its value."""
+        """Reject an option without a value: it comes last, or what looks like another option follows it."""
         valued = {
             name
             for param in self.params
@@ -127,6 +127,9 @@ class Command(typer.core.TyperCommand):
             if option in valued and re.match("--[a-z]", value):
                 hint = "" if value.partition("=")[0] in names else f" (if it is the value, write {option}={value})"
                 raise _UsageError(f"{option} needs a value, but {value} follows it{hint}", ctx)
+        if args and args[-1] in valued and "--" not in args:
+            example = re.search(rf"{args[-1]} [^-\s]\S*", self.help or "")
+            raise _UsageError(f"{args[-1]} needs a value{f', as in {example[0]}' if example else ''}", ctx)
 
     def _judge_repeated(self, ctx: Any, args: list[str]) -> None:
         """Reject several schedulers for a command that runs one. Warn about every other option that
@@ -175,7 +178,7 @@ def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
             count = value if equals else written.pop(place + 1)
             if any(other.partition("=")[0] == "--executor" for other in written):
                 raise InputError(
-                    f"--workers {count}: applies only to processes on this machine, so leave out --executor"
+                    f"--workers {count}: sets the number of processes on this machine, so leave out --executor"
                 )
             if not count.isdigit() or not int(count):
                 raise InputError(f"--workers: must be a number of processes, 1 or more, got {count!r}")
@@ -188,8 +191,8 @@ _SHORT_TYPES = {int: "N", float: "X", Path: "PATH", str: "TEXT"}
 
 
 def _without_types(params: list[Any]) -> list[Any]:
-    """Show types in the help only where they are useful, and as short words. A switch or an argument
-    has no type.
+    """Show types in the help only where they are useful, and as short words. A switch or an
+    argument has no type.
     """
     for param in params:
         if param.param_type_name == "argument":
@@ -419,6 +422,7 @@ _SETTINGS = {
     "--nodes": "cluster.groups.0.count=4",
     "--jobs": "workload.count=200",
     "--load": "workload.load=0.7",
+    "--preset": "workload=steady",
 }
 """Options that newcomers expect, each with a setting that has the same effect."""
 

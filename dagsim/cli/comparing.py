@@ -210,8 +210,9 @@ def why(
             else ""
         )
         raise typer.BadParameter(
-            f"expected RUN JOB (a run folder and the id of a job), or --state SNAPSHOT and JOB{several}",
-            param_hint="'[RUN] JOB'",
+            f"give a run folder and the id of a job, as in dagsim why results/RUN job-17; for a job that is waiting "
+            f"in a snapshot, give --state SNAPSHOT and the id of the job{several}",
+            param_hint="'dagsim why'",
         )
     for name, value in {"--config": config, "--history": history, "--set": set_}.items():
         if value:

@@ -110,8 +110,9 @@ def baseline(
         tell(resume_policies("baseline", output, what, trace, energy, **options), output)
         return
     from dagsim.experiment.scenario import scenario_of
-    from dagsim.systems.policy_spec import labelled
+    from dagsim.systems.policy_spec import labelled, split_policies
 
+    policy = None if policy is None else split_policies(policy)
     named = dict(map(labelled, policy or ()))
     name, against = (None, None) if reference is None else labelled(reference)
     chosen = experiment(what, trace, named.get(str(name), against), windows=windows, watched=output.watched)

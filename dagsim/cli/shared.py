@@ -235,7 +235,10 @@ def _refuse_without_trace(config: Config, asked: Sequence[str]) -> None:
     from dagsim.errors import InputError
 
     if asked and config.trace_file is None:
-        raise InputError(f"{', '.join(asked)}: applies only to a workload that is a trace (--workload FILE)")
+        raise InputError(
+            f"{', '.join(asked)}: applies only to a workload that is a trace (--workload FILE)"
+            + ("; for a generated workload, use --set workload.load=0.7" if "--load" in asked else "")
+        )
 
 
 def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]) -> None:

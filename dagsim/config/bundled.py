@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from dagsim.config import yaml
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.files import is_there
-from dagsim.registry import nearest
+from dagsim.registry import nearest, nearest_file
 from dagsim.workload.presets import PRESETS, Preset
 from dagsim.workload.sessions import Sessions
 
@@ -73,6 +73,7 @@ def find_config(text: str) -> Path:
         hint = hint.replace(f"mean {word!r}", f"mean {name!r}")
     if any(f"{name!r}?" in hint for name in set(WORKLOADS) - set(configs)):
         hint = hint.replace("mean ", "mean the workload: --workload ")
+    hint = nearest_file(path, (".yaml", ".yml")) or hint
     raise UnknownName(f"{text}: no such file or configuration{hint} (dagsim list configs)")
 
 

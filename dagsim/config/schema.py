@@ -30,7 +30,7 @@ from dagsim.files import is_there
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import glossary
 from dagsim.model import Cluster
-from dagsim.registry import choices, nearest
+from dagsim.registry import choices, nearest, nearest_file
 from dagsim.sections import Foreign, Later, Registered, field_texts, kind_of
 from dagsim.systems import DEFAULT_SYSTEM, SYSTEMS, system_named
 from dagsim.systems.default import DefaultSystem, TopKeys
@@ -62,8 +62,7 @@ def _spelled_out(workload: Any) -> Any:
     if path is not None:
         return {"kind": "trace", "path": str(path)} | changes
     if "." in name or "/" in name:  # it looks like a file name
-        files = sorted(map(str, Path(name).parent.glob("*"))) if Path(name).parent.is_dir() else ()
-        raise WorkloadError(f"{name}: no such file{nearest(name, files)} (or a name from dagsim list workloads)")
+        raise WorkloadError(f"{name}: no such file{nearest_file(Path(name))} (or a name from dagsim list workloads)")
     raise WorkloadError(f"no workload {name!r}{choices(name, WORKLOADS)} (dagsim list workloads)")
 
 

@@ -359,7 +359,9 @@ def _step(holder: Any, word: str, path: Key, source: str) -> Any:
         case list() if word.isdigit() and int(word) < len(holder):
             return int(word)
         case list():
-            allowed = f"an index in 0..{len(holder) - 1}" if holder else "none: the list is empty"
+            if not holder:
+                raise ConfigError(f"{source}: {at} is an empty list; set all of its entries, as in --set '{at}=[...]'")
+            allowed = f"an index in 0..{len(holder) - 1}"
             raise ConfigError(f"{source}: {at} is a list and has no entry {word!r}; allowed: {allowed}")
     raise ConfigError(f"{source}: {at} is {holder!r}, which has no key {word!r}")
 
@@ -393,7 +395,9 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
         case "missing":
             what = "is missing"
         case kind if kind in _NO_MAPPING:
-            what = f"must be a mapping of keys to values{got(fault)}"
+            keys = _keys(schema, fault["loc"], document.value)
+            known = f"; its keys are {', '.join(keys)}" if 0 < len(keys) < 20 else ""
+            what = f"must be a mapping of keys to values{got(fault)}{known}"
         case "union_tag_invalid":
             path = (*path, "kind")
             place = document.place(path)

@@ -47,7 +47,7 @@ class OnRay:
         try:
             import ray
         except ImportError:
-            raise ConfigError("--executor ray: Ray is not installed: pip install -e '.[ray]' in the checkout") from None
+            raise ConfigError("--executor ray needs Ray; run pip install -e '.[ray]' in the checkout") from None
         self._ray: Any = ray
         self.address = f"ray:{address}" if address else None
 

@@ -57,14 +57,14 @@ class SubmitSettings:
             name, equals, value = part.partition("=")
             if name not in types or not equals or not value:
                 raise ConfigError(
-                    f"--executor slurm: {part!r}: expected NAME=VALUE, comma-separated"
+                    f"--executor slurm: expected settings NAME=VALUE separated by commas, got {part!r}"
                     + nearest(name, types, f"allowed: {', '.join(types)}")
                 )
             if types[name] is int and not (value.isdecimal() and 1 <= int(value) <= 10**6):
                 raise ConfigError(f"--executor slurm: {name}={value}: expected a number from 1 to 1000000")
             values[name] = types[name](value)
         if values.get("cluster", "slurm") not in _LISTEN_S:
-            raise ConfigError(f"--executor slurm: cluster={values['cluster']}: allowed: {', '.join(_LISTEN_S)}")
+            raise ConfigError(f"--executor slurm: cluster must be {' or '.join(_LISTEN_S)}, got {values['cluster']}")
         return cls(**values)
 
 
@@ -85,11 +85,12 @@ class OnSlurm:
             import submitit
         except ImportError:
             raise ConfigError(
-                "--executor slurm: submitit is not installed: pip install -e '.[slurm]' in the checkout"
+                "--executor slurm needs submitit; run pip install -e '.[slurm]' in the checkout"
             ) from None
         if self.settings.cluster == "slurm" and which("sbatch") is None:
             raise ConfigError(
-                "--executor slurm: this machine has no sbatch; run the command on a login node, or try cluster=local"
+                "--executor slurm: this machine has no command sbatch; run dagsim on a login node, or try the "
+                "same jobs on this machine with --executor slurm:cluster=local"
             )
         self._submitit: Any = submitit
         logging.getLogger("submitit").setLevel(logging.ERROR)

@@ -26,7 +26,7 @@ from dagsim.experiment.scenario import scenario_of
 from dagsim.family import families
 from dagsim.files import file_hash
 from dagsim.own_code import own_names, source_file
-from dagsim.registry import Spec
+from dagsim.registry import Spec, nearest_file
 from dagsim.systems.policy_spec import PolicyKind, PolicySpec, named_files
 from dagsim.systems.seam import Scenario
 
@@ -174,7 +174,7 @@ def digest(path: Path) -> str:
         ConfigError: The file or folder does not exist.
     """
     if not path.exists():
-        raise ConfigError(f"{path}: no such file")
+        raise ConfigError(f"{path}: no such file{nearest_file(path)}")
     facts = path.stat()
     return _digest(path, facts.st_mtime_ns, facts.st_size)
 

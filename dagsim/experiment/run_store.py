@@ -73,7 +73,7 @@ class RunStore(Store):
         reused.
 
         ``label`` describes the run in the folder's name (default: the policy), and ``name`` is the
-        user's name for the run. ``seeds`` are by default those of the configuration. ``policies``
+        user's name for the run. ``seeds`` default to the seeds in the configuration. ``policies``
         and ``plan`` (further arguments of the command) are stored for ``--resume``.
 
         Raises:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dagsim.config.bundled import find_config
 from dagsim.config.schema import Config, load_config
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, UnknownName
 from dagsim.model import GPU_TYPES, Job, Task
 from dagsim.model.arithmetic import whole_sum
 from dagsim.model.gpu import canonical
@@ -178,7 +178,11 @@ def trace_cluster(
     cluster.
     """
     if cluster not in (None, "trace", "sized"):
-        other = load_config(find_config(cluster), own=False)
+        try:
+            file = find_config(cluster)
+        except UnknownName as error:
+            raise UnknownName(f"--cluster: {error}; also allowed: trace, sized") from None
+        other = load_config(file, own=False)
         return f"--cluster {cluster}", {"cluster": other.cluster, "gpu_types": other.gpu_types}
     described = bool({"cluster", "gpu_types"} & config.model_fields_set)
     trace = config.trace_file
@@ -269,9 +273,9 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     gpus = max(_NODE.gpus, _whole(demand.instance_gpus, "GPUs a node"))
     if gpus > _MOST_INVENTED:
         raise ConfigError(
-            f"the cluster would be invented for a job that requests {demand.instance_gpus:,.0f} GPUs on "
-            "one node, but no real node has that many; let jobs run on several nodes (--read "
-            "spread=true, if the log is a plain table), correct that row, or give a cluster with --cluster"
+            f"no cluster can be chosen, because a job requests {demand.instance_gpus:,.0f} GPUs on one node, "
+            "and no real node has that many; let jobs run on several nodes (--read spread=true, if the log is a "
+            "plain table), correct the row of this job, or give a cluster with --cluster"
         )
     cpus = max(_NODE.cpus, float(_whole(demand.instance_cpus, "cores a node")))
     memory_gb = max(_NODE.memory_gb, float(_whole(demand.instance_gb, "GB a node")))

@@ -79,6 +79,7 @@ from dagsim.metrics.standings import PolicyResult
 from dagsim.model.cluster import Cluster
 from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
+from dagsim.registry import nearest_file
 from dagsim.sections import Foreign
 from dagsim.systems.seam import EngineUse
 from dagsim.text import count_of
@@ -235,9 +236,11 @@ class Store(ABC):
             RunFolderError: As in ``open``.
         """
         if path.is_file():
-            raise RunFolderError(f"{path}: a file, not a run folder")
+            raise RunFolderError(
+                f"{path}: a file, not a run folder; give a folder that a command such as dagsim eval wrote to results/"
+            )
         if not path.is_dir():
-            raise RunFolderError(f"{path}: no such run folder")
+            raise RunFolderError(f"{path}: no such run folder{nearest_file(path)}")
         if not (path / "manifest.json").exists():
             inside = sorted(path.glob("*/manifest.json"))
             hint = f"; it contains {count_of(len(inside), 'run folder')}, such as {inside[-1].parent}" if inside else ""

@@ -15,13 +15,13 @@ error of the log of their mean, which the jackknife over the same blocks gives (
 ``scripts/validate_plan.py --coverage`` measures the coverage.
 
 The interval of a change refers to the long-run ratio, over many logs like this one. A few long jobs
-determine this ratio, and a log that happens to contain none of them appears calm. The interval
+determine this ratio, and a log that happens to contain none of them varies too little. The interval
 therefore has three parts (``_reach_of_change``). The first is the spread of blocks. The second is
 the number of busy periods that cause the difference. The third is the number of jobs that dominate
 the second moment of run times, on which mean waits depend (Pollaczek 1930, Kingman 1961). If one of
 these numbers is too small, there is no interval. Nor is there one if the log is short compared with
-the time in which a queue at that load forgets its past (``_relaxation_times``), however calm the
-log appears. The constants were chosen on some seeds of M/G/c queues, and
+the time after which a queue at that load no longer depends on its past (``_relaxation_times``),
+however little the log varies. The constants were chosen on some seeds of M/G/c queues, and
 ``scripts/validate_coverage.py`` measures the coverage on other seeds.
 """
 
@@ -369,14 +369,14 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
 
 
 def _relaxation_times(series: JobSeries) -> float:
-    """Return the length of a run in relaxation times of its queue. One relaxation time is the time in
-    which the queue forgets its length. The result is infinite if the load is unknown, or if it is 1
-    or more, in which case there is no relaxation time.
+    """Return the length of a run in relaxation times of its queue. One relaxation time is the time
+    in which the queue forgets its length. The result is infinite if the load is unknown, or if it
+    is 1 or more, in which case there is no relaxation time.
 
     In heavy traffic, the backlog of work is a Brownian motion with drift. It relaxes within (load /
     (1 - load))^2 (1 + cv^2) arrivals, where cv is the coefficient of variation of run times (Abate
     and Whitt 1987, "Transient behavior of regulated Brownian motion I"). The log may have missed
-    long jobs, so the load is taken as one standard error above the load in the log.
+    long jobs, so the load is assumed to be one standard error above the load in the log.
     """
     run_s = series.run_s()
     if not 0 < series.load < 1 or not len(run_s):
@@ -388,9 +388,9 @@ def _relaxation_times(series: JobSeries) -> float:
 
 
 def _spread(pieces: Sequence[Floats], blocks: int) -> float:
-    """Return the standard error of the mean of the first series, estimated from blocks. It is at least
-    the standard error of the log of the mean of the second series, or of the ratio between the
-    second and the third (``_jackknife``).
+    """Return the standard error of the mean of the first series, estimated from blocks. It is at
+    least the standard error of the log of the mean of the second series, or of the ratio between
+    the second and the third (``_jackknife``).
     """
     first, *levels = [_means(of, blocks) for of in pieces]
     return float(np.fmax(first.std(ddof=1) / sqrt(blocks), _jackknife(levels)))

@@ -265,8 +265,9 @@ def hours_tables(info: TraceInfo) -> list[Grid]:
     return tables
 
 
-OUTSIDE = 0.01
 _MOST_NOTES = 5
+
+OUTSIDE = 0.01
 """If at least this share of an agent's input values lies outside the range seen in training, there
 is a warning. For shipped agents, the share is at most 0.05% on their own workload, even at other
 loads, 1.4% on clusters ten times as large, and 10 to 16% on presets based on real traces.

@@ -59,7 +59,7 @@ __all__ = [
 
 
 class View(Protocol):
-    """The current state, as far as a policy may see it. A view is live and read-only, and it is
+    """The part of the current state that a policy may see. A view is live and read-only, and it is
     passed to the policy without a copy. Each system's own views show more than this.
     """
 
@@ -211,8 +211,8 @@ class Codec(Protocol):
 
 
 class CodecSettings(Protocol):
-    """The description of a codec in a configuration: a dataclass with the codec's settings that creates one
-    codec per simulation.
+    """The description of a codec in a configuration: a dataclass with the codec's settings that
+    creates one codec per simulation.
     """
 
     @property

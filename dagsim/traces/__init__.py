@@ -39,6 +39,7 @@ READERS: Registry[Reader] = Registry(
     listing="dagsim list readers",
     home="dagsim.traces.formats",
     method="recognises",
+    aliases={"csv": "plain"},
 )
 """Every format by name. Its module is imported on first use."""
 
@@ -49,7 +50,7 @@ def reader(name: str) -> Reader:
     Raises:
         UnknownName: There is no such format. The message suggests the nearest name.
     """
-    return READERS.create("plain" if name == "csv" else name)
+    return READERS.create(name)
 
 
 def recognise(path: Path | str) -> str:

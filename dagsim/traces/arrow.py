@@ -34,7 +34,7 @@ def import_pyarrow(purpose: str, module: str = "pyarrow", error: type[DagsimErro
     try:
         return import_module(module)
     except ImportError:
-        raise error(f"{purpose} needs pyarrow: pip install -e '.[parquet]' in the checkout") from None
+        raise error(f"{purpose} needs pyarrow; run pip install -e '.[parquet]' in the checkout") from None
 
 
 class ArrowFile:
@@ -130,7 +130,7 @@ class ArrowFile:
         return BufferedReader(_Chunks(self._csv()))
 
     def _open(self) -> Any:
-        """Return the file, opened by pyarrow."""
+        """Open the file with pyarrow."""
         if self._is_parquet:
             return import_module("pyarrow.parquet").ParquetFile(self._path, memory_map=True)
         return import_module("pyarrow.ipc").open_file(self._arrow.memory_map(str(self._path)))

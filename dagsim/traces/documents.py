@@ -102,13 +102,13 @@ class _Document:
             self._take(":")
             if name == key and self._next() == "[":
                 if has_list:
-                    raise self._wrong(f"the JSON cannot be read (an object has {key!r} twice)")
+                    raise self._wrong(f"the JSON cannot be read, because an object contains the key {key!r} twice")
                 has_list = True
                 yield from self._listed()
             else:
                 value = self._value()
                 if not has_list and isinstance(name, str) and own.setdefault(name, value) != value:
-                    raise self._wrong(f"the JSON cannot be read (an object has {name!r} twice)")
+                    raise self._wrong(f"the JSON cannot be read, because an object contains the key {name!r} twice")
             if self._next() != "}":
                 self._take(",")
         self._take("}")

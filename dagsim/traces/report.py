@@ -14,7 +14,7 @@ from dagsim.traces.fields import Contradictory, Dirty, InvalidValue
 from dagsim.workload.records import clipped
 
 _DETAILS = 100
-_IDS = 3
+SHOWN = 3
 """Maximum number of jobs to name for each reason."""
 
 
@@ -49,7 +49,7 @@ class Contradiction:
     def add(self, reason: str, first: Iterable[str], count: int = 1) -> None:
         """Add ``count`` jobs or rows under a reason, with the names of the first few."""
         before, named = self.reasons.get(reason, (0, ()))
-        self.reasons[reason] = before + count, (*named, *first)[:_IDS]
+        self.reasons[reason] = before + count, (*named, *first)[:SHOWN]
 
 
 CONTRADICTIONS: Mapping[str, str] = {
@@ -133,7 +133,7 @@ class ReadReport:
         rows", such as ``without end``.
 
         ``where`` is the ``file:line`` of the first of these rows, and ``detail`` adds information
-        about that row.
+        about that row, such as ``got '2h'``.
 
         Raises:
             TraceError: Always, in strict mode.
@@ -144,7 +144,7 @@ class ReadReport:
                 f"{where}: strict reading stops at the first row that would be dropped, which is one {text}"
             )
         self.dropped[reason] += rows
-        self._contradict(reason, where, rows)
+        self._contradict(reason, f"{where} {detail}" if detail.startswith("got ") else where, rows)
         self._detail(f"{where}: dropped, {text}")
 
     def dropping(

@@ -24,9 +24,9 @@ from dagsim.model import Demand, Job
 from dagsim.traces.chunks import Table, date_seconds, distinct_texts
 from dagsim.traces.fields import Contradictory, Dirty, InvalidValue, are_counts, seconds_since_1970
 from dagsim.traces.reader import Block
-from dagsim.traces.report import NO_HOURS, Hours, ImpossibleTimes, ReadReport, RepeatedId
+from dagsim.traces.report import NO_HOURS, SHOWN, Hours, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, ranges
-from dagsim.workload.records import MOST_INSTANCES
+from dagsim.workload.records import MOST_INSTANCES, clipped_repr
 
 MOST_WORK_S = 100 * 365.25 * 86_400
 """100 years in seconds. A job that takes longer is a fault in the trace."""
@@ -267,11 +267,14 @@ class Checks:
             faulty &= where
         if faulty.any():
             empty = self.table.blank(column)
+            got: dict[int, str] = {}
             if column in self.table.words_of:
                 texts = self.table.words_of[column]
                 empty = _mask([row for row in np.flatnonzero(faulty).tolist() if not texts[row].strip()], len(faulty))
+                first = np.flatnonzero(faulty & ~empty & self.usable)[:SHOWN].tolist()
+                got = {row: f"got {clipped_repr(texts[row])}" for row in first}
             self.drop(faulty & empty, f"without {field}")
-            self.drop(faulty & ~empty, InvalidValue(f"with a non-numeric value for {field}"))
+            self.drop(faulty & ~empty, InvalidValue(f"with a non-numeric value for {field}"), got)
         return values
 
     def count(

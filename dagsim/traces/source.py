@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, cast
 from dagsim.errors import TraceError
 from dagsim.files import LineLimit, is_there
 from dagsim.model.arithmetic import whole_sum
+from dagsim.registry import nearest_file
 from dagsim.traces.arrow import MAGIC, ArrowFile
 
 Row = tuple[int, Sequence[Any]]
@@ -284,7 +285,7 @@ class Source:
                         raise TraceError(f"{self}: there is no such file in the archive")
                     yield cast(BufferedReader, inner)
         except FileNotFoundError:
-            raise TraceError(f"{self}: no such file") from None
+            raise TraceError(f"{self}: no such file{nearest_file(self.path)}") from None
         except OSError as error:
             if isinstance(error, gzip.BadGzipFile):
                 raise
@@ -303,7 +304,7 @@ class Source:
                         )
                 return names
         except FileNotFoundError:
-            raise TraceError(f"{self.path}: no such file") from None
+            raise TraceError(f"{self.path}: no such file{nearest_file(self.path)}") from None
         except (*_DAMAGED, OSError) as error:
             raise TraceError(f"{self.path}:1: the archive cannot be read ({error})") from None
 

@@ -198,7 +198,10 @@ class Rates:
         for name, wanted in (("day", 24), ("week", 7)):
             factors = getattr(self, name)
             if factors and (len(factors) != wanted or not min(factors) >= 0 or not 0 < ordered_sum(factors) < inf):
-                raise WorkloadError(f"rates: {name} must be {wanted} factors of 0 or more, got {factors!r}")
+                raise WorkloadError(
+                    f"rates: {name} must be a list of {wanted} factors, each 0 or more and at least one above 0, "
+                    f"got {factors!r}"
+                )
 
     def weeks(self, rng: Draws) -> Iterator[np.ndarray]:
         """Yield the sorted arrival times of one week after another, in seconds. There is no last

@@ -155,13 +155,13 @@ class Load:
     @property
     def warning(self) -> str | None:
         """A warning about a load above 1, or None."""
-        if self.offered <= _FULL:
+        if self.offered <= _FULL or self.jobs < 2:
             return None
         if self.offered == inf:
-            return "all jobs arrive at once: the offered load has no meaning"
+            return "all jobs arrive at the same time, so there is no offered load"
         if self.keeps_up:
             return (
-                f"the jobs arrive within {self.span_s:,.0f} s, and part of their work lies after that, so the "
+                f"the jobs arrive within {self.span_s:,.0f} s, and part of their work is done later, so the "
                 f"offered load of {self.offered:.3g} says little"
             )
         return (

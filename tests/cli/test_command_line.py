@@ -144,8 +144,8 @@ def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
         (("replay",), "error: dagsim replay: give --trace FILE, or --resume RUN to continue a run"),
         (("workload", "info", "like-phily"), "error: NAME: no workload 'like-phily'; did you mean 'like-philly'?"),
         (("sweep",), "needs YAML|FOLDER (the sweep file, or the folder of an earlier sweep); example: "),
-        (("eval", "--policy", "zzz"), "unknown policy 'zzz'; the nearest of "),
-        (("tune", "--policy", "zzz"), "unknown policy 'zzz'; the nearest of "),
+        (("eval", "--policy", "zzz"), "unknown policy 'zzz'; it is none of the "),
+        (("tune", "--policy", "zzz"), "unknown policy 'zzz'; it is none of the "),
         (("bench", "--policy", "sjf"), "dagsim bench has no option --policy; it is an option of dagsim bench run"),
         (("eval", "--gpus", "8"), "--gpus; change the configuration, as in --set cluster.groups.0.count=4"),
         (("eval", "--name", "../../x"), "error: --name '../../x': expected a line of text of at most"),
@@ -278,7 +278,7 @@ def test_a_job_that_no_node_could_hold_invents_no_cluster(tmp_path: Path) -> Non
     log = tmp_path / "log.csv"
     log.write_text(LOG.format(gpus=900), encoding="utf-8")
     text = said("replay", "--trace", str(log), "--out", str(tmp_path))
-    assert "a job that requests 900 GPUs on one node" in text
+    assert "a job requests 900 GPUs on one node" in text
 
 
 def test_a_job_that_decides_the_size_of_an_invented_cluster_is_named_first(tmp_path: Path) -> None:

@@ -110,12 +110,12 @@ def test_settings_are_read() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("partitions=short", r"'partitions=short': .*did you mean 'partition'"),
-        ("short", "'short': expected NAME=VALUE"),
+        ("partitions=short", r"'partitions=short'.*did you mean 'partition'"),
+        ("short", "expected settings NAME=VALUE separated by commas, got 'short'"),
         ("jobs=0", "jobs=0: expected a number from 1 to 1000000"),
         ("minutes=x", "minutes=x: expected a number"),
-        ("cluster=pbs", "cluster=pbs: allowed: slurm, local"),
-        ("", "this machine has no sbatch"),
+        ("cluster=pbs", "cluster must be slurm or local, got pbs"),
+        ("", "this machine has no command sbatch"),
     ],
 )
 def test_wrong_settings_are_refused(text: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,7 +144,7 @@ def test_a_setting_names_itself_as_the_source() -> None:
         ("list.n=1", "--set list.n=1: list is a list and has no entry 'n'; allowed: an index in 0..0"),
         (
             "none.0=1",
-            "--set none.0=1: none is a list and has no entry '0'; allowed: none: the list is empty",
+            "--set none.0=1: none is an empty list; set all of its entries, as in --set 'none=[...]'",
         ),
     ],
 )

@@ -104,8 +104,8 @@ def suite_paths() -> dict[str, Path]:
 
 
 def tasks_without_family() -> dict[str, str]:
-    """Return the tasks whose system this installation lacks, each with a text that names the missing
-    family.
+    """Return the tasks whose system this installation lacks, each with a text that names the
+    missing family.
     """
     missing = {}
     for name, path in suite_paths().items():
@@ -117,8 +117,8 @@ def tasks_without_family() -> dict[str, str]:
 
 
 def suite(names: Collection[str] = ()) -> list[BenchTask]:
-    """Return all tasks in the suite, or only the tasks with the given names. Tasks whose system this
-    installation lacks are left out (``tasks_without_family``).
+    """Return all tasks in the suite, or only the tasks with the given names. Tasks whose system
+    this installation lacks are left out (``tasks_without_family``).
 
     Raises:
         InputError: There is no such task, or this installation lacks its system.
@@ -399,7 +399,7 @@ def _exp(value: float | None) -> float | None:
 
 
 def read_entry(path: Path) -> dict[str, Any]:
-    """Read the file of an entry.
+    """Read the file that contains an entry.
 
     Raises:
         InputError: The file cannot be read, or belongs to another suite or format.

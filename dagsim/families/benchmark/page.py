@@ -47,7 +47,7 @@ def _value(value: float | None, missing: float = nan) -> float:
 
 
 def _number_of_tasks(content: Mapping[str, Any]) -> str:
-    """Return the number of an entry's tasks and, if the entry lacks some, that of the suite's."""
+    """Return the number of an entry's tasks and, if the entry lacks some, the number of tasks in the suite."""
     return f"{len(content['tasks'])} of {len(suite_paths())}" if left_out(content) else f"{len(content['tasks'])}"
 
 

@@ -353,7 +353,7 @@ _ELASTIC = "golden/elastic"
 PAPERS: dict[str, Paper] = {
     "decima": _scripted(
         "decima",
-        "Decima (Mao et al., SIGCOMM 2019): fair and FIFO on TPC-H, as spark-sched-sim plays them",
+        "Decima (Mao et al., SIGCOMM 2019): fair and FIFO on TPC-H, as simulated by spark-sched-sim",
         "results of https://github.com/ArchieGertsman/spark-sched-sim; profiles: dagsim trace fetch tpch",
         *("golden/decima", "traces/tpch-decima"),
     ),

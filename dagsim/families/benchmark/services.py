@@ -1,4 +1,4 @@
-"""Services that the benchmark uses; see ``dagsim.services``."""
+"""Services that the benchmark uses (see ``dagsim.services``)."""
 # mypy: disable-error-code="empty-body"
 
 from __future__ import annotations

@@ -104,10 +104,9 @@ def lagrangian(
     """Compute a lower bound on the weighted sum of completion minus arrival.
 
     The bound is valid for schedules in which every copy (instance) of a task runs once, without
-    interruption, on one GPU type. If ``preemptive`` is True, it is also valid if copies stop, resume
-    and change their type. The cost
-    is about ``steps * V * cells * T`` operations. ``watch`` wraps the iterator over the steps, for
-    example to show progress.
+    interruption, on one GPU type. If ``preemptive`` is True, it is also valid if copies stop,
+    resume and change their type. The cost is about ``steps * V * cells * T`` operations. ``watch``
+    wraps the iterator over the steps, for example to show progress.
     """
     cells = cells or (_CELLS_WITH_BREAKS if preemptive else _CELLS)
     entries = min(max(_SMALL_TABLE, _TABLE_PER_JOB * len(problem.weight)), _LARGE_TABLE) // (16 if preemptive else 1)
@@ -303,7 +302,7 @@ class _Starts(NamedTuple):
 
 
 class StartCosts:
-    """The cost of any start of a copy at the prices of a bound (without preemption)."""
+    """The cost of starting a copy at any time, with the prices from a bound (without preemption)."""
 
     def __init__(self, problem: Relaxation, dual: Dual) -> None:
         self._problem, self._dual = problem, dual

@@ -1,4 +1,4 @@
-"""Services that capacity planning uses; see ``dagsim.services``."""
+"""Services that capacity planning uses (see ``dagsim.services``)."""
 # mypy: disable-error-code="empty-body"
 
 from __future__ import annotations

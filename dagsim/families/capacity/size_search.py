@@ -81,7 +81,8 @@ class Target:
         free = match is not None and match[2] is None and not bounded
         if match is None or not (isfinite(bound) or free):
             raise ConfigError(
-                f"--target {text!r}: expected a metric, < or >, and a number, such as wait_s.p95<600 or wait_s.p95<4h"
+                f"--target {text!r}: expected a metric, < or >, and a number, such as wait_s.p95<600 or wait_s.p95<4h "
+                f"(units: {', '.join(SECONDS)})"
             )
         metric, names = match[1], [term.name for term in glossary()]
         above = not lower_is_better(metric) if free else match[2].startswith(">")

@@ -1,13 +1,13 @@
 """EASY backfilling: the oldest task gets a reservation, and other tasks may start before it if they
 do not delay it.
 
-The twin of ``policies.backfilling`` (``Easy``, ``Backlog``, ``AlikeTasks``) and ``ExpectedFree``.
-Ready tasks are grouped by their demand, by their ratios of speed between GPU types, and by their
-number of waiting instances. All tasks of a group would run on the same type and need the same
-resources there, so only one examination per group is necessary. Each group has a tree whose leaves
-are its potential members, oldest first. A leaf contains the task's seconds, or ``inf`` while the
-task does not wait, so the tree can find the tasks that take at most t seconds. A list contains the
-few tasks of which some instances have already started.
+The compiled counterpart of ``policies.backfilling`` (``Easy``, ``Backlog``, ``AlikeTasks``) and
+``ExpectedFree``. Ready tasks are grouped by their demand, by their ratios of speed between GPU
+types, and by their number of waiting instances. All tasks of a group would run on the same type and
+need the same resources there, so only one examination per group is necessary. Each group has a tree
+whose leaves are its potential members, oldest first. A leaf contains the task's seconds, or ``inf``
+while the task does not wait, so the tree can find the tasks that take at most t seconds. A list
+contains the few tasks of which some instances have already started.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int
     """Find the first task of a group that would end by ``until_s`` if it started on this type now.
     Return -1 if there is none.
 
-    The twin of ``AlikeTasks.first``.
+    The compiled counterpart of ``AlikeTasks.first``.
     """
     best = int64(-1)
     at = g.groups[group].at

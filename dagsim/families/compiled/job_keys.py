@@ -1,9 +1,9 @@
 """Orders over whole jobs. Among the ready tasks that fit, the first one is chosen by the key of its
 job, and then by the longest path from the task to the end of the job.
 
-The twin of ``policies.job_orders.JobOrdered`` and ``JobQueue``. The key of a job is recomputed
-whenever one of its runs has ended. Keys never grow. If the key of a job changes, its tasks can
-therefore only move up in their heaps, which record the position of each task.
+The compiled counterpart of ``policies.job_orders.JobOrdered`` and ``JobQueue``. The key of a job is
+recomputed whenever one of its runs has ended. Keys never grow. If the key of a job changes, its
+tasks can therefore only move up in their heaps, which record the position of each task.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Least attained service, in rounds: the service that jobs have received, their queue, and the
 loop.
 
-The twin of ``policies.rounds.Rounds`` with the ranks of ``las`` and ``2d-las``, of ``Service`` and
-of ``JobQueue``. In a round, a ready task that does not fit replaces the runs with the lowest ranks,
-if each of them ranks after the task. Between rounds, tasks that fit are started in the same order,
-and nothing is preempted.
+The compiled counterpart of ``policies.rounds.Rounds`` with the ranks of ``las`` and ``2d-las``, of
+``Service`` and of ``JobQueue``. In a round, a ready task that does not fit replaces the runs with
+the lowest ranks, if each of them ranks after the task. Between rounds, tasks that fit are started
+in the same order, and nothing is preempted.
 
 Service is added up in the same order as in ``Service``: ended runs by number, then current runs in
 the order in which they were first seen. The key of a job is computed when one of its tasks becomes

@@ -1,9 +1,9 @@
 """List scheduling: the keys of all tasks (computed together), the queues, and the loop.
 
-The twin of ``policies.orders.Ordered`` and ``TypedOrdered``. A policy is a column of keys: one per
-task, or one per task and GPU type. Smaller keys come first. Tasks with equal keys are served first
-come, first served, and then by type. If one task in a demand class fits, all tasks in the class
-fit. Each class therefore has a heap, of which only the first task is examined.
+The compiled counterpart of ``policies.orders.Ordered`` and ``TypedOrdered``. A policy is a column
+of keys: one per task, or one per task and GPU type. Smaller keys come first. Tasks with equal keys
+are served first come, first served, and then by type. If one task in a demand class fits, all tasks
+in the class fit. Each class therefore has a heap, of which only the first task is examined.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ _SAMPLE = 64
 
 
 def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns) -> np.ndarray:
-    """Return (n, 1 or types) float64: the keys of an order, smaller first. For ``LongestWait``, return the
-    rate and, if it has one, ``since``.
+    """Return (n, 1 or types) float64: the keys of an order, smaller first. For ``LongestWait``,
+    return the rate and, if it has one, ``since``.
 
     Raises:
         ConfigError: The key cannot be computed for all tasks at once, or the result for a single
@@ -173,8 +173,9 @@ def sample_columns() -> KeyColumns:
 
 
 def upward_rank(work: Work, best_s: np.ndarray) -> np.ndarray:
-    """Return (n,) float64: the longest path from the start of each task to the end of the job, if each
-    task takes ``best_s``."""
+    """Return (n,) float64: the longest path from the start of each task to the end of the job, if
+    each task takes ``best_s``.
+    """
     rank = best_s.copy()
     _add_longest(work.order, work.tasks, work.child, rank)
     return rank

@@ -1,11 +1,11 @@
 """Orders by waiting time. Among the ready tasks that fit, they choose the one with the largest
 ``rate x seconds waited``.
 
-The twin of ``policies.orders.LongestWait``. The rows of a demand class are in the range of its
-queue. They are divided into blocks. Each block stores which of its rows is first, and until when
-this row is certain to remain first. Most decisions therefore examine only one row per block. Rows
-of tasks that have started keep their positions, with a negative rate. They are removed when they
-make up half of the range.
+The compiled counterpart of ``policies.orders.LongestWait``. The rows of a demand class are in the
+range of its queue. They are divided into blocks. Each block stores which of its rows is first, and
+until when this row is certain to remain first. Most decisions therefore examine only one row per
+block. Rows of tasks that have started keep their positions, with a negative rate. They are removed
+when they make up half of the range.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from dagsim.systems.cluster.policies.formulas import BLOCK, ROUNDING
 
 @by_pointer
 class WaitingRows(NamedTuple):
-    """The ready tasks, in addition to the engine's state. Rows are in the ranges of ``State.queues``."""
+    """The ready tasks, in addition to the engine's state. Rows are in the ranges of
+    ``State.queues``.
+    """
 
     rates: np.ndarray  # (n,) float64: rate of each task, by which the seconds of its wait are multiplied
     since_s: np.ndarray  # (n,) float64: time from which a task waits; (0,) if this is the time when it becomes ready
@@ -150,7 +152,7 @@ def _look_again(s: State, w: WaitingRows, queue: int, number: int) -> None:
 @inner
 def _leads_until(s: State, w: WaitingRows, leader: int, begin: int, end: int, farthest_s: float) -> float:
     """Return the time until which a row is certain to remain first in its block. Rounding errors
-    are allowed for. The twin of ``orders._leads_until``."""
+    are allowed for. The compiled counterpart of ``orders._leads_until``."""
     from_s, rate = w.from_s[leader], w.rate[leader]
     until_s, second, falls = np.inf, 0.0, False
     for row in range(begin, end):

@@ -1,9 +1,9 @@
 """Batch-mode mapping: ready tasks are mapped to GPU types in turn, by their earliest completion
 times, until one of them can start.
 
-The twin of ``policies.batch_mode.BatchMode``, with ``ExpectedFree.times`` and the groups of tasks
-with equal demands and ratios. A mapped task that has to wait is taken out of its heaps for the rest
-of the decision.
+The compiled counterpart of ``policies.batch_mode.BatchMode``, with ``ExpectedFree.times`` and the
+groups of tasks with equal demands and ratios. A mapped task that has to wait is taken out of its
+heaps for the rest of the decision.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ MAPPING_RULES: Mapping[str, int] = {"min-min": MIN_MIN, "max-min": MAX_MIN, "suf
 """The rules by the names in ``policies.batch_mode``."""
 
 MAPPING_COUNT = record_type(i8="rule mapped aside")
-"""``rule`` is one of MAPPING_RULES. In a decision, tasks were ``mapped``, and entries put ``aside``."""
+"""``rule`` is one of MAPPING_RULES. In a decision, tasks were ``mapped``, and entries put
+``aside``.
+"""
 
 
 @by_pointer

@@ -1,9 +1,9 @@
 """The simulation rules, one event per call: a completion, an arrival, a time step, a start.
 
-The twin of ``ClusterKernel``. At each time, events are processed in the same order as in the
-kernel: first completions by (time, number of the run), then arrivals, then decisions until the
-policy makes no more. The loops of the policies decide which task starts. They find tasks that have
-become ready in ``State.fresh``, and runs that have ended since their last decision in
+The compiled counterpart of ``ClusterKernel``. At each time, events are processed in the same order
+as in the kernel: first completions by (time, number of the run), then arrivals, then decisions
+until the policy makes no more. The loops of the policies decide which task starts. They find tasks
+that have become ready in ``State.fresh``, and runs that have ended since their last decision in
 ``State.ended``.
 
 Binary heaps (``push``, ``pop``) contain ``ENTRY`` records, ordered by key and then by ``what``,

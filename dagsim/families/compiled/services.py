@@ -1,4 +1,4 @@
-"""Services that the compiled engine uses; see ``dagsim.services``."""
+"""Services that the compiled engine uses (see ``dagsim.services``)."""
 # mypy: disable-error-code="empty-body"
 
 from __future__ import annotations

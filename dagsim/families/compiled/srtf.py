@@ -1,11 +1,11 @@
 """Preemptive policies that prefer the least remaining time or service: pieces, the search for runs
 to stop, and the loop.
 
-The twin of ``policies.preemption.LeastRemaining`` and ``make_room``. A ready task that does not fit
-may replace the runs with the most remaining time or service. Each of these runs must have more left
-than the task needs on its type. There is one heap per weight, because among runs of equal weight
-the one that ends last always has the most left. The search works on copies of the nodes. It removes
-one run after another from the copies until the task fits.
+The compiled counterpart of ``policies.preemption.LeastRemaining`` and ``make_room``. A ready task
+that does not fit may replace the runs with the most remaining time or service. Each of these runs
+must have more left than the task needs on its type. There is one heap per weight, because among
+runs of equal weight the one that ends last always has the most left. The search works on copies of
+the nodes. It removes one run after another from the copies until the task fits.
 """
 
 from __future__ import annotations

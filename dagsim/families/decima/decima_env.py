@@ -57,8 +57,8 @@ class DecimaEnv(EpisodeEnv):
     With ``action="limit"``, an action contains, in place of the number of executors to add, a limit
     on the executors of the stage's job (again minus 1). Executors from the source are added up to
     the limit. The limit should exceed the number of executors that the job keeps without the source
-    (``kept`` in ``info``, by job); if it does not, at least one executor is given. The mask of
-    numbers allows the limits that at least one job can reach.
+    (``kept`` in ``info``, by job); if it does not, at least one executor is given. ``number_mask``
+    allows every limit that at least one job can reach.
 
     The reward is minus the job-seconds until the next decision, discounted at the rate ``beta`` per
     second from now on. Without a discount, rewards add up to minus the sum of all completion times.

@@ -1,4 +1,4 @@
-"""The Decima family, and what it registers."""
+"""The entries that the Decima family registers."""
 
 from dagsim.family import Entry, Family
 

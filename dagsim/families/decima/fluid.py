@@ -42,8 +42,8 @@ _HORIZON = 4.0
 
 
 class TaskSeconds(dict[StageState, float]):
-    """The mean duration of a stage's tasks in seconds, excluding the first task on each executor. It is
-    measured with a third of the cluster (at least 5 executors), and computed on first use.
+    """The mean duration of a stage's tasks in seconds, excluding the first task on each executor.
+    It is measured with a third of the cluster (at least 5 executors), and computed on first use.
     """
 
     def __init__(self, executors: int) -> None:
@@ -77,7 +77,7 @@ class FluidWitness:
 
     def __init__(self, kernel: Kernel[Any, Any]) -> None:
         if not isinstance(kernel, SparkKernel):
-            raise ConfigError("advantage 'fluid' is for the system 'spark'; allowed elsewhere: replicas, critic")
+            raise ConfigError("advantage 'fluid' requires the system 'spark'; elsewhere, use replicas or critic")
         self._kernel = kernel
         self._task_s = TaskSeconds(len(kernel.cluster.executors))
 

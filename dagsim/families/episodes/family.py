@@ -1,4 +1,4 @@
-"""The family of compiled episodes, and what it registers."""
+"""The entries that the family of compiled episodes registers."""
 
 from dagsim.family import Entry, Family
 

@@ -155,8 +155,8 @@ class Player:
         return words
 
     def starts_alone(self, state: QueueState) -> bool:
-        """Return True if every waiting job in the state would start within a week if it were the only
-        waiting job.
+        """Return True if every waiting job in the state would start within a week if it were the
+        only waiting job.
         """
         starts = self.starts(state, Future.LIMITS, 1, RunTimes(), np.random.default_rng(0))
         return all(np.isfinite(starts_s).all() for starts_s in starts)
@@ -240,9 +240,9 @@ class Player:
         return scenario.kernel(0), policy
 
     def present(self, state: QueueState) -> tuple[Present, dict[str, TaskState], float]:
-        """Return what holds back the waiting jobs in a state. The result consists of the causes,
-        the first task of each eligible job by its id, and the time on the log's clock at which the
-        clock of the causes begins.
+        """Return what holds back the waiting jobs in a state. The result consists of the causes, of
+        the first task of each eligible job by job id, and of the time in the log at which the clock
+        of the causes begins.
         """
         scene = _Scene(self._estimated, state)
         run_s = scene.run_s(Future.LIMITS, RunTimes(), [np.random.default_rng(0)])
@@ -356,8 +356,8 @@ def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | 
 
 
 def _moved(period: NodeReservation, zero_s: float) -> Iterator[NodeReservation]:
-    """Yield a reservation on a clock that begins at ``zero_s``. If the reservation repeats, a period
-    in progress becomes a separate reservation, because no period may begin before 0 s.
+    """Yield a reservation on a clock that begins at ``zero_s``. If the reservation repeats, a
+    period in progress becomes a separate reservation, because no period may begin before 0 s.
     """
     start_s, end_s, every_s = period.start_s - zero_s, period.end_s - zero_s, period.every_s
     if every_s is not None and start_s < 0:

@@ -271,7 +271,7 @@ def workload_of(state: Path) -> dict[str, str]:
     except NotRecognised:
         raise TraceError(
             f"{state}: not a complete snapshot of a queue; give the output of squeue --json or kubectl "
-            "get pods -o json, and do not write the file in place: rename it when it is complete"
+            "get pods -o json, and write it to another file first, which you rename when it is complete"
         ) from None
     return workload | ({"format": "kubernetes-now"} if named == "kubernetes" else {})
 
@@ -457,8 +457,8 @@ def _grid(first_s: float, t: float, instants: int) -> list[float]:
 
 
 def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
-    """Return the calibrated forecasts (count, 19) for the last rows. If there are too few past waits,
-    the history is not pooled.
+    """Return the calibrated forecasts (count, 19) for the last rows. If there are too few past
+    waits, the history is not pooled.
     """
     joined = Forecasts.joined([part for part in several if len(part.t)])
     if np.count_nonzero(log.start_s <= joined.t[-1]) < _LEAST_WAITS:

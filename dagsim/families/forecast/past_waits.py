@@ -1,5 +1,5 @@
-"""Forecasts from past waits alone (history, and QBETS: Nurmi, Brevik and Wolski 2007), and run times
-drawn from the run times of ended jobs.
+"""Forecasts from past waits alone (history, and QBETS: Nurmi, Brevik and Wolski 2007), and run
+times drawn from the run times of ended jobs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def binomial_quantile(confidence: float, n: int, level: float) -> int:
 class History:
     """The waits of started jobs, by group (an account, a partition), in the order of their starts.
 
-    If ``bounds`` is True, the forecasts are those of QBETS. The quantile at a level above the
+    If ``bounds`` is True, the forecasts are computed by QBETS. The quantile at a level above the
     median is then an upper bound with confidence 0.95, and the quantile at a level below the median
     is a lower bound. If three starts in a row exceed the bound for the 0.95 quantile, this is a
     change point, after which only the last 59 waits count.

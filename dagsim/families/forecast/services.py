@@ -1,4 +1,4 @@
-"""Services that forecasts use; see ``dagsim.services``."""
+"""Services that forecasts use (see ``dagsim.services``)."""
 # mypy: disable-error-code="empty-body"
 
 from __future__ import annotations

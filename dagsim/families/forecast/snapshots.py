@@ -161,7 +161,7 @@ class Snapshots:
                 self._ask(path, stamp, whole=True)
 
     def _ask(self, path: Path, stamp: Stamp, *, whole: bool) -> None:
-        from dagsim.families.forecast.forecast_page import forecast_snapshot  # it imports the settings above
+        from dagsim.families.forecast.forecast_page import forecast_snapshot  # the module imports the settings above
 
         with starting():
             if self._pool is None:
@@ -237,8 +237,8 @@ def queue_snapshots(
     watch: tuple[str | None, float] | None,
 ) -> Snapshots:  # fmt: skip
     """Return the snapshots of a queue in a folder, and the forecasts made from them on request. If
-    ``watch`` is given, they are watched continuously. It contains a command that prints snapshots (or
-    None), and the seconds between two snapshots.
+    ``watch`` is given, they are watched continuously. It contains a command that prints snapshots
+    (or None), and the seconds between two snapshots.
     """
     settings = ForecastSettings(config, history, policy, futures)
     if watch is None:

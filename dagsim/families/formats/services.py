@@ -1,4 +1,4 @@
-"""Services that readers of published traces use; see ``dagsim.services``."""
+"""Services that readers of published traces use (see ``dagsim.services``)."""
 # mypy: disable-error-code="empty-body"
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Gavel family, and what it registers."""
+"""The entries that the Gavel family registers."""
 
 from dagsim.family import Entry, Family
 

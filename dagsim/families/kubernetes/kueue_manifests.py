@@ -255,7 +255,7 @@ def _groups(owner: str, spec: Mapping[str, Any]) -> tuple[ResourceGroup, ...]:
     def quota(resource: Mapping[str, Any]) -> ResourceQuota:
         name = text_in(resource, "name")
         if resource.get("nominalQuota") is None:
-            raise TraceError(f"{owner}: nominalQuota of {name!r} is missing; it is a quantity, such as 16 or 64Gi")
+            raise TraceError(f"{owner}: {name!r} has no nominalQuota; give it a quantity, such as 16 or 64Gi")
         nominal, *limits = [
             None if resource.get(key) is None else _amount(f"{owner}: {key}", name, resource[key])
             for key in ("nominalQuota", "borrowingLimit", "lendingLimit")
@@ -270,8 +270,8 @@ def _groups(owner: str, spec: Mapping[str, Any]) -> tuple[ResourceGroup, ...]:
             quotas = {text_in(one, "name"): quota(object_in(one)) for one in list_in(flavor, "resources")}
             if missing := [resource for resource in covered if resource not in quotas]:
                 raise TraceError(
-                    f"{owner}: the flavor {name!r} has no quota for {missing[0]!r}, which coveredResources names; "
-                    "add it to the flavor's resources"
+                    f"{owner}: coveredResources lists {missing[0]!r}, but the flavor {name!r} has no quota for it; "
+                    f"add {missing[0]!r} to the resources of this flavor"
                 )
             flavors.append(FlavorQuotas(name, quotas))
         return ResourceGroup(tuple(flavors), covered)

@@ -29,7 +29,7 @@ from dagsim.families.learning.nets import NETS
 from dagsim.families.learning.nets.actor import ActorNet
 from dagsim.families.learning.nets.net_settings import NetSettings
 from dagsim.files import replaced
-from dagsim.registry import Registry, nearest
+from dagsim.registry import Registry, nearest, nearest_file
 from dagsim.seeds import REPORT, part_of
 from dagsim.systems import DEFAULT_SYSTEM, all_systems
 from dagsim.systems.seam import Codec, CodecSettings, System, View
@@ -299,7 +299,7 @@ def read_plain(path: Path) -> dict[str, Any]:
     try:
         plain = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise RunFolderError(f"{path}: no such file") from None
+        raise RunFolderError(f"{path}: no such file{nearest_file(path)}") from None
     except Exception:  # unpickling a damaged file can raise any exception, with a message that does not help users
         why = "the checkpoint is damaged" if is_zipfile(path) else "not a checkpoint"
         raise RunFolderError(f"{path}: {why}; dagsim train writes checkpoints, such as RUN/best.pt") from None

@@ -31,7 +31,7 @@ from dagsim.workload.sizes import MEASURED_MODELS, Independent
 from dagsim.workload.synthetic import Synthetic
 
 _KEPT = 64
-"""Number of worlds that are kept for replicas and for other policies."""
+"""Number of scenarios that are kept for replicas and for other policies."""
 _MEASURED = ("A100-40", "V100-16", "T4")
 """GPU types on which all of ``MEASURED_MODELS`` were measured."""
 _WIDTHS = (1, 2, 4, 8, 16, 32, 64)
@@ -40,7 +40,7 @@ _NODES = (1, 2, 4, 8)
 
 
 class _Worlds:
-    """The worlds that were used last, by seed. They are not sent to other processes."""
+    """The scenarios that were used last, by seed. They are not sent to other processes."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, ClusterScenario] = OrderedDict()
@@ -83,23 +83,23 @@ class MixtureScenario(ClusterWorld):
     instances: int = 200
     """Largest number of independent instances that a task may have."""
     noisy: float = 0.3
-    """Share of worlds in which estimates of durations have random errors."""
+    """Share of seeds for which estimates of durations have random errors."""
     noise: tuple[float, float] = (0.2, 1.0)
     """Smallest and largest ``sigma`` of these errors."""
     hidden: float = 0.0
-    """Share of worlds in which policies have no information about durations."""
+    """Share of seeds for which policies have no information about durations."""
     limited: float = 0.0
-    """Share of worlds in which policies know only the users' time limits. A time limit is 1 to
+    """Share of seeds for which policies know only the users' time limits. A time limit is 1 to
     about 20 times the true duration, rounded up to a power of 2.
     """
     failing: float = 0.0
-    """Share of worlds in which nodes fail. If a node fails, its runs start over."""
+    """Share of seeds for which nodes fail. If a node fails, its runs start over."""
     restart_s: tuple[float, float] = (0.0, 0.0)
-    """Smallest and largest set-up time in seconds when a preempted run resumes. In a quarter of the
-    worlds, it has the smallest value.
+    """Smallest and largest set-up time in seconds when a preempted run resumes. For a quarter of
+    the seeds, it has the smallest value.
     """
     trace_share: float = 0.25
-    """Share of worlds that take their jobs from ``traces``, if there are any traces."""
+    """Share of seeds for which the jobs are taken from ``traces``, if there are any traces."""
     traces: tuple[TraceFile, ...] = ()
     """Traces, each with a ``window``."""
     kind: Literal["mixture"] = "mixture"
@@ -132,12 +132,12 @@ class MixtureScenario(ClusterWorld):
             require(0 <= getattr(self, name) <= 1, f"mixture: {name} must be between 0 and 1", getattr(self, name))
         if self.noisy + self.hidden + self.limited > 1 + 1e-9:
             raise ConfigError(
-                "mixture: noisy, hidden and limited are shares of all worlds, so their sum must be 1 or less; got "
+                "mixture: noisy, hidden and limited are shares of all seeds, so their sum must be 1 or less; got "
                 f"{self.noisy:g} + {self.hidden:g} + {self.limited:g}"
             )
         for trace in self.traces:
             if trace.window is None:
-                raise ConfigError(f"mixture: the trace {trace.path} needs a window (the number of jobs per world)")
+                raise ConfigError(f"mixture: the trace {trace.path} needs a window (the number of jobs per seed)")
 
     def world(self, seed: int) -> ClusterScenario:
         """Draw the cluster and the jobs for a seed.
@@ -156,7 +156,7 @@ class MixtureScenario(ClusterWorld):
     def kernel(
         self, seed: int, *, record: bool = True, on_arrivals: Callable[[int], None] | None = None
     ) -> ClusterKernel:
-        """Build a kernel for the world of a seed. All runs are recorded.
+        """Build a kernel for the scenario of a seed. All runs are recorded.
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be generated.
@@ -172,7 +172,7 @@ class MixtureScenario(ClusterWorld):
         return self.world(kernel.schedule.seed).unfinished(kernel)
 
     def check(self) -> None:
-        """Check the settings by drawing one world. Also check the traces.
+        """Check the settings by drawing one scenario. Also check the traces.
 
         Raises:
             InputError: Something is invalid.
@@ -192,7 +192,7 @@ class MixtureScenario(ClusterWorld):
         try:
             arrays = workload.arrays(cluster, runtime, seed)
         except WorkloadError as error:
-            raise WorkloadError(f"mixture: the world of seed {seed}: {error}") from None
+            raise WorkloadError(f"mixture: the scenario for seed {seed}: {error}") from None
         return self._scenario(seed, cluster, arrays, runtime, estimates)
 
     def _estimates(self, rng: np.random.Generator) -> Estimates:

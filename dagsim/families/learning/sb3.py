@@ -24,6 +24,7 @@ from dagsim.errors import ConfigError, RunFolderError
 from dagsim.families.learning.codecs.codec import CandidatesConfig
 from dagsim.families.learning.env_settings import EnvConfig, Level
 from dagsim.families.learning.observations import Levelled, Presets
+from dagsim.registry import nearest_file
 from dagsim.systems.cluster.scenario import GpuCluster
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.seam import Scenario
@@ -76,7 +77,7 @@ class Sb3Policy:
 
 
 def sb3_policy(scenario: Scenario, path: Path, level: Level = "task_type") -> Sb3Policy:
-    """Load a model for the cluster of a scenario; see ``load_sb3``.
+    """Load a model for the cluster of a scenario (see ``load_sb3``).
 
     Raises:
         ConfigError: The scenario belongs to another system.
@@ -116,7 +117,7 @@ def _read(path: Path) -> tuple[Mapping[str, Tensor], type[nn.Module] | None]:
             weights = torch.load(io.BytesIO(_member(path, archive, "policy.pth")), "cpu", weights_only=True)
             settings = json.loads(_member(path, archive, "data"))
     except FileNotFoundError:
-        raise RunFolderError(f"{path}: no such file") from None
+        raise RunFolderError(f"{path}: no such file{nearest_file(path)}") from None
     except KeyError as error:
         raise RunFolderError(f"{path}: not a model of Stable-Baselines3 ({error.args[0]})") from None
     except RunFolderError:

@@ -1,4 +1,4 @@
-"""The PAC-ML family, and what it registers."""
+"""The entries that the PAC-ML family registers."""
 
 from dagsim.family import Entry, Family
 

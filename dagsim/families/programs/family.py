@@ -1,4 +1,4 @@
-"""The family of schedulers in other programs, and what it registers."""
+"""The entries that the family of schedulers in other programs registers."""
 
 from dagsim.family import Entry, Family
 

@@ -1,4 +1,4 @@
-"""The RAMP family, and what it registers."""
+"""The entries that the RAMP family registers."""
 
 from dagsim.family import Entry, Family
 

@@ -185,7 +185,7 @@ class RampScenario(Scenario):
 
     @property
     def pool(self) -> Sequence[ComputationGraph]:
-        """The graphs to draw from.
+        """The graphs from which jobs are drawn.
 
         Raises:
             InputError: The graphs cannot be read.
@@ -248,7 +248,7 @@ class RampScenario(Scenario):
         )
 
     def codec(self, *, blocks: int = 0, outlooks: bool = True) -> RampCodec:
-        """Return a codec whose feature ranges are those of the jobs for seed 0."""
+        """Return a codec whose feature ranges come from the jobs for seed 0."""
         return RampCodec(self.examples, blocks=blocks, outlooks=outlooks)
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The family of shared GPUs, and what it registers."""
+"""The entries that the family of shared GPUs registers."""
 
 from dagsim.family import Entry, Family
 

@@ -41,7 +41,7 @@ class FoundNode:
     labels: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Kubernetes labels."""
     manifest: str = ""
-    """The parts of a Kubernetes node that kube-scheduler reads; see ``Node.manifest``."""
+    """The parts of a Kubernetes node that kube-scheduler reads (see ``Node.manifest``)."""
     on_demand: OnDemand | None = None
     """When it is powered up and down, or None if it is always up."""
 
@@ -296,7 +296,8 @@ class NodeFormat(NamedTuple):
     read: Callable[[Source], Iterable[FoundNode]]
     """Reads the list; raises ``TraceError`` with the place of what cannot be read."""
     policy: str = ""
-    """The policy that represents the scheduler, if every such list comes from the same scheduler."""
+    """The policy that represents the scheduler, if every such list comes from the same scheduler.
+    """
     notes: Callable[[Source], Iterable[str]] = lambda source: ()
     """Describes the properties of the nodes in a list that are not modelled."""
 

@@ -15,6 +15,7 @@ from dagsim.families.site.node_lists import ImportedSite
 from dagsim.family import family_entries
 from dagsim.model import Job
 from dagsim.own_code import attribute
+from dagsim.registry import nearest_file
 from dagsim.text import count_of
 from dagsim.traces import Trace, open_trace
 from dagsim.traces.source import Source
@@ -32,7 +33,7 @@ def site_files(paths: Iterable[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise TraceError(f"{path}: no such file or folder")
+            raise TraceError(f"{path}: no such file or folder{nearest_file(path)}")
         files += sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     return files
 

@@ -1,4 +1,4 @@
-"""Services that Slurm's policies use; see ``dagsim.services``."""
+"""Services that Slurm's policies use (see ``dagsim.services``)."""
 # mypy: disable-error-code="empty-body"
 
 from __future__ import annotations

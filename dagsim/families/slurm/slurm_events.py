@@ -114,8 +114,9 @@ def _columns(time: str, command: str, line: str) -> list[str]:
 
 
 def _width(options: Mapping[str, str]) -> tuple[str, str]:
-    """Return the number of tasks, and the number of tasks per node (0 if it is not stated). Of the
-    numbers of tasks, of nodes and of tasks per node, any two determine the third.
+    """Return the number of tasks, and the number of tasks per node (0 if it is not stated). The
+    number of tasks is the number of nodes times the number of tasks per node, so any two of them
+    determine the third.
     """
     tasks, per_node = options.get("ntasks"), options.get("ntasks-per-node")
     nodes = options.get("nodes", "").partition("-")[0]

@@ -1,4 +1,4 @@
-"""The Spark family, and what it registers."""
+"""The entries that the Spark family registers."""
 
 from dagsim.family import Entry, Family
 

@@ -1,4 +1,4 @@
-"""The Tiresias family, and what it registers."""
+"""The entries that the Tiresias family registers."""
 
 from dagsim.family import Entry, Family
 

@@ -48,8 +48,8 @@ class _Served:
 
 
 class TiresiasEvents:
-    """The scheduling policies of Tiresias' own simulator, applied at each arrival and end, and when a task is
-    due to move to another queue.
+    """The scheduling policies of Tiresias' own simulator, applied at each arrival and end, and when
+    a task is due to move to another queue.
 
     ``schedule`` is the name of one of the simulator's own schedules:
 
@@ -136,7 +136,7 @@ class TiresiasEvents:
             return
         if event_s > now:
             # This event comes slightly early. Wait, so that jobs that arrive at ``event_s`` belong
-            # to it.
+            # to this event.
             yield Wait(event_s)
             return
         if any(0 < run.estimated_end_s(now) - now <= _SAME_S for run in runs):
@@ -263,8 +263,9 @@ class TiresiasEvents:
 
 
 def tiresias_indices(samples: Sequence[int]) -> list[float]:
-    """Return the Gittins index of a task just below each of the ascending ``samples``: the probability
-    that it ends within a unit of further service, divided by the mean service that it then takes.
+    """Return the Gittins index of a task just below each of the ascending ``samples``: the
+    probability that it ends within a unit of further service, divided by the mean service that it
+    then takes.
 
     As in the published code, the last sample never counts as reached, the mean service is rounded
     down (an integer division in Python 2), and the other numbers are rounded.

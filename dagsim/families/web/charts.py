@@ -32,8 +32,8 @@ def element(tag: str, text: str, **attributes: str) -> str:
 
 
 def table(grid: Grid) -> str:
-    """Return a table with its title as caption and its notes below. Its box scrolls sideways and
-    can be focused. Without rows, only the title and the notes are returned."""
+    """Return a table with its title as caption and its notes below. The element around it scrolls
+    sideways and can receive the focus. Without rows, only the title and the notes are returned."""
     heads = "".join(_cell("th", head, place in grid.texts, scope="col") for place, head in enumerate(grid.heads))
     rows = "".join(f"<tr>{_row(row, grid.texts)}</tr>" for row in grid.rows)
     label = escape(grid.title or "table")

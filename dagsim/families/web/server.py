@@ -29,7 +29,7 @@ def serve_folders(root: Path, host: str, port: int, tell: Callable[[str], None],
 
         from dagsim.families.web.asgi import Connection, application
     except ImportError as error:
-        raise InputError(f"dagsim serve needs {error.name}: pip install -e '.[serve]' in the checkout") from None
+        raise InputError(f"dagsim serve needs {error.name}; run pip install -e '.[serve]' in the checkout") from None
     listening = _bound(host, port)
     shown = f"[{host}]" if ":" in host else host
     stopped: list[Callable[[], bool]] = []

@@ -1,4 +1,4 @@
-"""Services that the web pages use; see ``dagsim.services``."""
+"""Services that the web pages use (see ``dagsim.services``)."""
 # mypy: disable-error-code="empty-body"
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ def queue_snapshots(
     watch: tuple[str | None, float] | None,
 ) -> Any:
     """Return the snapshots of a queue in a folder, and the forecasts made from them on request. If
-    ``watch`` is given, they are watched continuously. It contains a command that prints snapshots (or
-    None), and the seconds between two snapshots.
+    ``watch`` is given, they are watched continuously. It contains a command that prints snapshots
+    (or None), and the seconds between two snapshots.
     """

@@ -31,8 +31,8 @@ def gantt(source: AnySchedule) -> Figure:
     """Plot one lane per GPU, with a bar for each run in the colour of its job. For large schedules,
     plot one row per node, shaded by the fraction of held GPUs.
 
-    A bar that begins with a hatched part shows set-up or transfer. A cross marks the end of a
-    failed run, and a stroke marks the end of a preempted run. A node that is down is grey.
+    A hatched part at the beginning of a bar is time for set-up or transfer. A cross marks the end
+    of a failed run, and a stroke marks the end of a preempted run. A node that is down is grey.
     """
     cols = columns(source)
     lanes = lanes_of(cols)

@@ -176,6 +176,8 @@ class Audit:
         first = [f"{reason} ({_named(count, ids, unit)})" for reason, (count, ids) in most_first[:_NAMED]]
         more = f"; and {len(of.reasons) - _NAMED:,} more reasons" if len(of.reasons) > _NAMED else ""
         hint = f" ({self.hint})" if self.hint and kind == "impossible" else ""
+        if any(re.search("non-numeric value for .*_s$", reason) for reason in of.reasons):
+            hint = "; times must be numbers of seconds, such as 7200 for two hours"
         who = f"{of.count:,} of {self._whole(kind):,} {unit}s ({', '.join(shares)})"
         text = f"{who} {CONTRADICTIONS[kind]}: {'; '.join(map(clipped, first))}{more}{hint}"
         return on_one_line(text)

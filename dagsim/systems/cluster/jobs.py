@@ -293,8 +293,9 @@ class JobStream:
             "cluster": str(self._cluster),
             "jobs": load.jobs,
             "span_s": load.span_s,
-            "gpu_load": load.gpu_load if isfinite(load.gpu_load) else None,
-            "cpu_load": load.cpu_load if isfinite(load.cpu_load) else None,
+            # a single job is not a stream of arrivals, so it offers no load
+            "gpu_load": load.gpu_load if isfinite(load.gpu_load) and load.jobs > 1 else None,
+            "cpu_load": load.cpu_load if isfinite(load.cpu_load) and load.jobs > 1 else None,
             "warning": load.warning,
         }
         if len(load.by_types) > 1:

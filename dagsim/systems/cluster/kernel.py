@@ -210,8 +210,8 @@ class ClusterKernel(Forked):
 
     @property
     def became_eligible_s(self) -> Mapping[int, float]:
-        """The time at which each job became eligible, by job number. Only jobs that had to wait for a dependency
-        or for the limit of their array are included.
+        """The time at which each job became eligible, by job number. Only jobs that had to wait for
+        a dependency or for the limit of their array are included.
         """
         return {} if self.eligibility is None else self.eligibility.became_eligible_s
 
@@ -335,7 +335,7 @@ class ClusterKernel(Forked):
         self.schedule.ended_s = min(until_s, self.now)
 
     def _only_rules_bind(self) -> bool:
-        """Return True if all remaining tasks will wait for ever, because of a rule of the site or
+        """Return True if all remaining tasks will wait forever, because of a rule of the site or
         because of other jobs. This is called only while nothing is running.
         """
         if self.frontier.ready or self.applicants or self.upcoming.any_left:

@@ -164,7 +164,7 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
     run = None if number is None else kernel.running.get(number)
     if run is None:
         _refuse(kernel.now, f"run {run_id!r} is not running, so it cannot be preempted; choose a key of view.running")
-    # Without this check, a policy could start and preempt the same task for ever while time stands
+    # Without this check, a policy could start and preempt the same task forever while time stands
     # still.
     if run.started_s == kernel.now:
         _refuse(

@@ -485,6 +485,7 @@ class ClusterScenario(Models, ClusterWorld):
         at the beginning of the period.
         """
         jobs, stated_s = trace.unscaled(), trace.begins_s
+        last_s = float(jobs.arrival_s[-1]) if len(jobs) else 0.0
         begins_s, until_s = file.period(trace.meta["origin_s"], stated_s)
         left = JobsLeft(jobs, begins_s, self.cluster, self.runtime) if stated_s is None else None
         suspended = () if self.queues is None else [one.job for one in self.queues.suspensions]
@@ -493,7 +494,10 @@ class ClusterScenario(Models, ClusterWorld):
         )
         if not len(jobs):
             end = "the end of the log" if file.until is None else repr(file.until)
-            raise TraceError(f"{file.path}: no job is running, waiting or arriving from {file.since!r} until {end}")
+            raise TraceError(
+                f"{file.path}: no job is running, waiting or arriving from {file.since!r} until {end}; "
+                f"the last job arrives {last_s:,.0f} s after the first"
+            )
         return StoredJobs(jobs.shifted(0.0, trace.options.time_scale), left)
 
     def _window(self, file: TraceFile, seed: int) -> JobArrays:

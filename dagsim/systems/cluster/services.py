@@ -1,4 +1,4 @@
-"""Services that only the GPU cluster needs; see ``dagsim.services``."""
+"""Services that only the GPU cluster needs (see ``dagsim.services``)."""
 # mypy: disable-error-code="empty-body"
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _MOST_SPEEDUP = 64.0
 class Wakes(Forked):
     """A counter of how often a policy has been called since a task last ended or a job last
     arrived. It counts only calls that were made because the policy had returned ``Wait``. The
-    counter detects policies that stop and start runs for ever, either without making any progress
+    counter detects policies that stop and start runs forever, either without making any progress
     or with too many calls.
     """
 
@@ -121,7 +121,7 @@ def _work_left_s(run: Run, now: float) -> float:
     return max(run.true_seconds - run.done(now), 0.0)
 
 
-GONE = "the nodes that it needs have left for good"
+GONE = "the nodes that it needs have left permanently"
 OVER = "its reservation is over, or its nodes are drained for good"
 MOST_FAILURES = 1_000
 """Number of consecutive failures, each with the loss of all work, after which a task is assumed

@@ -99,7 +99,7 @@ class Simulation(Protocol):
 
 
 class ClusterView:
-    """The current state, as far as a policy may see it. A view is live and read-only, and it is
+    """The part of the current state that a policy may see. A view is live and read-only, and it is
     passed to the policy without a copy. It never shows true durations (unless estimates are exact)
     or future arrivals.
     """
@@ -174,8 +174,8 @@ class ClusterView:
 
     @property
     def pending(self) -> bool:
-        """True if a further event (such as the end of a run, or an arrival) will happen even without a
-        decision. Only then may the policy wait.
+        """True if a further event (such as the end of a run, or an arrival) will happen even
+        without a decision. Only then may the policy wait.
         """
         return self._simulation.pending
 
@@ -228,7 +228,7 @@ class ClusterView:
 
     def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
         """Return an index that the policy defines itself. It is created once, and the kernel then
-        keeps it up to date. The kernel calls the following methods, as far as the index has them:
+        keeps it up to date. The kernel calls those of the following methods that the index has:
         ``push(task)`` for every task that becomes ready, and ``started(run, now)`` and
         ``ended(run, now)`` for every run that starts or ends. A new index first receives all ready
         tasks and all runs. A fork creates its own index.

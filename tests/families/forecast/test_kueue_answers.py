@@ -253,7 +253,7 @@ spec: {parentName: lab}
         (varied(CHEM, '"name": "chem"', '"title": "chem"'), "a ClusterQueue has no metadata.name"),
         (varied(CHEM, '"spot"', '"sport"'),
          "ClusterQueue 'chem': there is no ResourceFlavor 'sport'; did you mean 'spot'? Kueue would stop the queue"),
-        (varied(CHEM, "nominalQuota", "nominalquota"), "ClusterQueue chem: nominalQuota of 'cpu' is missing"),
+        (varied(CHEM, "nominalQuota", "nominalquota"), "ClusterQueue chem: 'cpu' has no nominalQuota"),
         (varied(CHEM, "20", '"many"'), "ClusterQueue chem: nominalQuota of cpu must be a quantity, got 'many'"),
         (varied(CHEM, "20", "-1"), "nominalQuota of cpu must be a quantity, got -1"),
         (varied(CHEM, "StrictFIFO", "FIFO"), "queueingStrategy must be one of BestEffortFIFO, StrictFIFO, got 'FIFO'"),

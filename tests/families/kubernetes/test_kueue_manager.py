@@ -234,5 +234,5 @@ def test_a_flavor_without_a_quota_for_a_covered_resource_is_refused() -> None:
         }
     ]
     queue = {"kind": "ClusterQueue", "metadata": {"name": "q"}, "spec": {"resourceGroups": groups}}
-    with pytest.raises(TraceError, match="'big' has no quota for 'memory', which coveredResources names"):
+    with pytest.raises(TraceError, match="coveredResources lists 'memory', but the flavor 'big' has no quota for it"):
         kueue_objects([queue])

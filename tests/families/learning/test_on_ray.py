@@ -212,5 +212,5 @@ def test_a_training_whose_actors_are_always_lost_ends(tmp_path: Path) -> None:
 def test_workers_are_not_counted_on_ray(tmp_path: Path) -> None:
     ended = CliRunner().invoke(app, ["eval", "--on", "ray", "--workers", "2", "-o", str(tmp_path)])
     assert ended.exit_code == 2
-    assert "--workers 2: applies only to processes on this machine, so leave out --executor" in ended.stderr
+    assert "--workers 2: sets the number of processes on this machine, so leave out --executor" in ended.stderr
     assert not list(tmp_path.iterdir())

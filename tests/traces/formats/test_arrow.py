@@ -209,7 +209,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_without_pyarrow_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1" + bytes(50))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(TraceError, match=r"a.parquet: reading Parquet .* needs pyarrow: pip install -e '.\[parquet\]'"):
+    with pytest.raises(TraceError, match=r"a.parquet: reading .* needs pyarrow; run pip install -e '.\[parquet\]'"):
         recognise(tmp_path / "a.parquet")
 
 

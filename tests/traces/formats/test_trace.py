@@ -140,7 +140,7 @@ def test_a_name_with_two_values_in_an_object_is_an_error(
     format = recognise(samples / name)
     assert len(open_trace(samples / name, format).arrays()) > 0
     if differs:
-        with pytest.raises(TraceError, match=r":\d+: .*an object has '\w+' twice"):
+        with pytest.raises(TraceError, match=r":\d+: .*an object contains the key '\w+' twice"):
             open_trace(copy, format).arrays()
     else:
         assert len(open_trace(copy, format).arrays()) == len(open_trace(samples / name, format).arrays())

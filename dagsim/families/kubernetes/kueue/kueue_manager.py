@@ -243,7 +243,7 @@ class ManagedAdmission:
         for object in self._store.listed(_WORKLOADS):
             for condition in (object.get("status") or {}).get("conditions") or ():
                 if condition.get("type") == "QuotaReserved" and condition.get("status") == "False":
-                    yield f"{object['spec']['queueName']}: a workload waits for ever: {condition.get('message', '')}"
+                    yield f"{object['spec']['queueName']}: a workload waits forever: {condition.get('message', '')}"
 
     # The methods below run in the server's thread.
 

@@ -218,11 +218,14 @@ class Kueue:
         self._touched: dict[int, None] = {}
         """Jobs of which a run has ended since the last decision."""
         self._preempted: dict[str, dict[_Place, None]] = {}
-        """Preempted workloads with pieces that have not come back, and the nodes where these ran."""
+        """Preempted workloads with pieces that have not come back, and the nodes where these ran.
+        """
         self._late: dict[int, None] = {}
         """Runs of preempted workloads that began at the same time."""
         self._refused: dict[str, TaskState] = {}
-        """Workloads of jobs that were rejected on arrival, but that Kueue keeps in their queues, with one task each."""
+        """Workloads of jobs that were rejected on arrival, but that Kueue keeps in their queues,
+        with one task each.
+        """
         self._number = 0
 
     def _engine(self, objects: KueueObjects) -> Admission:
@@ -287,7 +290,7 @@ class Kueue:
 
     def _keep_refused(self, view: ClusterView) -> None:
         """Submit the workloads of rejected jobs that no topology of their queue can ever hold.
-        Kueue does not reject such workloads. They wait for ever, and block a StrictFIFO queue.
+        Kueue does not reject such workloads. They wait forever, and block a StrictFIFO queue.
         """
         rules = self.wait_rules(view) if view.rejected else None
         for active in view.rejected:
@@ -523,7 +526,7 @@ class Kueue:
         return None
 
     def _give_up(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
-        """Cancel tasks that would wait for ever. This is the case if nothing runs and nothing will
+        """Cancel tasks that would wait forever. This is the case if nothing runs and nothing will
         arrive, and if no workload can be admitted or the admitted ones never fit on the nodes of
         their flavors.
         """

@@ -57,8 +57,8 @@ class VictimSearch:
 
 class Preemptor:
     """Finds targets. ``usage_of`` returns the past usage of a workload's LocalQueue, if the
-    ClusterQueue is shared by usage. ``fair`` lists the strategies of fair sharing, or is None for
-    classic preemption."""
+    ClusterQueue uses admission fair sharing. ``fair`` lists the strategies of fair sharing, or is
+    None for classic preemption."""
 
     def __init__(
         self, snapshot: Snapshot, fair: Sequence[str] | None, usage_of: Callable[[WorkloadState], float | None] | None
@@ -348,8 +348,8 @@ class Preemptor:
 
 
 class _Victims:
-    """Candidates for preemption under fair sharing, by queue. The queue with the largest share comes
-    first. The search starts at the root. A cohort precedes a queue with the same share. Among
+    """Candidates for preemption under fair sharing, by queue. The queue with the largest share
+    comes first. The search starts at the root. A cohort precedes a queue with the same share. Among
     queues with the same share, the one with the better candidate comes first.
     """
 

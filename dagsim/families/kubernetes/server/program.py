@@ -52,7 +52,7 @@ def checked_program(kind: str, binary: str, timeout_s: float) -> str:
     try:
         import uvicorn  # noqa: F401
     except ImportError:
-        raise ConfigError(f"{kind}: needs uvicorn: pip install -e '.[kubernetes]' in the checkout") from None
+        raise ConfigError(f"{kind} needs uvicorn; run pip install -e '.[kubernetes]' in the checkout") from None
     return path
 
 

@@ -1,5 +1,5 @@
 """Policy gradients on whole episodes: PPO and REINFORCE. This module contains the settings. The
-learners are in the modules next to it.
+learners are in the other modules of this package.
 
 The settings contain only the names of their learners, so reading a configuration does not require
 torch.

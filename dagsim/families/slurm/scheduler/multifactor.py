@@ -118,8 +118,8 @@ class SlurmMultifactor:
     _refused: RefusedJobs
 
     def __init__(self, usage: UsageBefore | None = None, coarse_after_s: float = inf, **settings: Any) -> None:
-        """Set up the policy; ``settings`` are the fields of ``SlurmSettings`` by name. ``usage`` and
-        ``coarse_after_s`` are those of ``beginning``.
+        """Set up the policy; ``settings`` are the fields of ``SlurmSettings`` by name. ``usage``
+        and ``coarse_after_s`` have the same meaning as in ``beginning``.
 
         Raises:
             ConfigError: A value is out of range.

@@ -375,9 +375,9 @@ class SlurmRules:
 
     def counts(self, task: TaskState) -> tuple[tuple[int, int], ...]:
         """Return one entry for each feature that a gang's constraint counts: the nodes with that
-        feature, and the number of instances for which backfill searches there. The number is that
-        of all instances. For jobs with GPUs, it is the number of counted nodes, because such jobs
-        rarely state how many tasks run on a node.
+        feature, and the number of instances for which backfill searches there. The number is the
+        total for all instances. For jobs with GPUs, it is the number of counted nodes, because such
+        jobs rarely state how many tasks run on a node.
         """
         terms, demand = task.demand.terms, task.demand
         if terms is None or not demand.gang:

@@ -199,11 +199,11 @@ def gittins_2d(
     ``d`` of ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``.
 
     ``history`` lists sizes of past jobs in GPU-seconds, and every completed job adds its own size.
-    Until sizes are known, and in ties, jobs are served in order of arrival. A job that has received
-    more service than all past jobs comes last. The policy preempts. The policy uses only the
-    distribution of past sizes, so it needs no estimate of a job's own size. Once 2,048 sizes are
-    known, they are replaced by 1,024 quantiles. It costs as much as ``Rounds``, plus O(sizes) per
-    ranked job.
+    Until sizes are known, and in ties, jobs are served in order of arrival. A job that has already
+    received more service than any past job comes last. The policy preempts. The policy uses only
+    the distribution of past sizes, so it needs no estimate of a job's own size. Once 2,048 sizes
+    are known, they are replaced by 1,024 quantiles. It costs as much as ``Rounds``, plus O(sizes)
+    per ranked job.
     """
     return Rounds(Gittins(history), quantum_s, placement)
 

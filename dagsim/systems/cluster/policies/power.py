@@ -52,7 +52,7 @@ class EnergySaver:
             self._watts = busy_watts(view)
         groups = view.index(self, lambda: _Shortest(self.slowdown, self._watts, view.machines))
         pair = groups.first(view.machines)
-        if pair is None and not view.pending:  # the nodes of all types that the task may use have left for good
+        if pair is None and not view.pending:  # the nodes of all types that the task may use have left permanently
             pair = view.typed_queue(by_seconds).first_fit()
         yield from start_of(self._place, view, *pair or (None,))
 

@@ -97,7 +97,7 @@ class LeastRemaining:
             run = running[entry[1]]
             if run.started_s == now:
                 # spare runs that have just started, because otherwise two tasks could displace each
-                # other for ever
+                # other forever
                 continue
             if run.type in task.demand.types and most > self.order.key(task, run.type):
                 yield run

@@ -69,7 +69,7 @@ class Rounds:
 
     If stopped runs lose their work (``preemption.on_resume: restart``), a run may be stopped only
     when it has run twice as long as any earlier run of its job that was stopped. Without this rule,
-    two long jobs would take turns for ever. With ``lead``, a run gives way only to a job that has
+    two long jobs would take turns forever. With ``lead``, a run gives way only to a job that has
     received less than ``1 - lead`` times as much service as the run's job. With 0.1, old jobs that
     have received about the same service rarely take turns. This also saves most of the simulation
     time.
@@ -320,8 +320,8 @@ class _Contest:
         return self._runs[self._place(key, order) :][::-1]
 
     def overtakes_s(self, key: float, order: int, job: int) -> float:
-        """Return a lower bound on the number of seconds until a task with the rank ``key`` and ``order``
-        may stop a run of another job, apart from the runs that it may stop already.
+        """Return a lower bound on the number of seconds until a task with the rank ``key`` and
+        ``order`` may stop a run of another job, apart from the runs that it may stop already.
         """
         place = self._place(key, order)
         if not place:

@@ -24,9 +24,9 @@ task is in the system.
 
 
 class FairShares:
-    """Start the oldest task that fits, from the holder with the smallest *share* (progressive
-    filling, Bertsekas and Gallager 1992, section 6.5.2). A holder is a tenant or a job. The share
-    of a holder is the amount of resources that its runs hold, divided by its entitlement. With
+    """Start the oldest task that fits, from the *holder* (a tenant or a job) with the smallest
+    share (progressive filling, Bertsekas and Gallager 1992, section 6.5.2). The share is the amount
+    of resources that the runs of the holder use, divided by the holder's entitlement. With
     ``dominant``, the policy computes which fractions of the cluster's GPUs, cores and memory the
     runs hold, and uses the largest of the three. Otherwise, the amount is the number of GPUs (or
     cores, if the runs hold no GPUs).
@@ -165,11 +165,11 @@ def _capacity(view: ClusterView) -> _Amounts:
 
 
 def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Max-min fairness (Bertsekas and Gallager 1992, section 6.5.2): the holder with the fewest
-    GPUs comes first. All tenants are entitled to the same number of GPUs (with ``by=job``, all jobs
-    are). The policy needs no estimates. It costs as much as ``FairShares``.
+    """Max-min fairness (Bertsekas and Gallager 1992, section 6.5.2): the tenant or job that holds
+    the fewest GPUs comes first. All tenants are entitled to the same number of GPUs (with
+    ``by=job``, all jobs are). The policy needs no estimates. It costs as much as ``FairShares``.
 
-    The holders are tenants or jobs (``by``).
+    Shares are compared between tenants or between jobs (``by``).
     """
     return FairShares(by, _alike, False, placement)
 
@@ -182,7 +182,7 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
     7.1). With ``by=tenant``, the first job of a tenant determines the tenant's entitlement. The
     policy uses estimates. It costs as much as ``FairShares``.
 
-    The holders are tenants or jobs (``by``).
+    Shares are compared between tenants or between jobs (``by``).
 
     Raises:
         ConfigError: ``alpha`` is not between -4 and 4.
@@ -206,7 +206,7 @@ def drf(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairS
     memory, divided by the weight of the tenant's first job. The policy needs no estimates. It costs
     as much as ``FairShares``.
 
-    The holders are tenants or jobs (``by``).
+    Shares are compared between tenants or between jobs (``by``).
     """
     return FairShares(by, _weight, True, placement)
 
