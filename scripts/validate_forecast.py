@@ -77,6 +77,8 @@ LOGS: dict[str, tuple[str, Gates]] = {
     "site-A": (f"{SLURM}/site-A", SITE),
     "site-A-again": (f"{SLURM}/site-A-again", SITE),
     "site-A-again-2": (f"{SLURM}/site-A-again-2", SITE),
+    "site-C": (f"{SLURM}/site-C", SITE),
+    "site-C-again": (f"{SLURM}/site-C-again", SITE),
     "site-A, true runs and arrivals": (f"{SLURM}/site-A --oracle", ORACLE),
     "KTH by EASY, true runs and arrivals": (
         f"{KTH} --forecast-from 60d --forecast-until 70d --interval 4h --policy easy --oracle",

@@ -30,6 +30,8 @@ _WAIT_S = 0.05
 """Seconds between two looks while a forecast is made."""
 FIRST = 5
 """Number of futures for the first page of a snapshot."""
+_BEGINNING = 10
+"""Intervals that a process may take until its first forecast, for which it also simulates earlier times."""
 
 
 Stamp: TypeAlias = tuple[int, str, int]
@@ -91,6 +93,8 @@ class Snapshots:
         self._settings = settings
         self._guard = threading.Lock()
         self._pool: ProcessPoolExecutor | None = None
+        self._is_ready = False
+        """True once the process has made a forecast."""
         self._asked: tuple[Stamp, bool] | None = None
         self._pending: Future[Forecasted] | None = None
         self.made = 0
@@ -137,6 +141,7 @@ class Snapshots:
                     return
                 try:
                     answer = self._pending.result()
+                    self._is_ready = self._is_ready or not answer.error
                 except BrokenProcessPool:
                     self._pool, answer = None, Forecasted("", "", "", "the process that forecasts was killed")
                 self.latest = answer if answer.page else self.latest._replace(error=answer.error)
@@ -165,7 +170,7 @@ class Snapshots:
 
         with starting():
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(1, get_context("spawn"), end_with_parent)
+                self._pool, self._is_ready = ProcessPoolExecutor(1, get_context("spawn"), end_with_parent), False
             self._asked, self._asked_s = (stamp, whole), monotonic()
             settings = self._settings
             if self.journal is not None:
@@ -177,13 +182,15 @@ class Snapshots:
 
     def _end_late(self) -> None:
         """End a forecast that takes longer than the interval, so that the next snapshot can be
-        forecast.
+        forecast. The first forecast of a process may take ``_BEGINNING`` intervals. Otherwise, a
+        process whose beginning takes longer than an interval would be ended again and again.
         """
-        if self._pool is None or monotonic() - self._asked_s <= self._every_s:
+        most_s = self._every_s * (1 if self._is_ready else _BEGINNING)
+        if self._pool is None or monotonic() - self._asked_s <= most_s:
             return
         kill_workers(self._pool)
         self._pool, self._pending = None, Future()
-        late = f"a forecast took longer than {self._every_s:g} s and was ended, so its snapshot was skipped"
+        late = f"a forecast took longer than {most_s:g} s and was ended, so its snapshot was skipped"
         self._pending.set_result(Forecasted("", "", "", late))
 
     def _note(self, answer: Forecasted) -> None:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,31 @@ def test_without_the_writer_of_pages_a_page_of_forecasts_is_refused(monkeypatch:
     done = CliRunner().invoke(app, ["eta", "--state", "now.json", "--html", "page.html"])
     assert done.exit_code == 2
     assert "family web, which this installation lacks" in " ".join(done.output.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(("is_ready", "most_s"), [(False, 600.0), (True, 60.0)])
+def test_only_the_first_forecast_of_a_process_may_take_longer_than_the_interval(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ready: bool, most_s: float
+) -> None:
+    watched = Snapshots(tmp_path, ForecastSettings(tmp_path), Journal(tmp_path), 60.0)
+    ended: list[Any] = []
+    monkeypatch.setattr(snapshots, "kill_workers", ended.append)
+    pool: Any = object()
+    watched._pool, watched._pending, watched._asked, watched._asked_s = pool, Future(), ((0, "a.json", 0), True), 0.0
+    if is_ready:
+        pending: Future[Forecasted] = Future()
+        pending.set_result(Forecasted("page", "", "", t=T))
+        watched._pending = pending
+        watched.look()
+        watched._pending = Future()
+    monkeypatch.setattr(snapshots, "monotonic", lambda: most_s - 1)
+    watched.look()
+    assert (ended, watched.latest.error) == ([], "")
+    monkeypatch.setattr(snapshots, "monotonic", lambda: most_s + 1)
+    watched.look()
+    watched.look()
+    assert ended == [pool]
+    assert f"took longer than {most_s:g} s" in watched.latest.error
 
 
 def get(folder: Path, snapshots: Snapshots, path: str) -> tuple[int, str]:

@@ -458,10 +458,9 @@ def test_a_budget_is_not_charged_while_nodes_boot() -> None:
     assert holdings.budgets[lab].used["cpus"] == 1200
 
 
-def test_the_first_priority_of_an_exclusive_job_counts_only_the_cpus_that_it_requests() -> None:
-    spec = "slurm-multifactor[job_size=1000,age=0,fair_share=0,partition=0,backfill=false]"
-
-    def order(until_s: float) -> list[str]:
+def test_the_priority_of_an_exclusive_job_counts_whole_nodes_once_backfill_has_found_some() -> None:
+    def order(until_s: float, more: str = "bf_interval_s=30") -> list[str]:
+        spec = f"slurm-multifactor[job_size=1000,age=0,fair_share=0,partition=0,{more}]"
         half = Job.single("half", Task("t", 5, gpus=1, cpus=32, estimate=5.0), 10)
         whole = Job.single("whole", Task("t", 5, gpus=1, cpus=1, estimate=5.0), 11, request=Request(exclusive=True))
         jobs = [job("first", 0, until_s, 4), half, whole]
@@ -470,6 +469,33 @@ def test_the_first_priority_of_an_exclusive_job_counts_only_the_cpus_that_it_req
 
     assert order(100) == ["half", "whole"]
     assert order(400) == ["whole", "half"]  # at 300 s, Slurm computes priorities from whole nodes
+    assert order(400, "backfill=false") == ["half", "whole"]
+    assert order(400, "bf_phase_s=310") == ["half", "whole"]  # the first backfill comes after the calculation
+
+
+def test_the_nodes_that_backfill_found_last_set_the_size_of_an_exclusive_job() -> None:
+    def taking(name: str, at_s: float, seconds: float, gpus: int, cpus: int, **request: bool) -> Job:
+        task = Task("t", seconds, gpus=gpus, cpus=cpus, estimate=seconds)
+        return Job.single(name, task, at_s, request=Request(**request) if request else None)  # type: ignore[arg-type]
+
+    work = [taking("a", 0, 900, 3, 1), taking("b", 0, 500, 4, 1), taking("rival", 10, 5, 1, 32)]
+    work += [taking("whole", 11, 5, 1, 1, exclusive=True), taking("small", 20, 5, 1, 1)]
+    nodes = tuple([Node(f"n{at}", GPU, 4, cpus, 512) for at, cpus in enumerate((16, 64))])
+    spec = "slurm-multifactor[job_size=1000,age=0,fair_share=0,partition=0,bf_interval_s=30]"
+    got = starts(played(work, spec, Cluster(nodes)))
+    assert got["small"] < 60
+    # the node with 64 CPUs becomes free first, and the job's share of the smaller node would be 16 CPUs
+    assert (got["whole"], got["rival"]) == (500, 505)
+
+
+def test_backfill_cycles_keep_their_beat_while_a_job_waits() -> None:
+    def start_of_short(waits: bool) -> float:
+        big = [job("big", 1, 10, 4)] if waits else []
+        work = [job("a", 0, 200, 3), *big, job("short", 50, 10)]
+        return starts(played(work, "slurm-multifactor[order=basic,bf_interval_s=30]", cluster(1)))["short"]
+
+    assert start_of_short(waits=True) == 60.0
+    assert start_of_short(waits=False) == 50.0
 
 
 def test_the_main_loop_rests() -> None:

@@ -13,7 +13,7 @@ from dagsim.families.slurm.scheduler.slurm_rules import account_of, magnets, tog
 from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
 from dagsim.families.slurm.scheduler.start_limits import licensed
 from dagsim.model import Decision, Placement, Start
-from dagsim.model.arithmetic import bits
+from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, TaskState
 
 _COARSE = 0.1
@@ -28,7 +28,7 @@ class BackfillTimes:
         self._cycle_s = -inf
         """Time of the last cycle."""
         self.rested = True
-        """True if no job has waited for a reservation at some time since the last cycle."""
+        """True if no job has waited at some time since the last cycle, apart from jobs at a limit."""
         self._idle_s = inf
         """Time of a cycle in which no job waits."""
 
@@ -41,7 +41,9 @@ class BackfillTimes:
     def tick_s(self, now: float) -> float:
         """Return the time of the first cycle after a change. It is the current time, but at least
         ``bf_interval_s`` after the previous cycle (``backfill_agent`` and ``_more_work`` in
-        backfill.c). While jobs wait for reservations, every cycle counts as a change.
+        backfill.c). While jobs wait, each cycle follows the previous one after the interval,
+        because every main loop sets the reason of a job that waits (``schedule``,
+        ``last_job_update`` in job_scheduler.c).
         """
         cycle_s, interval_s = self._cycle_s, self._interval_s
         from_s = max(now, self._phase_s, cycle_s + _COARSE * max(0.0, cycle_s - self._coarse_after_s))
@@ -341,6 +343,8 @@ class BackfillCycle:
         parts, machines = self._parts, self._view.machines
 
         def may_hold(nodes: int) -> bool:
+            if job.alone:
+                parts.priorities.found(job, ordered_sum([machines.list[node].node.cpus for node in bits(nodes)]))
             return parts.limits.may_hold(job, machines, list(bits(nodes)), planned=True)
 
         barred, request = parts.placing.barred(job.task), job.task.job.job.request

@@ -48,6 +48,9 @@ class JobPriorities:
         """Time of the current decision."""
         self._rounds = 0
         """Number of calculations up to the one by which the pending jobs are sorted."""
+        self._found: dict[tuple[int, int], float] = {}
+        """For each job that takes whole nodes, by order and piece: the CPUs of the nodes that backfill
+        last found for it."""
 
     @property
     def are_used(self) -> bool:
@@ -92,8 +95,12 @@ class JobPriorities:
             if len(list(rules.barred(task, part))) > refused:
                 continue
             (holders, amounts), alone = rules.claim(task, part, gpu), rules.alone(task.job, part)
+            # a job that has waited since before the simulation began has been in a backfill cycle, and
+            # so has the array of a task that had to wait for other tasks
+            waited = self.now - self.eligible_s(task) > self._settings.bf_interval_s or task.job.queued_s is not None
+            found = amounts.cpus if alone and waited else None
             tier = part.tier + (_RESERVED if reserved_in(task) >= 0 else 0)
-            slot = self._slot(task, place, part, tier, amounts.cpus if alone else None) if self.are_used else -1
+            slot = self._slot(task, place, part, tier, found) if self.are_used else -1
             job = PendingJob(
                 tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
                 rules.layout(task, part), rules.nodes[part.name], rules.questions(task, part), rules.counts(task),
@@ -105,15 +112,32 @@ class JobPriorities:
                 if (self._magnets.get(number, 0) & job.span).bit_count() < rules.fewest_nodes(task):
                     continue
                 place = job.place + further * len(rules.parts(task.job))
-                slot = self._slot(task, place, part, tier + _RESERVED, None) if self.are_used else -1
+                slot = self._slot(task, place, part, tier + _RESERVED, found) if self.are_used else -1
                 job_within = job._replace(tier=tier + _RESERVED, slot=slot, place=place, reservation=number)
                 jobs.append(job_within._replace(attracted=True))
         return jobs
 
     def drop(self, task: TaskState) -> None:
         """Drop the priorities of a task that no longer waits."""
+        self._found.pop((task.order, task.piece), None)
         for place in range(len(self._rules.parts(task.job)) * (1 + len(magnets(task)))):
             self.ranks.drop((task.order, task.piece, place))
+
+    def found(self, job: PendingJob, cpus: float, *, anew: bool = True) -> None:
+        """Count the CPUs of the nodes that backfill has found for a job that takes whole nodes, from
+        the next calculation on. Before, the priority counts the CPUs that the job requests
+        (``total_cpus`` in ``set_priority_factors`` and in ``_job_test`` of cons_common). Unless
+        ``anew``, keep the number of an earlier cycle.
+        """
+        key, parts = (job.order, job.piece), self._rules.parts(job.task.job)
+        if not self.are_used or self._found.get(key) == cpus or (key in self._found and not anew):
+            return
+        self._found[key] = cpus
+        for place in range(len(parts) * (1 + len(magnets(job.task)))):
+            slot = self.ranks.slot((*key, place))
+            if slot >= 0:
+                asked = self.asked(job.task, parts[place % len(parts)], job.task.demand.gang or 1)
+                self.ranks.fix(slot, self.book.fixed(asked._replace(cpus=cpus)))
 
     def eligible_s(self, task: TaskState) -> float:
         """Return the time from which a task may start. A requeued task first waits ``requeue_delay_s``."""
@@ -160,23 +184,20 @@ class JobPriorities:
         }
         return {name: worth for name, worth in parts.items() if worth}
 
-    def _slot(self, task: TaskState, place: int, part: NodePartition, tier: int, cpus: float | None) -> int:
+    def _slot(self, task: TaskState, place: int, part: NodePartition, tier: int, found: float | None) -> int:
         """Return the slot that holds a task's priority in a partition. If there is none yet,
-        compute the priority. For a job that takes whole nodes, ``cpus`` replaces the number of
-        requested CPUs.
+        compute the priority. If backfill has already ``found`` whole nodes for the job, the
+        priority counts their CPUs.
         """
         key = (task.order, task.piece, place)
         slot = self.ranks.slot(key)
         if slot < 0:
-            requested = self.asked(task, part, task.demand.gang or 1)
-            asked = requested if cpus is None else requested._replace(cpus=cpus)
+            asked = self.asked(task, part, task.demand.gang or 1)
+            asked = asked if found is None else asked._replace(cpus=found)
             fixed = self.book.fixed(asked)
             slot = self.ranks.add(key, tier, fixed, self.book.since_s(asked), asked.user)
             at_s = max(min(self.now, self.eligible_s(task)), self.book.calculated_s)
             # a task whose array was evaluated earlier gets its priority as of the last calculation
             at_s = at_s if task.job.queued_s is None else self.book.calculated_s
-            # at submission, ``total_cpus`` does not include the CPUs of whole nodes yet
-            if cpus is not None and not task.piece and task.job.job.arrival_s > self.book.calculated_s:
-                fixed = self.book.fixed(requested)
             self.ranks.note(slot, self.book.priority(fixed, asked, at_s), self.book.rounds)
         return slot

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import floor, inf
 
 from dagsim.families.slurm.scheduler.job_placing import JobPlacing
+from dagsim.families.slurm.scheduler.job_priorities import JobPriorities
 from dagsim.families.slurm.scheduler.pending_jobs import PendingJob, PendingJobs
 from dagsim.families.slurm.scheduler.running_jobs import LATE_S, RunningJobs
 from dagsim.families.slurm.scheduler.slurm_preemption import SlurmPreemption
@@ -23,6 +24,7 @@ class SchedulerParts:
 
     settings: SlurmSettings
     rules: SlurmRules
+    priorities: JobPriorities
     running: RunningJobs
     limits: StartLimits
     placing: JobPlacing

@@ -284,7 +284,12 @@ class SlurmMultifactor:
         running, times = self._running, self._times
         if self._set.backfill and (running.changed or pending.changed) and times.is_due(now):
             times.begin(now)
+            if pending.untested and self._priorities.are_stale:
+                self._priorities.sort(pending)
             running.changed = pending.changed = False
+            for job in pending.untested:
+                self._priorities.found(job, job.amounts.cpus, anew=False)
+            pending.untested.clear()
             if self._any_fits(view, pending) or self._preemption.possible:
                 self.latest = "backfill"
                 yield from BackfillCycle(self._parts, view, pending).decisions()
@@ -313,7 +318,7 @@ class SlurmMultifactor:
         self._running.changed = self._running.changed or view.machines.returned_s > before_s
         self._priorities.calculate(now)
         self._times.advance(now)
-        if not (self._lists and site and any(one.end_s > now for one in site.closed)):
+        if not self._lists:
             self._times.rested = True
         return pending
 
@@ -344,7 +349,7 @@ class SlurmMultifactor:
         preemption = SlurmPreemption(settings.preempt, rules, running, placing)
         self._rules, self._running, self._preemption = rules, running, preemption
         self._priorities = JobPriorities(view, settings, rules, preemption, self._usage)
-        self._parts = SchedulerParts(settings, rules, running, limits, placing, preemption)
+        self._parts = SchedulerParts(settings, rules, self._priorities, running, limits, placing, preemption)
         self._main = MainLoop(self._parts)
         self._times = BackfillTimes(settings, self._coarse_after_s)
         self._refused = RefusedJobs(rules)

@@ -96,6 +96,8 @@ class PendingJobs:
         """Tasks that became eligible since the last call."""
         self.changed = changed
         """True if a task has been added since the last backfill."""
+        self.untested: list[PendingJob] = []
+        """Jobs that take whole nodes and were listed after the last backfill."""
         self._known_s = known_s
         self._listing, self._ranks, self._eligible_s = listing, ranks, eligible_s
         self._later: list[tuple[float, int, int, TaskState]] = []
@@ -144,6 +146,8 @@ class PendingJobs:
                 if task.waiting:
                     for job in self._listing(task):
                         self._insert(job)
+                        if job.alone and not job.attracted:
+                            self.untested.append(job)
                     self.changed = self.changed or eligible_s > self._known_s
         self._known_s = -inf
 

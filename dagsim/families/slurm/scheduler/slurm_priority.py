@@ -408,8 +408,8 @@ class RankColumns:
         return self._slots.get(key, -1)
 
     def add(self, key: _Key, tier: int, fixed: float, since_s: float | None, user: str) -> int:
-        """Assign a slot to a job. ``fixed`` is the part of the job's priority that never changes, and
-        ``since_s`` is the time from which its age counts.
+        """Assign a slot to a job. ``fixed`` is the part of the job's priority that does not depend on
+        time, and ``since_s`` is the time from which its age counts.
         """
         if not self._free:
             size = len(self._floats["fixed"])
@@ -425,6 +425,10 @@ class RankColumns:
         for name, count in ints.items():
             self._ints[name][slot] = count
         return slot
+
+    def fix(self, slot: int, fixed: float) -> None:
+        """Change the part of a priority that does not depend on time, from the next calculation on."""
+        self._floats["fixed"][slot] = fixed
 
     def drop(self, key: _Key) -> None:
         """Free the slot of a job."""
