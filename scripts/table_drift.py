@@ -1,7 +1,8 @@
 """Three months of three sites whose jobs change: heuristics and an agent, fixed or adapted every Monday.
 
     python scripts/table_drift.py try --data DIR [--sites NAME...] [--seeds N]     # on validation seeds
-    python scripts/table_drift.py report --data DIR --fresh|--again                # writes drift.csv, drift.md
+    python scripts/table_drift.py report --data DIR --fresh|--again              # writes drift.csv, .md and .png
+    python scripts/table_drift.py figure --data DIR                              # writes drift.png from drift.csv
 
 A site is simulated once for each policy, for 13 weeks. Every Monday, the policy may be replaced, while the queue and
 the running jobs stay. A heuristic is tuned, and the agent is trained further, on the jobs that ended in the week
@@ -291,9 +292,10 @@ WAYS: Mapping[str, Choose] = {
     "tuned weekly": tuned_weekly,
     "agent": fixed("ppo"),
     "agent trained weekly": trained_weekly,
+    "search": fixed("search"),
 }
 REFERENCE = "tuned once"
-PAIRS = (("agent", "default"), ("agent", "tuned weekly"), ("agent trained weekly", "agent"))
+PAIRS = (("agent", "default"), ("agent", "tuned weekly"), ("agent trained weekly", "agent"), ("search", "agent"))
 METRICS = {
     "mean_jct_s": "mean",
     "unseen_mean_jct_s": "mean in weeks with unseen jobs",
@@ -391,7 +393,39 @@ def report(options: command.Options, say: command.Say) -> list[Row]:
     ledger.close(spending)
     how = "geometric means of ratios by site and seed, Student's t on their logarithms"
     write_text(OUT / "drift.md", "\n".join([HEAD, *page(rows), "", spending.sentence(how)]) + "\n")
+    draw(rows, OUT / "drift.png")
     return rows
+
+
+def draw(rows: Sequence[Row], path: Path) -> None:
+    """Draw the ratios of mean completion times with their intervals, for all sites and for each."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    at = {(row.way, row.site, row.seed): row for row in rows}
+    ways = [way for way in dict.fromkeys(row.way for row in rows) if way != REFERENCE]
+    figure, axes = plt.subplots(figsize=(8, 3), layout="constrained")
+    places = {"all sites": tuple(SITES)} | {site: (site,) for site in SITES}
+    for number, way in enumerate(ways):
+        for place, sites in enumerate(places.values()):
+            of = [row for row in rows if row.way == way and row.site in sites]
+            if len(of) < 2:
+                continue
+            than = [at[REFERENCE, *row[:2]] for row in of]
+            pair = paired([row.mean_jct_s for row in of], [row.mean_jct_s for row in than])
+            x, error = (
+                place + 0.15 * (number - (len(ways) - 1) / 2),
+                [[pair.ratio - pair.low], [pair.high - pair.ratio]],
+            )
+            axes.errorbar(x, pair.ratio, error, fmt="o", ms=4, color=f"C{number}", label=None if place else way)
+    axes.axhline(1.0, color="0.5", lw=0.8)
+    axes.set_xticks(range(len(places)), list(places))
+    axes.set_ylabel(f"mean completion time\nover `{REFERENCE}`")
+    axes.legend(ncols=len(ways), loc="upper center", bbox_to_anchor=(0.5, 1.2), frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
 
 
 HEAD = f"""# Three sites whose jobs change from week to week
@@ -436,7 +470,7 @@ def _table(rows: Sequence[Row], sites: Sequence[str]) -> Iterator[str]:
         of = [row for (name, *_), row in at.items() if name == way]
         us = 1e6 * sum(row.decision_cpu_s for row in of) / sum(row.decisions for row in of)
         week_s = sum(row.learning_cpu_s for row in of) / len(of) / (WEEKS - 1)
-        changes = "" if way.startswith("agent") else f"{np.mean([row.policies for row in of]):.1f}"
+        changes = "" if way.startswith(("agent", "search")) else f"{np.mean([row.policies for row in of]):.1f}"
         ratios = [ratio_of(of, [at[REFERENCE, *row[:2]] for row in of], metric) for metric in METRICS]
         lines.append((way, len(of), *ratios, f"{us:,.0f}", f"{week_s:.1f}", changes))
     heads = ("policy", "n", *METRICS.values(), "us per decision", "learning, CPU s a week", "policies")
@@ -456,6 +490,9 @@ def _work(options: command.Options, say: command.Say) -> Any:
     torch.set_num_threads(1)
     if options.what == "report":
         rows = report(options, say)
+    elif options.what == "figure":
+        rows = rows_in(OUT / "drift.csv")
+        draw(rows, OUT / "drift.png")
     else:
         rows = simulated(options, VALIDATION[: options.seeds], RESULTS / "table-drift" / "try.csv", say)
         for line in page(rows):
@@ -465,7 +502,7 @@ def _work(options: command.Options, say: command.Say) -> Any:
 
 def main() -> int:
     parser = command.arguments(__doc__)
-    parser.add_argument("what", choices=("try", "report"))
+    parser.add_argument("what", choices=("try", "report", "figure"))
     parser.add_argument("--data", type=Path, required=True, help="folder with the traces (DAGSIM_DATA)")
     parser.add_argument("--sites", nargs="*", choices=SITES, default=list(SITES))
     parser.add_argument("--ways", nargs="*", choices=WAYS, default=list(WAYS))

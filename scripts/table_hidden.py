@@ -1,11 +1,13 @@
 """Agents for hidden and noisy durations beside the best tuned heuristics, by the price of a preemption.
 
-    python scripts/table_hidden.py choose       # on validation seeds: writes hidden-choice.csv
+    python scripts/table_hidden.py choose [--kind KIND...]    # on validation seeds: writes hidden-choice.csv
     python scripts/table_hidden.py report --fresh|--again     # writes hidden.csv, hidden.md
+    python scripts/table_hidden.py beliefs --fresh|--again    # writes hidden-beliefs.csv, the end of hidden.md
 
 ``choose`` runs every heuristic with several parameters and keeps, for each cell, each kind of estimates and each
 price, the best that never stops a run and the best that may. ``report`` compares the agent that ships with dagsim,
-with and without expected durations, with both on report seeds. Runs are kept in ``results/table-*`` as they end.
+with and without expected durations, with both on report seeds. ``beliefs`` compares it with the best heuristics that
+see the same expected durations. Runs are kept in ``results/table-*`` as they end.
 """
 
 from __future__ import annotations
@@ -47,6 +49,8 @@ PREEMPTIVE = (
 )
 INFORMED = ("srtf", "srsf")
 """Further preemptive heuristics where there are estimates."""
+BELIEVING = tuple([f"believing[policy={policy}]" for policy in PLAIN if policy.startswith("eft-wait")])
+"""Heuristics that never stop a run, and see the same expected durations as the agent."""
 AGENTS = ("ppo[beliefs=true]", "ppo")
 Means = dict[str, dict[int, float]]
 """Mean completion times by policy and seed."""
@@ -94,22 +98,34 @@ def means_s(place: Place, policies: Sequence[str], seeds: Sequence[int], on: str
     return means
 
 
-def choose(on: str, say: command.Say) -> list[dict[str, Any]]:
-    """Write each heuristic's geometric mean over the best of its kind, by place."""
-    rows = []
+def kinds_of(place: Place) -> dict[str, tuple[str, ...]]:
+    """The kinds of heuristics of a place, with the heuristics of each."""
+    if place.known == "noisy":
+        return {"plain": PLAIN, "preemptive": (*PREEMPTIVE, *INFORMED)}
+    stopping = {"preemptive": PREEMPTIVE}
+    return stopping if place != first_of(place) else {"plain": PLAIN, "believing": BELIEVING} | stopping
+
+
+def choose(on: str, kinds: Sequence[str], say: command.Say) -> list[dict[str, Any]]:
+    """Write each heuristic's geometric mean over the best of its kind, by place. With ``kinds``, run only these, and
+    keep the other rows."""
+    path = OUT / "hidden-choice.csv"
+    there = list(command.read_rows(path)) if kinds else []
+    rows: list[dict[str, Any]] = []
     for place in PLACES:
-        stopping = PREEMPTIVE if place.known == "hidden" else (*PREEMPTIVE, *INFORMED)
-        kinds = {"plain": PLAIN, "preemptive": stopping} if place == first_of(place) else {"preemptive": stopping}
-        wanted = [policy for kind in kinds.values() for policy in kind]
-        means = means_s(place, wanted, TRIED, on)
-        logs = {policy: fmean(np.log(list(means[policy].values()))) for policy in wanted}
-        for against, kind in kinds.items():
-            least = min(logs[policy] for policy in kind)
+        for against, kind in kinds_of(place).items():
+            if kinds and against not in kinds:
+                at = {name: str(value) for name, value in place._asdict().items()} | {"against": against}
+                rows += [dict(row) for row in there if at.items() <= dict(row).items()]
+                continue
+            means = means_s(place, kind, TRIED, on)
+            logs = {policy: fmean(np.log(list(means[policy].values()))) for policy in kind}
+            least = min(logs.values())
             for policy in sorted(kind, key=lambda policy: logs[policy]):
                 ratio = round(float(np.exp(logs[policy] - least)), 4)
                 rows.append(place._asdict() | {"against": against, "heuristic": policy, "ratio": ratio})
         say(f"{place}: done")
-    command.write_rows(OUT / "hidden-choice.csv", rows)
+    command.write_rows(path, rows)
     return rows
 
 
@@ -148,8 +164,58 @@ def report(options: command.Options, say: command.Say) -> list[Row]:
     ledger.close(spending)
     command.write_rows(OUT / "hidden.csv", [row._asdict() for row in rows])
     how = "geometric means of ratios by seed, Student's t on their logarithms"
-    write_text(OUT / "hidden.md", "\n".join([HEAD, *page(rows), "", spending.sentence(how)]) + "\n")
+    end = (OUT / "hidden.md").read_text().partition(BELIEFS)[2]
+    write_text(OUT / "hidden.md", "\n".join([HEAD, *page(rows), "", spending.sentence(how), ""]) + "\n" + BELIEFS + end)
     return rows
+
+
+def beliefs(options: command.Options, say: command.Say) -> list[dict[str, Any]]:
+    """Write ``hidden-beliefs.csv`` and the end of ``hidden.md``."""
+    best, rows = chosen(), []
+    ledger = Ledger(RESULTS / "seeds.yaml")
+    text = "python scripts/table_hidden.py beliefs"
+    spending = ledger.spend("agents/hidden", SEEDS, text, fresh=options.fresh, again=options.again)
+    for place in [place for place in PLACES if place.known == "hidden" and place == first_of(place)]:
+        like = next(cell for cell in (place.cell, "dag-0.9") if (place._replace(cell=cell), "believing") in best)
+        agent, believing, plain = AGENTS[0], best[place._replace(cell=like), "believing"], best[place, "plain"]
+        means = means_s(place, (agent,), spending.seeds, options.on)
+        means |= means_s(place, (believing,), spending.seeds, options.on)
+        means |= means_s(place, (plain,), spending.seeds, options.on)
+        for policy, other in ((agent, believing), (agent, plain), (believing, plain)):
+            own, than = ([means[name][seed] for seed in spending.seeds] for name in (policy, other))
+            pair = paired(own, than)
+            row = {"cell": place.cell, "policy": policy, "compared_with": other, "n": pair.n}
+            rows.append(row | {"ratio": pair.ratio, "low": pair.low, "high": pair.high})
+        say(f"{place}: {', '.join(f'{ratio:.3f}' for ratio in [row['ratio'] for row in rows[-3:]])}")
+    ledger.close(spending)
+    command.write_rows(OUT / "hidden-beliefs.csv", rows)
+    table: list[tuple[object, ...]] = []
+    for three in zip(rows[::3], rows[1::3], rows[2::3], strict=True):
+        names = [f"`{three[0]['compared_with']}`", f"`{three[1]['compared_with']}`"]
+        table.append(
+            (
+                three[0]["cell"],
+                *names,
+                *[f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})" for row in three],
+            )
+        )
+    means_of = [fmean(np.log([row["ratio"] for row in rows[number::3]])) for number in range(3)]
+    table.append(("geometric mean", "", "", *[f"{np.exp(mean):.3f}" for mean in means_of]))
+    heads = ("cell", "heuristic with beliefs", "heuristic without", "agent / with", "agent / without", "with / without")
+    how = "geometric means of ratios by seed, Student's t on their logarithms"
+    head = (OUT / "hidden.md").read_text().partition(BELIEFS)[0]
+    write_text(
+        OUT / "hidden.md", head + "\n".join([BELIEFS, *markdown(heads, table), "", spending.sentence(how)]) + "\n"
+    )
+    return rows
+
+
+BELIEFS = """## Heuristics with the same expected durations
+
+The policy `believing` shows a heuristic the expected durations that `ppo[beliefs=true]` sees. Durations are hidden, and
+nothing stops a run. The table has the heuristic that was best on the validation seeds
+([hidden-choice.csv](hidden-choice.csv)). For `dag-1.1`, this is the heuristic of `dag-0.9`.
+"""
 
 
 HEAD = f"""# The agent where durations are hidden or noisy
@@ -184,12 +250,16 @@ def page(rows: Sequence[Row]) -> list[str]:
 
 def _work(options: command.Options, say: command.Say) -> Any:
     torch.set_num_threads(1)
-    return choose(options.on, say) if options.what == "choose" else [row._asdict() for row in report(options, say)]
+    if options.what == "choose":
+        return choose(options.on, options.kind, say)
+    return beliefs(options, say) if options.what == "beliefs" else [row._asdict() for row in report(options, say)]
 
 
 def main() -> int:
     parser = command.arguments(__doc__)
-    parser.add_argument("what", choices=("choose", "report"))
+    parser.add_argument("what", choices=("choose", "report", "beliefs"))
+    kinds = [*kinds_of(PLACES[0])]
+    parser.add_argument("--kind", nargs="+", default=[], choices=kinds, help="choose only heuristics of these kinds")
     parser.add_argument("--again", action="store_true", help="the same report seeds again")
     parser.add_argument("--fresh", action="store_true", help="new report seeds")
     parser.add_argument("--on", default="local:1", help="where runs take place, as `dagsim sweep --on`")

@@ -68,7 +68,7 @@ def compare_runs(
     from dagsim.experiment.carry_out import write_comparison
     from dagsim.experiment.compare import looks_at, paired_lines
     from dagsim.experiment.scenario import metric_of, sample_of, workload_label
-    from dagsim.experiment.store import Store
+    from dagsim.experiment.store import Store, run_folders
     from dagsim.metrics.paired import Precision
     from dagsim.metrics.standings import METHOD, standings
     from dagsim.report.comparison import comparison_table
@@ -76,7 +76,7 @@ def compare_runs(
     from dagsim.report.tables import run_notes
     from dagsim.report.terminal import show_grid
 
-    folders = [Store.open(run) for run in runs]
+    folders = [Store.open(run) for run in run_folders(runs)]
     lines, differences, missing = paired_lines(folders)
     for sentence in missing:
         say(f"warning: {sentence}", err=True)

@@ -132,6 +132,18 @@ def _recorded_code(facts: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(fact.get("sha256")) for name, fact in code.items() if isinstance(fact, dict)}
 
 
+def run_folders(paths: Sequence[Path]) -> list[Path]:
+    """Return the paths without what dagsim keeps beside run folders. A shell includes it in
+    ``results/*``.
+    """
+    kept = [path for path in paths if path.name not in _BESIDE or (path / "manifest.json").exists()]
+    return kept or list(paths)
+
+
+_BESIDE = ("seeds.yaml", "references")
+"""The ledger of report seeds, and the searches of training runs for the best heuristic."""
+
+
 class Store(ABC):
     """One run folder: a ``RunStore``, or a ``GridStore`` for the cells of a grid. To create a
     folder, use ``begin`` or ``RunStore.create``. To read one, use ``open`` or ``read``.

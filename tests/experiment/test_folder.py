@@ -18,7 +18,7 @@ from dagsim.errors import RunFolderError
 from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.scenario import replicate_seeds
 from dagsim.experiment.simulate import Outcome, run_policy
-from dagsim.experiment.store import Store
+from dagsim.experiment.store import Store, run_folders
 from dagsim.metrics import summarize
 from dagsim.model import Decision, Job, Start, Task
 from dagsim.systems.cluster.kernel import ClusterKernel
@@ -142,6 +142,17 @@ def test_the_state_follows_the_run(tmp_path: Path) -> None:
     folder.finish("interrupted")
     assert Store.open(folder.path).state == "interrupted"
     assert not [path for path in folder.path.iterdir() if path.name.startswith(".")]
+
+
+def test_what_lies_beside_run_folders_is_left_out(tmp_path: Path) -> None:
+    """A shell includes it in ``results/*``."""
+    run, own = tmp_path / "one", tmp_path / "sub" / "references"
+    for folder in (run, own, tmp_path / "references"):
+        folder.mkdir(parents=True)
+    (own / "manifest.json").write_text("{}")
+    (tmp_path / "seeds.yaml").write_text("")
+    assert run_folders([run, tmp_path / "references", tmp_path / "seeds.yaml", own]) == [run, own]
+    assert run_folders([tmp_path / "seeds.yaml"]) == [tmp_path / "seeds.yaml"]
 
 
 def damage(path: Path, name: str, content: bytes | None) -> None:

@@ -89,6 +89,14 @@ FAMILY = Family(
             Entry("sac", ".off_policy:SacConfig", "discrete soft actor-critic"),
         ),
         "keys": (Entry("train", ".train_section:TrainSection", "how dagsim train trains an agent"),),
+        "policies": (
+            Entry(
+                "believing",
+                ".believing:Believing",
+                "another policy, which sees expected durations where durations are hidden",
+                ("estimates", "costly"),
+            ),
+        ),
         "environments": (Entry("cluster", ".scheduling_env:SchedulingEnv", "dagsim/Scheduling-v0"),),
         "agents": (Entry("ppo", "ppo.pt", "trained on the default experiment", ("cluster",)),),
     },

@@ -105,7 +105,8 @@ def begin_training(
         {} if init is None else {"init": str(init.resolve()), "init_sha256": _agent_hash(init, config)}
     )
     plan |= {} if report else {"report": False}
-    return RunStore.create(out, "train", config, argv=argv, label=label, plan=plan, name=name)
+    seeds = (config.seed,)  # of the training run; windows of a trace are drawn from it
+    return RunStore.create(out, "train", config, argv=argv, label=label, seeds=seeds, plan=plan, name=name)
 
 
 def resumed_training(path: Path, iterations: int | None = None) -> Store:

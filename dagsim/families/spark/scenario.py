@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil, floor, inf
 from pathlib import Path
+from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 from dagsim.errors import ConfigError, require
@@ -30,6 +32,7 @@ class _Pool:
 
     def __init__(self, jobs: Sequence[SparkJob] | None = None) -> None:
         self._jobs = None if jobs is None else list(jobs)
+        self._work_s: float | None = None
 
     def __reduce__(self) -> tuple[type[_Pool], tuple[()]]:
         return _Pool, ()
@@ -38,6 +41,12 @@ class _Pool:
         if self._jobs is None:
             self._jobs = make()
         return self._jobs
+
+    def mean_work_s(self, make: Callable[[], list[SparkJob]]) -> float:
+        """Return the mean work of a job in executor-seconds, as policies estimate it."""
+        if self._work_s is None:
+            self._work_s = fmean(job.work_ms for job in self.get(make)) / 1000
+        return self._work_s
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,11 @@ class SparkScenario(Scenario):
     """Jobs per episode."""
     mean_gap_s: float | tuple[float, float] = 25.0
     """Mean number of seconds between two arrivals, or a range from which this mean is drawn."""
+    load: float | tuple[float, float] | None = None
+    """Work that arrives (a job's mean work, as policies estimate it, divided by the mean gap) per
+    executor, or a range from which it is drawn. Executors are then drawn among those whose mean
+    gap lies in the range ``mean_gap_s``, and the gap follows from them and the load.
+    """
     batch: int = 1
     """Number of jobs that arrive together at the start."""
     moving_delay_s: float = 2.0
@@ -95,18 +109,23 @@ class SparkScenario(Scenario):
     def __post_init__(self) -> None:
         for name in ("jobs", "batch"):
             require(getattr(self, name) >= 1, f"{name} must be at least 1", getattr(self, name))
-        for name in ("executors", "mean_gap_s"):
+        if isinstance(self.load, float | int):
+            require(0 < self.load < float("inf"), "load must be positive and finite", self.load)
+        for name in ("executors", "mean_gap_s", "load"):
             if (limits := _range(getattr(self, name))) and not 0 < limits[0] <= limits[1] < float("inf"):
                 raise ConfigError(f"{name} must be [least, largest], both positive and finite, got {list(limits)}")
-        executor_types(self.executors_of(0))
-        for name, value in (("mean_gap_s", self.mean_gap_s_of(0)), ("moving_delay_s", self.moving_delay_s)):
-            if not 0 <= value < float("inf"):
+        if self.load is not None and _range(self.mean_gap_s) is None:
+            raise ConfigError("load determines the mean gap; mean_gap_s must be its limits, [least, largest]")
+        if _range(self.executors) is None:
+            executor_types(self.executors_of(0))
+        for name, value in (("mean_gap_s", self.mean_gap_s), ("moving_delay_s", self.moving_delay_s)):
+            if isinstance(value, float | int) and not 0 <= value < float("inf"):
                 raise ConfigError(f"{name} must be 0 or more and finite, got {value!r}")
         if not self.mean_gap_s:
             raise ConfigError("mean_gap_s must be positive, got 0; to make jobs arrive simultaneously, set batch")
         if self.trace is not None and (self.parity or self.profiles is not None):
             raise ConfigError("a trace cannot be combined with profiles or with parity")
-        if self.parity and (self.batch != 1 or not isinstance(self.executors_of(0), int)):
+        if self.parity and (self.batch != 1 or not (_range(self.executors) or isinstance(self.executors, int))):
             raise ConfigError("parity supports neither batches nor executors with different speeds")
 
     @property
@@ -145,6 +164,11 @@ class SparkScenario(Scenario):
         """Return the executors for a seed, as a number or as types."""
         match self.executors:
             case (int() as least, int() as largest):
+                if self.load is not None:  # keep only executors whose gap lies within its limits
+                    soonest_s, latest_s = _range(self.mean_gap_s) or (0.0, inf)
+                    rate = self._pool.mean_work_s(self._read) / self._load_of(seed)
+                    least = min(max(least, ceil(rate / latest_s)), largest)
+                    largest = max(min(largest, floor(rate / soonest_s)), least)
                 return round(_drawn(least, largest, seed, "executors"))
             case executors:
                 return executors
@@ -152,10 +176,20 @@ class SparkScenario(Scenario):
     def mean_gap_s_of(self, seed: int) -> float:
         """Return the mean time between two arrivals for a seed, in seconds."""
         match self.mean_gap_s:
-            case (least, largest):
+            case (least, largest) if self.load is None:
                 return _drawn(least, largest, seed, "mean-gap")
+            case (least, largest):
+                speed = sum(kind.count * kind.speed for kind in executor_types(self.executors_of(seed)))
+                gap_s = self._pool.mean_work_s(self._read) / self._load_of(seed) / speed
+                return float(min(max(gap_s, least), largest))
             case gap_s:
                 return gap_s
+
+    def _load_of(self, seed: int) -> float:
+        """Return the load of a seed, if loads are given."""
+        assert self.load is not None
+        limits = _range(self.load)
+        return float(self.load) if limits is None else _drawn(*limits, seed, "load")  # type: ignore[arg-type]
 
     @property
     def pool(self) -> Sequence[SparkJob]:

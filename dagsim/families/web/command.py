@@ -31,9 +31,10 @@ def report(
 
     Example: dagsim report results/20261120T193000Z-eval-sjf-s0-3fa9c1 -o report.html
     """
-    from dagsim.experiment.store import Store
+    from dagsim.experiment.store import Store, run_folders
     from dagsim.families.web.document import write_page
 
+    runs = run_folders(runs)
     say(write_page([Store.open(run) for run in runs], out or runs[0] / "report.html"))
 
 

@@ -181,7 +181,7 @@ def test_the_words_of_the_one_table_of_reasons_are_used(tmp_path: Path) -> None:
             ["why", "--state", "{now}", "-c", "{site}", "run", "2"],
             "takes a single JOB, without a run folder and without --run",
         ),
-        (["why", "2"], "expected RUN JOB"),
+        (["why", "2"], "give a run folder and the id of a job"),
         (["why", "run", "2", "--history", "x"], "can only be used with --state"),
     ],
 )

@@ -118,3 +118,9 @@ def test_an_agent_whose_codec_has_no_beliefs_is_refused(tmp_path):
     ended, _, _ = shipped(tmp_path, algo=f"ppo[checkpoint={former},beliefs=true]")
     assert ended.exit_code == 2
     assert "beliefs: the agent's codec is 'candidates'; it must be 'relative'" in " ".join(ended.output.split())
+
+
+def test_a_training_on_windows_takes_a_seed(log, tmp_path):
+    settings = [f"workload={{kind: trace, path: {log}, window: 10}}", "runtime={kind: recorded, reference: T4}", *TINY]
+    trained = train(None, [*settings, "seed=7"], out=tmp_path, report=False)
+    assert trained.folder.manifest["seeds"] == [7]

@@ -39,6 +39,30 @@ def test_executors_and_gaps_keep_to_their_limits_and_fill_them_evenly_on_a_log_s
     assert abs(np.corrcoef(executors, gaps)[0, 1]) < 0.2
 
 
+def test_loads_are_drawn_evenly_and_executors_and_gaps_keep_to_their_limits() -> None:
+    scenario = SparkScenario((8, 64), 5, (8.0, 60.0), load=(0.35, 3.5))
+    work_s = np.mean([job.work_ms for job in scenario.pool]) / 1000
+    executors = np.array([scenario.executors_of(seed) for seed in SEEDS])
+    gaps = np.array([scenario.mean_gap_s_of(seed) for seed in SEEDS])
+    loads = work_s / executors / gaps
+    assert executors.min() >= 8
+    assert executors.max() <= 64
+    assert gaps.min() >= 8.0
+    assert gaps.max() <= 60.0
+    assert np.quantile(loads, [0.05, 0.5, 0.95]) == pytest.approx([0.39, 1.11, 3.12], rel=0.15)
+    one = SparkScenario(10, 5, (0.1, 1e6), load=2.0)
+    assert one.mean_gap_s_of(3) == pytest.approx(work_s / 20)
+    fast = SparkScenario((ExecutorType("fast", 5, 2.0),), 5, (0.1, 1e6), load=2.0)
+    assert fast.mean_gap_s_of(3) == one.mean_gap_s_of(3)
+
+
+def test_a_load_needs_limits_for_the_gap_that_it_determines() -> None:
+    with pytest.raises(ConfigError, match="mean_gap_s must be its limits"):
+        SparkScenario(10, load=1.0)
+    with pytest.raises(ConfigError, match="load must be positive"):
+        SparkScenario(10, 5, (1.0, 9.0), load=0.0)
+
+
 def test_a_kernel_has_the_executors_and_the_gap_of_its_seed() -> None:
     scenario = SparkScenario((2, 9), 30, (0.1, 1000.0))
     for seed in range(4):
@@ -84,7 +108,9 @@ def test_a_scenario_with_ranges_keeps_to_the_contract() -> None:
     check_system(scenario, "fair")
 
 
-@pytest.mark.parametrize("setting", ["executors=[9, 3]", "executors=[0, 3]", "mean_gap_s=[9, 3]", "mean_gap_s=[0, 3]"])
+@pytest.mark.parametrize(
+    "setting", ["executors=[9, 3]", "executors=[0, 3]", "mean_gap_s=[9, 3]", "mean_gap_s=[0, 3]", "load=[2, 1]"]
+)
 def test_limits_that_are_no_range_are_refused_by_key(setting: str) -> None:
     result = CliRunner().invoke(app, ["eval", "--system", "spark", "--set", f"system.{setting}", "--seeds", "1"])
     assert result.exit_code == 2
