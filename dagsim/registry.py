@@ -300,7 +300,7 @@ def _installed(path: tuple[str, ...]) -> EntryPoints:
     """Return the entry points of all packages on ``path``, which is ``sys.path``. Every registry needs
     them, and searching the packages takes milliseconds.
     """
-    return entry_points()
+    return entry_points()  # type: ignore[return-value]  # Python 3.11 has another class with the same ``select``
 
 
 def _has(value: object, method: str) -> bool:

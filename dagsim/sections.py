@@ -101,7 +101,7 @@ class Section(BaseModel):
     """Keys that are written only if they have a value. A dataclass may declare such keys, too."""
 
 
-def field_texts(cls: type) -> dict[str, str]:
+def field_texts(cls: type[Any]) -> dict[str, str]:
     """Return the descriptions of the fields of a dataclass and its bases. A description is the
     string below the field in the source code or, without such a string, the sentences in the
     class's docstring that name the field. In a section, only strings below fields count.

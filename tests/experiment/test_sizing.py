@@ -97,8 +97,7 @@ def test_a_burst_gets_what_it_uses_at_once_and_no_more() -> None:
     assert {group.name: group.count for group in section.groups} == {"t4": 1}
     load = offered_load(jobs, Config(cluster=section).build_cluster(), Recorded())
     assert load.warning == (
-        "the jobs arrive within 5 s, and part of their work lies after that, so the "
-        "offered load of 1.25e+05 says little"
+        "the jobs arrive within 5 s, and part of their work is done later, so the offered load of 1.25e+05 says little"
     )
 
 
