@@ -150,7 +150,8 @@ preemption: no
             "x.yaml:12:12: failures.1.kind: "
             "unknown failure model 'maintenence'; did you mean 'maintenance'? (dagsim list failures)",
             "x.yaml:13:20: estimates.sigma: sigma must be 0 or more, got -1.0",
-            "x.yaml:15:13: preemption: must be a mapping of keys to values, got 'no'",
+            "x.yaml:15:13: preemption: must be a mapping of keys to values, got 'no'; its keys are "
+            "checkpoint_interval_s, checkpoint_s_per_gb, checkpoint_write_s, on_failure, on_resume, restart_s",
             "--set seeds: must be a whole number, got 'many'",
             "--set setup.kind: unknown set-up 'x'; allowed: moving_delay (dagsim list setups)",
         ]
