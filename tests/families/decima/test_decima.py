@@ -291,7 +291,7 @@ def test_the_fluid_is_for_spark() -> None:
     from dagsim.model import Cluster
     from dagsim.systems.cluster import ClusterKernel
 
-    with pytest.raises(ConfigError, match="is for the system 'spark'"):
+    with pytest.raises(ConfigError, match="requires the system 'spark'"):
         FluidWitness(ClusterKernel(Cluster.of({"T4": 1}), []))
 
 
