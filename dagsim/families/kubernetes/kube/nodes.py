@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from dagsim.errors import TraceError
-from dagsim.families.kubernetes.kueue_manifests import go_duration_s
+from dagsim.families.kubernetes.kueue.manifests import go_duration_s
 from dagsim.families.kubernetes.pods import object_kind, whole_gpus
 from dagsim.families.kubernetes.terms import HOSTNAME, quantity, units
 from dagsim.families.site.node_lists import FoundNode, NodeFormat
