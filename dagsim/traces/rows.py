@@ -272,7 +272,8 @@ class Checks:
                 texts = self.table.words_of[column]
                 empty = _mask([row for row in np.flatnonzero(faulty).tolist() if not texts[row].strip()], len(faulty))
                 first = np.flatnonzero(faulty & ~empty & self.usable)[:SHOWN].tolist()
-                got = {row: f"got {clipped_repr(texts[row])}" for row in first}
+                # A text such as 1e400 is a number, and where pandas has parsed the column, the text is gone.
+                got = {row: f"got {clipped_repr(texts[row])}" for row in first if not _is_number(texts[row])}
             self.drop(faulty & empty, f"without {field}")
             self.drop(faulty & ~empty, InvalidValue(f"with a non-numeric value for {field}"), got)
         return values
@@ -757,6 +758,14 @@ def repeated(keys: np.ndarray) -> np.ndarray:
     shared = np.flatnonzero(again)
     again[shared[np.unique(keys[shared], return_index=True)[1]]] = False
     return again
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _mask(rows: list[int], count: int) -> np.ndarray:

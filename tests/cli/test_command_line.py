@@ -302,3 +302,10 @@ def test_errors_name_the_program_under_python_m_too() -> None:
     ended = subprocess.run([sys.executable, "-m", "dagsim", "whatif", "--no-such"], capture_output=True, text=True)
     assert ended.returncode == 2
     assert "dagsim whatif has no option --no-such (dagsim whatif --help)" in ended.stderr
+
+
+def test_an_option_of_other_commands_is_named_although_only_one_command_is_built(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dagsim", "eval", "--trace", "x.csv"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (done.returncode, "it is an option of dagsim replay" in done.stderr) == (2, True), done.stderr

@@ -23,7 +23,7 @@ def test_a_heuristic_is_chosen_for_each_price_and_plain_ones_run_once(
 
     monkeypatch.setattr(table_hidden, "means_s", means_s)
     monkeypatch.setattr(table_hidden, "OUT", tmp_path)
-    table_hidden.choose("local", lambda text: None)
+    table_hidden.choose("local", (), lambda text: None)
     assert [place for place, plain in ran if plain] == [
         place for place in PLACES if place[1:] in (("hidden", 0), ("noisy", 30))
     ]

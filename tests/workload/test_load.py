@@ -126,7 +126,7 @@ def test_at_once_has_no_load_but_a_warning():
     assert at_once.offered == inf
     assert "at once" in str(at_once)
     assert at_once.warning is not None
-    assert "at once" in at_once.warning
+    assert "at the same time" in at_once.warning
 
 
 def test_nothing_is_no_load():

@@ -179,7 +179,7 @@ def test_wrong_values_are_refused(changes, message):
 
 
 def test_wrong_rates_are_refused_with_their_key():
-    with pytest.raises(WorkloadError, match="day must be 24"):
+    with pytest.raises(WorkloadError, match="day must be a list of 24"):
         Rates(1.0, day=(1.0,))
     with pytest.raises(ConfigError, match="per_hour"):
         load_config(None, ["workload=like-itp", "workload.rates.per_hour=-1"])

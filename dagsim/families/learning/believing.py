@@ -8,9 +8,9 @@ from types import GeneratorType
 from dagsim.errors import ConfigError
 from dagsim.families.learning.codecs.belief import Belief
 from dagsim.model import Decision
-from dagsim.registry import Spec
 from dagsim.systems.cluster.api import ClusterView, JobState, Run, Simulation, TaskState
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.policy_spec import PolicySpec
 
 
 class Believing:
@@ -28,7 +28,7 @@ class Believing:
     """
 
     def __init__(self, policy: str = "eft-wait") -> None:
-        name = Spec.parse(policy).name
+        name = PolicySpec.parse(policy).name
         tags = {entry.name: entry.tags for entry in POLICIES.describe()}.get(name, ())
         POLICIES.create(policy)
         if "estimates" not in tags or name == "believing":

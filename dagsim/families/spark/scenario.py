@@ -22,6 +22,7 @@ from dagsim.families.spark.state import DurationSource
 from dagsim.families.spark.view import SparkPolicy
 from dagsim.families.spark.workload import parity_sequence, read_profiles, sequence, synthetic_profiles, trace_jobs
 from dagsim.model import Cluster
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
 from dagsim.registry import Registry
 from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm, Scenario
@@ -116,10 +117,12 @@ class SparkScenario(Scenario):
                 raise ConfigError(f"{name} must be [least, largest], both positive and finite, got {list(limits)}")
         if self.load is not None and _range(self.mean_gap_s) is None:
             raise ConfigError("load determines the mean gap; mean_gap_s must be its limits, [least, largest]")
-        if _range(self.executors) is None:
+        # Loads are only known once the pool is read, so what is drawn by load is checked by its limits.
+        if self.load is None or _range(self.executors) is None:
             executor_types(self.executors_of(0))
-        for name, value in (("mean_gap_s", self.mean_gap_s), ("moving_delay_s", self.moving_delay_s)):
-            if isinstance(value, float | int) and not 0 <= value < float("inf"):
+        checked = {"mean_gap_s": self.mean_gap_s_of(0)} if self.load is None else {}
+        for name, value in (checked | {"moving_delay_s": self.moving_delay_s}).items():
+            if not 0 <= value < float("inf"):
                 raise ConfigError(f"{name} must be 0 or more and finite, got {value!r}")
         if not self.mean_gap_s:
             raise ConfigError("mean_gap_s must be positive, got 0; to make jobs arrive simultaneously, set batch")
@@ -179,7 +182,7 @@ class SparkScenario(Scenario):
             case (least, largest) if self.load is None:
                 return _drawn(least, largest, seed, "mean-gap")
             case (least, largest):
-                speed = sum(kind.count * kind.speed for kind in executor_types(self.executors_of(seed)))
+                speed = ordered_sum(kind.count * kind.speed for kind in executor_types(self.executors_of(seed)))
                 gap_s = self._pool.mean_work_s(self._read) / self._load_of(seed) / speed
                 return float(min(max(gap_s, least), largest))
             case gap_s:

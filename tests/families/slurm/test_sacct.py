@@ -861,7 +861,7 @@ def test_moments_that_are_none_are_not_taken_for_times(read: Reading, log: Log, 
 
 def test_resources_by_the_numbers_of_the_database_are_named(read: Reading, log: Log) -> None:
     got = read(log({}, {"JobID": "8", "AllocTRES": "1=8,2=8192,4=2,1001=4"}))
-    assert (len(got.jobs), sum("numbered as in the database" in reason for reason in got.dropped)) == (1, 1)
+    assert (len(got.jobs), sum("the numbers of the database" in reason for reason in got.dropped)) == (1, 1)
 
 
 def test_milliseconds_are_seconds_with_a_note(read: Reading, log: Log) -> None:
