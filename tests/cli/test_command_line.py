@@ -246,7 +246,7 @@ def test_a_precision_is_a_percentage_or_a_fraction(text: str) -> None:
 
 def test_lists_are_lines_in_a_pipe_and_never_cut_a_name(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     from dagsim.metrics import glossary
-    from dagsim.report.grid import listing
+    from dagsim.report.listings import listing
     from dagsim.report.terminal import show
 
     monkeypatch.delenv("COLUMNS", raising=False)
