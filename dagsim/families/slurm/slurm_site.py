@@ -75,6 +75,8 @@ class SlurmSite(ImportedSite):
     """Node, start, end and ``down`` or ``drain``, of each event."""
     log: ControllerLog = field(default_factory=ControllerLog)
     """The facts in slurmctld's log."""
+    bf_cycle_s: float | None = None
+    """Mean time that a backfill cycle takes, from sdiag."""
     switches: dict[str, TopologySwitch] = field(default_factory=dict)
     blocks: list[str] = field(default_factory=list)
     """Names of those switches that are blocks."""

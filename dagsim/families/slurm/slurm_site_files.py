@@ -1,10 +1,11 @@
 """Readers for the files and listings of a Slurm site.
 
 Each file is recognised by its content: ``slurm.conf`` with its includes, ``gres.conf``,
-``topology.conf``, listings of ``scontrol show`` (config, partition, node, reservation, license) and
-of ``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``), and slurmctld's log. A
-listing of ``scontrol`` shows the settings that the controller uses, so it takes precedence over
-``slurm.conf``. Settings are interpreted according to slurm.conf(5) and sacctmgr(1), version 24.11.
+``topology.conf``, listings of ``scontrol show`` (config, partition, node, reservation, license), of
+``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``) and of ``sdiag``, and
+slurmctld's log. A listing of ``scontrol`` shows the settings that the controller uses, so it takes
+precedence over ``slurm.conf``. Settings are interpreted according to slurm.conf(5) and sacctmgr(1),
+version 24.11.
 """
 
 from __future__ import annotations
@@ -133,6 +134,8 @@ def _kind_of(file: Path) -> str:
         return "sacctmgr show event"
     if is_controller_log(head):
         return "slurmctld.log"
+    if any(line.startswith("sdiag output at") for line in head[:2]):
+        return "sdiag"
     if delimiter_of(source) is not None:
         return ""
     if re.search(r"^\s*(Switch|Block)Name\s*=", text, re.MULTILINE | re.IGNORECASE):
@@ -542,6 +545,13 @@ def _read_topology(site: SlurmSite, file: Path) -> None:
         site.blocks += [name] if "blockname" in pairs else []
 
 
+def _read_sdiag(site: SlurmSite, file: Path) -> None:
+    """Read how long a backfill cycle takes on average, in microseconds there."""
+    backfilling = Source(file).read_bytes().decode(errors="replace").partition("Backfilling stats")[2]
+    if cycle := re.search(r"^\s*Mean cycle:\s*(\d+)\s*$", backfilling.partition("Latency")[0], re.MULTILINE):
+        site.bf_cycle_s = int(cycle[1]) / 1e6
+
+
 _READERS: dict[str, Callable[[SlurmSite, Path], None]] = {
     "slurm.conf": _read_conf,
     "gres.conf": _read_gres,
@@ -556,6 +566,7 @@ _READERS: dict[str, Callable[[SlurmSite, Path], None]] = {
     "sshare": _read_sshare,
     "sacctmgr show assoc": _read_assoc,
     "sacctmgr show event": _read_events,
+    "sdiag": _read_sdiag,
     "slurmctld.log": _read_log,
     "topology.conf": _read_topology,
 }

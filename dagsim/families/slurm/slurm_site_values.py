@@ -443,6 +443,8 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
     boot_s = moment_s(boot, "boot_time", site.zone) if not is_unset(boot := conf.get("boot_time", "")) else None
     if (calculated_s := site.log.calculated_s or boot_s) is not None:
         settings["calc_phase_s"] = calculated_s
+    if site.bf_cycle_s is not None:
+        settings["bf_cycle_s"] = site.bf_cycle_s
     settings["damping"] = finite_number(conf.get("fairsharedampeningfactor") or "1", "fairsharedampeningfactor")
     settings["algorithm"] = "classic" if "NO_FAIR_TREE" in flags else "tree"
     settings["favor_small"] = conf.get("priorityfavorsmall", "no").lower() in ("yes", "1")

@@ -143,6 +143,19 @@ def test_logs_of_a_folder_may_have_different_columns(folder: Path) -> None:
     assert jobs == [("1", "normal"), ("2", "normal"), ("3", "")]
 
 
+def test_sdiag_states_how_long_a_backfill_cycle_takes(folder: Path) -> None:
+    assert "bf_cycle_s" not in read_slurm_site(site_files([folder])).queues().scheduler
+    (folder / "sdiag.txt").write_text(
+        f"{'*' * 55}\nsdiag output at Mon May 11 23:13:40 2026 (1778541220)\n{'*' * 55}\n\n"
+        "Main schedule statistics (microseconds):\n\tMean cycle:   48777\n\n"
+        "Backfilling stats\n\tTotal cycles: 1325\n\tLast cycle: 47446\n\tMean cycle: 470690\n\n"
+        "Latency for 1000 calls to gettimeofday(): 1707 microseconds\n"
+    )
+    site = read_slurm_site(site_files([folder]))
+    assert ("sdiag.txt", "sdiag") in site.read
+    assert dict(site.queues().scheduler)["bf_cycle_s"] == 0.47069
+
+
 def test_slurm_conf_alone_is_enough(folder: Path) -> None:
     site = read_slurm_site([folder / "slurm.conf"])
     assert len(site.found_nodes()) == 3
