@@ -311,7 +311,10 @@ class Experiment(NamedTuple):
     precision: Within = None
 
 
-_CARBON = "CSV file with hourly carbon intensities in grams of CO2 per kWh (columns time,value). It adds the kg of CO2 to the table."
+_CARBON = (
+    "CSV file with hourly carbon intensities in grams of CO2 per kWh (columns time,value). It adds the kg of CO2 to "
+    "the table."
+)
 Carbon = Annotated[Path | None, typer.Option(metavar="CSV", help=_CARBON)]
 # hidden from the option lists of commands that already have many options; their help describes it below the example
 UnlistedCarbon = Annotated[Path | None, typer.Option("--carbon", metavar="CSV", help=_CARBON, hidden=True)]

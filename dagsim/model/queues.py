@@ -500,7 +500,7 @@ class QueueTree:
 
 def _check(where: str, numbers: Mapping[str, float]) -> None:
     for name, value in numbers.items():
-        require(value >= 0 and isfinite(value), f"{where}: {name} must be 0 or more and finite", value, ModelError)
+        require(value >= 0 and isfinite(value), f"{where}: {name} must be 0 or more", value, ModelError)
 
 
 def _known(where: str, names: Mapping[str, float], allowed: tuple[str, ...] = ("gpus", "cpus", "memory_gb")) -> None:
