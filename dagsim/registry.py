@@ -378,7 +378,8 @@ def _nearest(name: str, names: list[str]) -> str:
     if (new := new_name(name, names)) is not None:
         return f"; it is now called {new!r}"
     folded, by_folded = name.casefold(), {known.casefold(): known for known in reversed(names)}
-    close = get_close_matches(folded, by_folded, n=3)
+    # Names that share a few letters in order are not similar if more than half of the letters differ.
+    close = [known for known in get_close_matches(folded, by_folded, n=3) if _edits(folded, known) <= len(name) / 2]
     close += [known for known in by_folded if _edits(folded, known) <= _FEW_EDITS * len(known)] if len(name) < 5 else []
     close = sorted(close, key=lambda known: _edits(folded, known))
     close = close or [longer for longer in reversed(by_folded) if len(name) > 2 and longer.startswith(folded)]

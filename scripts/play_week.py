@@ -41,8 +41,8 @@ import numpy as np
 import yaml
 from make_snapshots import RecordedSite
 
+from dagsim.families.forecast.journal import STATED, Journal, Watched
 from dagsim.families.forecast.past_waits import History
-from dagsim.families.forecast.watching import STATED, Journal, Watched
 from dagsim.services import import_site
 
 MINUTE_S, WEEK_S, IDS = 60, 7 * 86400, 100_000

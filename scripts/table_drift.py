@@ -35,7 +35,7 @@ from dagsim.experiment.ledger import Ledger
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import Timed, make_policy
 from dagsim.experiment.tune import candidates, grid_of
-from dagsim.families.learning.algorithms import shipped_agent
+from dagsim.families.learning.agents import shipped_agent
 from dagsim.families.learning.session import train
 from dagsim.files import write_text
 from dagsim.metrics import Summary, summarize
@@ -422,7 +422,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
             axes.errorbar(x, pair.ratio, error, fmt="o", ms=4, color=f"C{number}", label=None if place else way)
     axes.axhline(1.0, color="0.5", lw=0.8)
     axes.set_xticks(range(len(places)), list(places))
-    axes.set_ylabel(f"mean completion time\nover `{REFERENCE}`")
+    axes.set_ylabel(f'mean completion time\nrelative to "{REFERENCE}"')
     axes.legend(ncols=len(ways), loc="upper center", bbox_to_anchor=(0.5, 1.2), frameon=False, fontsize=8)
     figure.savefig(path, dpi=150)
     plt.close(figure)

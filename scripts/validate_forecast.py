@@ -19,7 +19,7 @@ from typing import Any
 import command
 
 from dagsim.errors import InputError
-from dagsim.families.forecast.watching import WITHIN_S
+from dagsim.families.forecast.time_spans import WITHIN_S
 
 Scores = dict[str, Any]
 

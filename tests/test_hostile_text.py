@@ -432,7 +432,8 @@ def test_why_a_job_of_a_queue_waits_is_told_in_plain_lines(queues: dict[str, tup
 
 @pytest.mark.family("web")
 def test_metrics_for_prometheus_have_a_line_for_each_hostile_partition() -> None:
-    from dagsim.families.forecast.watching import Journal, Watched, metrics
+    from dagsim.families.forecast.journal import Journal, Watched
+    from dagsim.families.forecast.prometheus import metrics
 
     rows = [Watched("1", name, name, name, True, 1.0, 2.0, 3.0, 4.0) for name in HOSTILE.values()]
     text = metrics(rows, Journal(Path(mkdtemp())), 0.0, 0)

@@ -17,7 +17,7 @@ from dagsim.config.schema import dump_config, foreign_parts, load_config
 from dagsim.errors import CodeNotAllowed, ConfigError, RunFolderError
 from dagsim.experiment.provenance import provenance
 from dagsim.experiment.store import Store
-from dagsim.families.learning.algorithms import shipped_agent
+from dagsim.families.learning.agents import shipped_agent
 from dagsim.families.learning.checkpoint import Checkpoint, read_plain, write_plain
 from dagsim.own_code import Allowed, allow, attribute, own_names, source_file, source_sha256
 from dagsim.sections import Foreign

@@ -433,7 +433,9 @@ def _elsewhere(option: str, command: Any, below: str, group: Any) -> str:
     """
     inside = getattr(command, "commands", {}) if command is not group else {}
     owners = [f"{below} {name}" for name, other in inside.items() if _has_option(other, option)]
-    owners = owners or [name for name in ORDER if _has_option(group.commands.get(name), option)]
+    if not owners:
+        everything: Any = typer.main.get_command(app)  # ``group`` may lack the other commands (``with_command``)
+        owners = [name for name in ORDER if _has_option(everything.commands.get(name), option)]
     if not owners:
         return ""
     shown = ", ".join(f"dagsim {name}" for name in owners[:_MOST_OWNERS])

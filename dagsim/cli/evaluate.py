@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dagsim.cli.app import app, say
+from dagsim.cli.configuring import experiment, trace_at, with_series
 from dagsim.cli.options import (
     Algo,
     ConfigFile,
@@ -20,7 +21,8 @@ from dagsim.cli.options import (
     Windows,
     expand_options,
 )
-from dagsim.cli.shared import experiment, resume_policies, run_policies, tell, trace_at, with_series
+from dagsim.cli.running import resume_policies, run_policies
+from dagsim.cli.telling import tell
 from dagsim.text import count_of
 
 if TYPE_CHECKING:

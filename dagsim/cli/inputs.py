@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from dagsim.cli.app import App, app, say
+from dagsim.cli.configuring import configured, given
 from dagsim.cli.options import ConfigFile, Json, OutFile, Seed, Settings, one_output
-from dagsim.cli.shared import configured, given
 from dagsim.errors import InputError
-from dagsim.report.grid import LISTINGS, listing
+from dagsim.report.listings import LISTINGS, listing
 from dagsim.text import count_of
 
 config_app = App(help="Show, check and describe configurations.", no_args_is_help=True)

@@ -211,7 +211,7 @@ def list_traces(json_: Json = False) -> None:
 
     Example: dagsim trace list
     """
-    from dagsim.report.grid import listing
+    from dagsim.report.listings import listing
     from dagsim.report.terminal import show
 
     show(*listing("traces"), as_json=json_)

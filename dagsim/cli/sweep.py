@@ -12,8 +12,10 @@ import typer
 
 from dagsim import services
 from dagsim.cli.app import app, say
+from dagsim.cli.configuring import audited, checked, trust
 from dagsim.cli.options import Strict, SweepOutput, expand_options
-from dagsim.cli.shared import audit_of, audited, carried, checked, trust
+from dagsim.cli.running import carried
+from dagsim.cli.telling import audit_of
 from dagsim.text import count_of
 
 if TYPE_CHECKING:

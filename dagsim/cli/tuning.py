@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from dagsim.cli.app import app, say
+from dagsim.cli.configuring import checked, experiment
 from dagsim.cli.options import (
     ConfigFile,
     Experiment,
@@ -28,7 +29,8 @@ from dagsim.cli.options import (
     Windows,
     expand_options,
 )
-from dagsim.cli.shared import checked, experiment, resume_policies, run_policies, tell_failures
+from dagsim.cli.running import resume_policies, run_policies
+from dagsim.cli.telling import tell_failures
 from dagsim.report.grid import TableFormat
 
 

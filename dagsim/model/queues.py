@@ -15,6 +15,8 @@ from dagsim.sections import Later
 if TYPE_CHECKING:
     from dagsim.model.job import Job
 
+_DAY_S = 86400.0
+
 
 @dataclass(frozen=True, slots=True)
 class Caps:
@@ -271,7 +273,7 @@ class Qos:
             raise ModelError(f"qos {self.name!r}: max_time_s must be above 0")
 
 
-REPEATED_S = 60 * 86400.0
+REPEATED_S = 60 * _DAY_S
 """The period over which a repeated reservation is repeated, in s."""
 
 
@@ -388,7 +390,7 @@ class JobSuspension:
             raise ModelError(f"suspension: the end must follow the beginning, got {self.start_s!r} to {self.end_s!r}")
 
 
-UNLIMITED_S = 365 * 86400.0
+UNLIMITED_S = 365 * _DAY_S
 """The time limit of a job without one, in s: a year."""
 
 OVERDUE_S = 1.0

@@ -78,8 +78,9 @@ class ServerKernel:
         number = len(self._seconds)
         if self._on_arrivals is not None:
             self._on_arrivals(number)
-        facts = (f"r{number}", self.now, 0.0, f"model {model}", None, 1.0, seconds, seconds, 1.0, ("serve",))
-        self.schedule.arrived(JobFacts(*facts))
+        terms = {"tenant": f"model {model}", "priority": 0.0, "deadline_s": None, "weight": 1.0}
+        work = {"ideal_s": seconds, "ideal_gpu_s": seconds, "gpus": 1.0, "tasks": ("serve",)}
+        self.schedule.arrived(JobFacts(id=f"r{number}", arrival_s=self.now, **terms, **work))
         self._seconds.append(seconds)
         self.waiting.append((number, model))
         self._write(Kind.ARRIVED, number)

@@ -21,7 +21,7 @@ from dagsim.config.schema import Config, load_config
 from dagsim.errors import DagsimError, Stalled
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import make_policy
-from dagsim.families.kubernetes.kube import KubeDefault
+from dagsim.families.kubernetes.kube.kube_default import KubeDefault
 from dagsim.families.site.cluster_file import import_site
 from dagsim.model import Decision, Job, Kind, NodeOutage, Preempt, QueueTree, Start
 from dagsim.systems.cluster.api import ClusterView

@@ -246,7 +246,7 @@ def test_a_precision_is_a_percentage_or_a_fraction(text: str) -> None:
 
 def test_lists_are_lines_in_a_pipe_and_never_cut_a_name(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     from dagsim.metrics import glossary
-    from dagsim.report.grid import listing
+    from dagsim.report.listings import listing
     from dagsim.report.terminal import show
 
     monkeypatch.delenv("COLUMNS", raising=False)
@@ -302,3 +302,10 @@ def test_errors_name_the_program_under_python_m_too() -> None:
     ended = subprocess.run([sys.executable, "-m", "dagsim", "whatif", "--no-such"], capture_output=True, text=True)
     assert ended.returncode == 2
     assert "dagsim whatif has no option --no-such (dagsim whatif --help)" in ended.stderr
+
+
+def test_an_option_of_other_commands_is_named_although_only_one_command_is_built(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dagsim", "eval", "--trace", "x.csv"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (done.returncode, "it is an option of dagsim replay" in done.stderr) == (2, True), done.stderr

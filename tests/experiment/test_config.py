@@ -139,8 +139,7 @@ preemption: no
             "x.yaml:3:26: cluster.groups.0.count: must be a whole number, got 'two'",
             "x.yaml:3:36: cluster.groups.0.gpu: unknown GPU type 'A1000'; did you mean 'A100-80'? (dagsim list gpus); "
             "define others in gpu_types",
-            "x.yaml:5:13: cluster.groups.1.gpus: gpu (a type) and gpus (the number per node) must be given "
-            "together or left out together",
+            "x.yaml:5:13: cluster.groups.1.gpus: gpus is 4, but no type is named; add gpu (dagsim list gpus)",
             "x.yaml:6:7: cluster.groups.2.name: is missing",
             "x.yaml:7:7: seed: must be 0 or more, got -1",
             "x.yaml:8:34: runtime.scale: must be 'fp32', 'tf32', 'fp16' or 'none', got 'fp23'; did you mean 'fp32'?",

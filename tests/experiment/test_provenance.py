@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dagsim.cli import app
-from dagsim.families.learning.algorithms import shipped_agent
+from dagsim.families.learning.agents import shipped_agent
 from dagsim.systems import system_named
 
 POLICY = """

@@ -34,7 +34,7 @@ FAMILIES = {
     ),
     "traces, their audit, and sizes of clusters": (
         "cli/inputs.py",
-        "cli/shared.py",
+        "cli/configuring.py",
         "cli/inspect.py",
         "experiment/as_log.py",
         "experiment/sizing.py",

@@ -15,7 +15,7 @@ from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, IllegalDecision, Stalled
 from dagsim.experiment.scenario import sample_of, scenario_of, workload_label
 from dagsim.experiment.simulate import make_policy, run_policy
-from dagsim.families.learning.algorithms import shipped_agents
+from dagsim.families.learning.agents import shipped_agents
 from dagsim.families.learning.final_test import merit_in
 from dagsim.families.learning.make_env import make_env
 from dagsim.families.learning.train_section import check_training

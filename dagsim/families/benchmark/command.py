@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dagsim.cli.app import App, app, say
+from dagsim.cli.configuring import trust
 from dagsim.cli.options import Json, On, Out, Quiet, TableLook, page_name
-from dagsim.cli.shared import carried, trust
+from dagsim.cli.running import carried
 from dagsim.families.benchmark import services
 from dagsim.report.grid import TableFormat
 from dagsim.text import count_of

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from dagsim.cli.app import app, say
+from dagsim.cli.configuring import experiment, trace_at
 from dagsim.cli.options import (
     ConfigFile,
     Experiment,
@@ -21,7 +22,6 @@ from dagsim.cli.options import (
     Windows,
     expand_options,
 )
-from dagsim.cli.shared import experiment, trace_at
 from dagsim.text import count_of
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from dagsim.families.capacity.trials import FROM_ELIGIBLE
 from dagsim.metrics.tariff import ENERGY
 from dagsim.report.comparison import metric_name
 from dagsim.report.grid import Grid, Lines, factor, interval, number, short
@@ -53,7 +54,8 @@ def whatif_table(
         rows.append(("the log", "as it was", short(fit.mean_s), short(fit.p95_s), "-", *blank))
     for choice in choices:
         trial, change = choice.trial, choice.change
-        values = [short(trial.value(name)) for name in ("wait_s.mean", "wait_s.p95", "energy_kwh", *own)]
+        values = [short(wait_s) for wait_s in trial.waits_s(fit)]
+        values += [short(trial.value(name)) for name in ("energy_kwh", *own)]
         values += [f"{choice.on_demand.share:.0%}" if choice.on_demand is not None else "-"] if powered else []
         values += [f"{choice.cost:,.0f}" if choice.cost is not None else "-"] if priced else []
         values += [f"{trial.lost:,}"] if any_lost else []
@@ -62,16 +64,19 @@ def whatif_table(
         shown = [ratio, bounds] if wide else [ratio if bounds == "-" else Lines(f"{ratio}\n{bounds}")]
         rows.append((choice.cluster, choice.policy, *values, *shown, choice.verdict))
     by_the_hour = f"cost, kgCO2: for this energy, hour {_BY_THE_HOUR}" if own else ""
-    notes = [*_demand_notes(demand), *_whatif_notes(choices, demand, begins), *filter(None, [by_the_hour])]
-    notes += [prices.sentence()] if prices else []
+    notes = [*_demand_notes(demand), *_whatif_notes(choices, demand, begins, fit), *filter(None, [by_the_hour])]
+    notes += [prices.sentence()] if prices is not None and (prices or prices.missing) else []
     return Grid(f"what if: {workload}", tuple(heads), rows, tuple(notes), (0, 1, len(heads) - 1))
 
 
-def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginning) -> Iterator[str]:
+def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginning, fit: Fit | None) -> Iterator[str]:
+    over = "wait, energy: over all jobs"
+    if fit is not None and fit.from_eligible:
+        over = f"wait: {FROM_ELIGIBLE}; metrics such as wait_s count from submission. energy: over all jobs"
     yield (
-        f"Every row is one continuous simulation of all jobs, {begins.text}. wait, energy: over all "
-        "jobs. ratio: relative to the first row, with a 95% interval for the long run at the same "
-        "demand. verdict: p < 0.05, corrected by Holm's method."
+        f"Every row is one continuous simulation of all jobs, {begins.text}. {over}. ratio: relative to the "
+        "first row, with a 95% interval for the long run at the same demand. verdict: p < 0.05, corrected by "
+        "Holm's method."
     )
     short = [choice.change.longer for choice in choices if choice.verdict == "log too short"]
     if (longer := max(short, default=1.0)) > 1:
@@ -145,14 +150,16 @@ def plan_table(
     rows = [row(size, best=size is best) for size in ordered]
     now = row(today, best=False)
     rows.append(("today", *["" for _ in types[1:]], *now[len(today.nodes) :]))
-    if fit is not None and fit.metric == target.first.metric:
+    if fit is not None and fit.metric == target.first.metric and not fit.from_eligible:
         blank = ["-"] * (len(target.conditions) + 2 + len(own))
         machines = now[len(today.nodes) : -len(blank) - 1]
         rows.append(("the log", *["" for _ in types[1:]], *machines, number(fit.observed), *blank))
     notes = [*_demand_notes(demand), *_plan_notes(planned, today, target, demand, begins)]
     if own:
         notes.append(f"energy: over the whole log, hour {_BY_THE_HOUR}")
-    if priced:
+    if fit is not None and fit.metric == target.first.metric and fit.from_eligible:
+        notes.append(f"{fit.metric} counts from submission. For the comparison with the log: {fit}.")
+    if priced or prices.missing:
         notes.append(prices.sentence())
     return Grid(f"plan: {target} on {workload}", tuple(heads), rows, tuple(notes), (len(heads) - 1,))
 

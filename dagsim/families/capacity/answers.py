@@ -164,7 +164,7 @@ def whatif_answer(
     for choice in choices[1:]:
         sentences.append(_of_choice(choice, today, metric))
         sentences += _of_shifts(choice.cluster, (shifts or {}).get((choice.cluster, choice.policy), ()))
-    sentences += [_of_use(choice, choice.on_demand, today) for choice in choices if choice.on_demand is not None]
+    sentences += [_of_use(choice, choice.on_demand, today, fit) for choice in choices if choice.on_demand is not None]
     if fit is not None and not fit.is_far:
         sentences.append(f"The simulation reproduces the log: {fit}.")
     charts = _of_alternatives(choices, metric, fit)
@@ -246,7 +246,7 @@ def _of_alternatives(choices: Sequence[Alternative], metric: str, fit: Fit | Non
     ]
     waits = [] if fit is None else [Mark("the log, as it was", fit.mean_s, None, fit.p95_s)]
     for choice in choices:
-        mean_s, p95_s = choice.trial.value("wait_s.mean"), choice.trial.value("wait_s.p95")
+        mean_s, p95_s = choice.trial.waits_s(fit)
         if isfinite(mean_s):
             waits.append(Mark(f"{choice.cluster}, {choice.policy}", mean_s, None, _finite(p95_s)))
     name = metric_name(metric)
@@ -286,7 +286,7 @@ def _finite(value: float) -> float | None:
     return value if isfinite(value) else None
 
 
-def _of_use(choice: Alternative, use: OnDemandMonth, today: Alternative) -> str:
+def _of_use(choice: Alternative, use: OnDemandMonth, today: Alternative, fit: Fit | None) -> str:
     """Describe the cost and the savings of nodes that are powered on demand, compared with the same
     nodes always on and with today.
     """
@@ -296,9 +296,11 @@ def _of_use(choice: Alternative, use: OnDemandMonth, today: Alternative) -> str:
             f", and cost {use.cost:,.0f} a month; always on, they would cost {use.always_on_cost:,.0f} "
             f"({use.always_on_cost - use.cost:,.0f} saved)"
         )
+        if use.unpriced:
+            cost += f", without the {count_of(use.unpriced, 'node')} that have no price (on_demand.price_per_h)"
     waits = ""
     if choice is not today:
-        wait_s, before_s = choice.trial.value("wait_s.mean"), today.trial.value("wait_s.mean")
+        (wait_s, _), (before_s, _) = choice.trial.waits_s(fit), today.trial.waits_s(fit)
         waits = f" Jobs wait {number(wait_s)} s on average, today {number(before_s)} s."
     return (
         f"{choice.cluster} under {choice.policy}: "

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from dagsim.cli.app import app, say
+from dagsim.cli.configuring import audited, checked, experiment, trace_at, with_own_site, with_series
 from dagsim.cli.options import (
     Algo,
     Carbon,
@@ -29,7 +30,6 @@ from dagsim.cli.options import (
     UnlistedCarbon,
     expand_options,
 )
-from dagsim.cli.shared import audited, checked, experiment, trace_at, with_own_site, with_series
 from dagsim.cli.sweep import swept
 from dagsim.families.capacity import services
 from dagsim.text import count_of

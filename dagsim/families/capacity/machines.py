@@ -412,6 +412,8 @@ class Prices:
     """True if the user gave prices."""
     per_kwh: float = 0.0
     """Price per kWh drawn by the GPUs, including cooling."""
+    missing: tuple[str, ...] = ()
+    """The types without a list price. If there are any, only nodes on demand have prices."""
 
     @classmethod
     def read(
@@ -457,21 +459,21 @@ class Prices:
         return cls(prices, source, bool(own or asked or from_file), filed.power * filed.pue)
 
     def __bool__(self) -> bool:
-        return bool(self.per_gpu_h)
+        return bool(self.per_gpu_h) and not self.missing
 
     def of(self, clusters: Iterable[ClusterSection]) -> Prices:
         """Return the prices for the GPU types in these clusters. If a price is missing and the user
-        gave none, return no prices.
+        gave none, return only those for nodes on demand.
 
         Raises:
             ConfigError: A type has no price although the user gave others.
         """
         if not self:
             return self
+        groups = [group for cluster in clusters for group in cluster.groups]
         types = dict.fromkeys(
             canonical(group.gpu)
-            for cluster in clusters
-            for group in cluster.groups
+            for group in groups
             if group.gpu and (group.on_demand is None or group.on_demand.price_per_h is None)
         )
         missing = [name for name in types if name not in self.per_gpu_h]
@@ -481,11 +483,13 @@ class Prices:
                 "that you own out of the sum"
             )
         if missing:
-            return Prices()
+            rented = {canonical(group.gpu) for group in groups if group.gpu and group.on_demand is not None}
+            types = dict.fromkeys(name for name in types if name in rented and name not in missing)
         return replace(
             self,
             per_gpu_h={name: self.per_gpu_h[name] for name in types},
             source={name: self.source[name] for name in types},
+            missing=tuple(missing),
         )
 
     def stated(self, cluster: ClusterSection) -> ClusterSection:
@@ -495,8 +499,9 @@ class Prices:
         groups = []
         for group in cluster.groups:
             rule = group.on_demand
-            if self and group.gpu is not None and rule is not None and rule.price_per_h is None:
-                rule = replace(rule, price_per_h=group.gpus * self.per_gpu_h[canonical(group.gpu)])
+            price = self.per_gpu_h.get(canonical(group.gpu or ""))
+            if price is not None and rule is not None and rule.price_per_h is None:
+                rule = replace(rule, price_per_h=group.gpus * price)
             groups.append(group.model_copy(update={"on_demand": rule}))
         return _of(cluster, groups)
 
@@ -512,16 +517,20 @@ class Prices:
         return an_hour * HOURS_A_MONTH
 
     def sentence(self) -> str:
-        """Write all prices with their sources as a sentence, grouped by source."""
+        """Write all prices with their sources as a sentence, grouped by source, or why there are none."""
         by_source: dict[str, list[str]] = {}
         for name, price in self.per_gpu_h.items():
             by_source.setdefault(self.source[name], []).append(f"{name} {price:.4g}")
         parts = [f"{', '.join(names)} ({source})" for source, names in by_source.items()]
         unit = " in US dollars" if any(source.startswith("list price") for source in by_source) else ""
         power = f" and of the energy that they draw ({self.per_kwh:.4g} per kWh, cooling included)" * (self.per_kwh > 0)
-        return (
-            f"Cost: of all GPUs for {HOURS_A_MONTH:g} hours, used or not{power}. A GPU hour{unit}: {'; '.join(parts)}."
-        )
+        cost = f"Cost: of all GPUs for {HOURS_A_MONTH:g} hours, used or not{power}."
+        if self.missing:
+            cost = (
+                f"No cost of a whole cluster: there is no list price for {', '.join(self.missing)}; give one "
+                f"(--price {self.missing[0]}=PRICE), or 0 to leave machines that you own out of the sum."
+            )
+        return f"{cost} A GPU hour{unit}: {'; '.join(parts)}." if parts else cost
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that are safe for JSON."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
-from math import nan
+from math import isclose, nan
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,9 @@ TODAY = "today"
 _FAR = 0.1
 """Relative difference from the log above which an answer begins with that difference."""
 _OBSERVED = {"wait_s.mean": "mean", "wait_s.p50": "median", "wait_s.p95": "p95"}
+
+
+FROM_ELIGIBLE = "from the time at which a job could start, over the jobs that start in both"
 
 
 def question(log: Path, config: Config, *asked: Any) -> str:
@@ -73,6 +76,16 @@ class Trial:
     def period(self, metric: str) -> Period:
         """Return the metric with its interval for the next period, which is as long as the log."""
         return next_period(self.series, metric, self.value(metric))
+
+    def waits_s(self, fit: Fit | None) -> tuple[float, float]:
+        """Return the mean wait and its 95th percentile, defined like the recorded waits next to which
+        they are shown (``fit``), if there are any.
+        """
+        if fit is None or not fit.from_eligible:
+            return self.value("wait_s.mean"), self.value("wait_s.p95")
+        observed = self.run.workload.get("observed")
+        simulated_s = observed["total"]["simulated_s"] if observed else {"mean": nan, "p95": nan}
+        return simulated_s["mean"], simulated_s["p95"]
 
     @property
     def energy(self) -> dict[str, float]:
@@ -116,6 +129,9 @@ class Fit:
     jobs: int
     missed: int
     """Number of jobs that started in the log but never start in the simulation."""
+    from_eligible: bool = False
+    """True if these waits differ from ``wait_s`` because they begin when a job could start, not at its
+    submission, or because ``wait_s`` counts other jobs."""
 
     @classmethod
     def of(cls, today: Trial, metric: str) -> Fit | None:
@@ -129,8 +145,10 @@ class Fit:
             return None
         total = observed["total"]
         waits, simulated, missed = total["observed_s"], total["simulated_s"], observed.get("missed", 0)
+        own = today.run.metrics.get("wait_s.mean")
+        differs = own is not None and not isclose(own, simulated["mean"], rel_tol=1e-6, abs_tol=1e-6)
         fits = [
-            cls(name, waits[part], simulated[part], waits["mean"], waits["p95"], total["jobs"], missed)
+            cls(name, waits[part], simulated[part], waits["mean"], waits["p95"], total["jobs"], missed, differs)
             for name, part in _OBSERVED.items()
             if name == metric or (metric not in _OBSERVED and name != "wait_s.p50")
         ]
@@ -149,6 +167,7 @@ class Fit:
         return (
             f"{missed}{self.metric} of today's cluster is {self.simulated:,.0f} s in the simulation and "
             f"{self.observed:,.0f} s in the log{change}"
+            f"{f', {FROM_ELIGIBLE}' if self.from_eligible else ''}"
         )
 
     def sentence(self) -> str:
@@ -171,6 +190,8 @@ class OnDemandMonth:
     """Price of these hours; None without prices."""
     always_on_cost: float | None
     """Price of the same nodes if they were up all the time."""
+    unpriced: int = 0
+    """Number of nodes without a price. Both costs leave them out."""
 
     @classmethod
     def of(cls, trial: Trial, section: ClusterSection) -> OnDemandMonth | None:
@@ -183,13 +204,14 @@ class OnDemandMonth:
             return None
         used = {name: trial.run.metrics.get(f"on_demand.{name}") for name in ("node_hours", "boots", "cost")}
         a_month = HOURS_A_MONTH / hours
-        prices = [None if rule.price_per_h is None else count * rule.price_per_h for count, rule in groups]
+        priced = [(count, rule.price_per_h) for count, rule in groups if rule.price_per_h is not None]
         return cls(
             whole_sum(count for count, _ in groups),
             float(used["node_hours"] or 0.0) * a_month,
             float(used["boots"] or 0.0) * a_month,
             None if used["cost"] is None else float(used["cost"]) * a_month,
-            None if None in prices else ordered_sum(filter(None, prices)) * HOURS_A_MONTH,
+            ordered_sum(count * price for count, price in priced) * HOURS_A_MONTH if priced else None,
+            whole_sum(count for count, rule in groups if rule.price_per_h is None),
         )
 
     @property

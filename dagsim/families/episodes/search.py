@@ -17,7 +17,7 @@ from dagsim.families.episodes.lookout import ArrivedJob, FirstChoice, Follower, 
 from dagsim.families.episodes.playout import AS_PROPOSED, WAIT, ScorerNet
 from dagsim.families.episodes.proposals import BY_TASK, BY_WORK, SRPT
 from dagsim.families.episodes.side_by_side import compiled_codec
-from dagsim.families.learning.algorithms import shipped_agent
+from dagsim.families.learning.agents import shipped_agent
 from dagsim.families.learning.checkpoint import Checkpoint
 from dagsim.families.learning.codecs.codec import RelativeConfig
 from dagsim.families.learning.codecs.relative import proposal_of

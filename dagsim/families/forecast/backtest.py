@@ -20,10 +20,11 @@ from dagsim.errors import InputError, SimulationError
 from dagsim.families.forecast.calibration import Outcomes, calibrated, censoring_weights, pooled
 from dagsim.families.forecast.futures import Player, QueueState, policy_of, starts_by
 from dagsim.families.forecast.job_log import JobLog, read_job_log
+from dagsim.families.forecast.journal import HORIZONS
 from dagsim.families.forecast.members import Forecaster, KnownPast, is_long
 from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
-from dagsim.families.forecast.watching import HORIZONS
+from dagsim.families.forecast.time_spans import DAY_S, HOUR_S
 from dagsim.model.arithmetic import whole_sum
 from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
 from dagsim.systems.cluster.scenario import cluster_scenario_of
@@ -34,7 +35,6 @@ from dagsim.workload.arrays import objects
 BASELINES = ("slurm", "limits", "history", "history_account", "qbets", "limits_history")
 _SIMPLE = ("limits", "history", "history_account", "qbets")
 _MEMBERS = ("arrivals", "runs", "history_account")
-_HOUR_S, _DAY_S = 3600.0, 86400.0
 _MOST_INSTANTS, _LEAST_EVERY_S = 72, 600.0
 """By default, the number of times at which forecasts are made, and the least seconds between two."""
 _WARM_UP, _LEAST_RESOLVED = 0.1, 40
@@ -248,7 +248,7 @@ class Backtest:
         self.is_oracle = "oracle" in self.raw
         self._span_s = float(log.submit_s[-1] - log.submit_s[0])
         self._long = is_long(log)
-        lag_s = _DAY_S if self._long else _HOUR_S
+        lag_s = DAY_S if self._long else HOUR_S
         self.calibrated: dict[str, np.ndarray] = {}
         if self.is_oracle:
             self.forecast = self.raw["oracle"]
@@ -305,8 +305,8 @@ class Backtest:
         first_s, last_s = rows.t[0], rows.t[-1]
         resolved = np.array([np.count_nonzero(rows.started & (rows.seen_s <= t)) for t in rows.t])
         scored &= (rows.t >= first_s + _WARM_UP * (last_s - first_s)) & (resolved >= _LEAST_RESOLVED)
-        if log.ends_s - log.submit_s[-1] > _HOUR_S:
-            scored &= rows.t <= log.submit_s[-1] - _HOUR_S
+        if log.ends_s - log.submit_s[-1] > HOUR_S:
+            scored &= rows.t <= log.submit_s[-1] - HOUR_S
         return scored
 
     def scores(self, quantiles: np.ndarray, *, once: bool = False, where: np.ndarray | None = None) -> Score:
@@ -324,7 +324,7 @@ class Backtest:
 
     @property
     def _block(self) -> np.ndarray:
-        blocks: np.ndarray = self.forecasts.t // (_HOUR_S if self._span_s < 3 * _DAY_S else _DAY_S)
+        blocks: np.ndarray = self.forecasts.t // (HOUR_S if self._span_s < 3 * DAY_S else DAY_S)
         return blocks
 
     def _weight(self, rows: np.ndarray) -> np.ndarray:

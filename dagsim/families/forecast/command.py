@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import typer
 
 from dagsim.cli.app import app, say
+from dagsim.cli.configuring import audited, experiment, trace_at, with_own_site
 from dagsim.cli.options import (
     Algo,
     ConfigFile,
@@ -28,7 +29,6 @@ from dagsim.cli.options import (
     expand_options,
     page_name,
 )
-from dagsim.cli.shared import audited, experiment, trace_at, with_own_site
 from dagsim.families.forecast import services
 from dagsim.text import count_of
 

@@ -18,6 +18,7 @@ import numpy as np
 from dagsim.errors import DagsimError
 from dagsim.families.forecast import services
 from dagsim.families.forecast.futures import QueueState
+from dagsim.families.forecast.journal import Figures, Watched
 from dagsim.families.forecast.live import EarlierForecasts, Expected, ExpectedShape, Prospect
 from dagsim.families.forecast.queue_rows import KINDS, SCORED
 from dagsim.families.forecast.scores import CEILING
@@ -36,7 +37,6 @@ from dagsim.families.forecast.texts import (
     without_grid,
     without_sentence,
 )
-from dagsim.families.forecast.watching import Figures, Watched
 from dagsim.report.grid import Grid
 from dagsim.report.tables import contradictions
 from dagsim.text import count_of

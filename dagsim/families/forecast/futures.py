@@ -18,6 +18,7 @@ from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast import services
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.past_waits import RunTimes, classes_of
+from dagsim.families.forecast.time_spans import DAY_S, HOUR_S, WEEK_S
 from dagsim.model import NodeReservation, QueueTree, Start, Wait
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.estimates import Estimates
@@ -32,11 +33,10 @@ from dagsim.workload.arrays import JobArrays, Labels, objects
 
 _OVERDUE_S = 60.0
 """Seconds left for a job that has reached its limit."""
-_LEAST_HORIZON_S, _MOST_HORIZON_S = 12 * 3600.0, 7 * 86400.0
-_DAY_S, _WEEK_S = 86400.0, 7 * 86400.0
-_YOUNG_S = 14 * 86400.0
+_LEAST_HORIZON_S, _MOST_HORIZON_S = 12 * HOUR_S, WEEK_S
+_YOUNG_S = 14 * DAY_S
 """Length of a log from which new arrivals repeat those at the same hour of the week."""
-_BLOCK_S = 3600.0
+_BLOCK_S = HOUR_S
 _MANY_SEARCHES = 500_000
 """Number of futures times jobs times nodes from which loading Slurm's compiled backfill pays off."""
 
@@ -383,7 +383,7 @@ def policy_of(config: Config) -> str:
 
 _OVER_S = 1e-3
 """End of reservations that were over before the clock begins, because jobs may still name them."""
-_NEVER_S = 10 * _WEEK_S
+_NEVER_S = 10 * WEEK_S
 
 
 def starts_by(scenario: ClusterScenario, policy: str, jobs: JobArrays) -> np.ndarray:
@@ -391,7 +391,7 @@ def starts_by(scenario: ClusterScenario, policy: str, jobs: JobArrays) -> np.nda
     estimates, in seconds, (n,). The time is NaN for a job that never starts.
     """
     limits = np.full(jobs.tasks, np.nan) if jobs.estimate is None else jobs.estimate
-    asked = replace(jobs, estimate=np.where(np.isnan(limits), _WEEK_S, limits), observed_start_s=None)
+    asked = replace(jobs, estimate=np.where(np.isnan(limits), WEEK_S, limits), observed_start_s=None)
     whole = replace(scenario, workload=list(asked.jobs()), estimates=Estimates("predicted"), engine="simpy")
     kernel, decider = whole.kernel(0), make_policy(whole, policy, 0)
     watch = _Watch(decider, {id: number for number, id in enumerate(jobs.ids.tolist())})
@@ -518,17 +518,17 @@ def _blocks(
     """
     submit_s, first_s = log.submit_s, float(log.submit_s[0])
     young = t - first_s < _YOUNG_S
-    length_s = min(_BLOCK_S, max(t - first_s, 1.0)) if young else _DAY_S
+    length_s = min(_BLOCK_S, max(t - first_s, 1.0)) if young else DAY_S
     chosen, at_s, block = [], [], []
     for number in range(int(np.ceil(horizon_s / length_s))):
         begins_s = t + number * length_s
         if young:
             back_s = begins_s - rng.uniform(first_s, max(t - length_s, first_s + 1e-6))
         else:
-            back_s = rng.integers(1, 5) * _WEEK_S
-            back_s += np.ceil(max(0.0, begins_s + length_s - back_s - t) / _WEEK_S) * _WEEK_S
-            while begins_s - back_s < first_s and back_s > _WEEK_S and begins_s + length_s - back_s + _WEEK_S <= t:
-                back_s -= _WEEK_S
+            back_s = rng.integers(1, 5) * WEEK_S
+            back_s += np.ceil(max(0.0, begins_s + length_s - back_s - t) / WEEK_S) * WEEK_S
+            while begins_s - back_s < first_s and back_s > WEEK_S and begins_s + length_s - back_s + WEEK_S <= t:
+                back_s -= WEEK_S
         ends_s = min(begins_s + length_s - back_s, t)
         low, high = np.searchsorted(submit_s, [begins_s - back_s, ends_s], "right").tolist()
         chosen.append(np.arange(low, high))

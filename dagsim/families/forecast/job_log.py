@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.errors import TraceError
+from dagsim.families.forecast.time_spans import WEEK_S
 from dagsim.model import UNLIMITED_S
 from dagsim.traces import TraceOptions, reader
 from dagsim.traces.reader import Submissions
@@ -80,7 +81,7 @@ class JobLog(Submissions):
             jobs = jobs.apart()
         limit_s = np.full(len(jobs), nan) if jobs.estimate is None else jobs.estimate
         limited = limit_s < UNLIMITED_S
-        limit_s = np.maximum(np.where(np.isfinite(limit_s), limit_s, 7 * 86400.0), 1.0)
+        limit_s = np.maximum(np.where(np.isfinite(limit_s), limit_s, WEEK_S), 1.0)
         eligible_s = jobs.arrival_s if jobs.eligible_s is None else jobs.eligible_s
         asked = replace(
             jobs,

@@ -18,12 +18,13 @@ from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.backtest import Backtest, Forecasts, forecasts_of
 from dagsim.families.forecast.futures import Future, Player, QueueState, policy_of, run_time_classes
 from dagsim.families.forecast.job_log import JobLog, read_job_log, read_snapshot
+from dagsim.families.forecast.journal import BASELINES
 from dagsim.families.forecast.members import Forecaster, KnownPast
 from dagsim.families.forecast.planned_jobs import PlannedJob, with_planned
 from dagsim.families.forecast.queue_rows import KINDS, Listed, Rows, read_reasons, rows_of
 from dagsim.families.forecast.reasons import UNLISTED, Fate, is_limit, verdict_of
 from dagsim.families.forecast.scores import LEVELS, MEDIAN, log_wait, quantiles_of
-from dagsim.families.forecast.watching import BASELINES
+from dagsim.families.forecast.time_spans import DAY_S, HOUR_S, WEEK_S
 from dagsim.model import Cluster, QueueTree
 from dagsim.systems.cluster.past import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
@@ -41,7 +42,7 @@ _INSTANTS = 24
 _LEAST_STEPS = 17
 _FUTURES = 10
 """Number of futures at earlier times, which are used only for calibration."""
-_BACK_S = 7 * 86400.0
+_BACK_S = WEEK_S
 _DRAWN = 500
 _LEAST_WAITS = 8
 
@@ -483,7 +484,7 @@ def _shown(
         tested = np.where((present.raw["runs"] == 0).all(axis=1)[:, None], 0.0, tested)
     stated = [name for name in BASELINES if name in present.raw]
     for row, (logs, job, kind) in enumerate(zip(tested, present.job.tolist(), present.kind, strict=True)):
-        within = _chance(logs, 3600.0), _chance(logs, 86400.0)
+        within = _chance(logs, HOUR_S), _chance(logs, DAY_S)
         name, kind_name = log.array[job], KINDS[kind]
         listed = None if listing is None else listing.get(name)
         reason = kind_name if listed is None or listed.reason in ("", "None") else listed.reason
@@ -515,7 +516,7 @@ def _shapes(
     for (shape, runs_s), logs in zip(drawn, _test(log, several, len(drawn)), strict=True):
         starts_s = np.expm1(logs)
         ends = quantiles_of(log_wait((starts_s[:, None] + runs_s).reshape(-1, 1)))[0]
-        hour, day = (_chance(logs, span_s) for span_s in (3600.0, 86400.0))
+        hour, day = (_chance(logs, span_s) for span_s in (HOUR_S, DAY_S))
         cut = float(np.mean(runs_s >= shape.limit_s))
         answers.append(ExpectedShape(shape, tuple(starts_s.tolist()), tuple(np.expm1(ends).tolist()), hour, day, cut))
     return answers

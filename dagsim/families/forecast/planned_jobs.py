@@ -12,6 +12,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError, InputError
 from dagsim.families.forecast.job_log import JobLog
+from dagsim.families.forecast.time_spans import DAY_S
 from dagsim.model import Cluster, Demand
 from dagsim.registry import choices, nearest
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -24,7 +25,6 @@ from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects
 _COUNTS = ("gpus", "cpus", "nodes")
 _WORDS = ("type", "partition", "user", "account", "qos")
 _KEYS = (*_COUNTS, "memory", "time_limit", *_WORDS)
-_DAY_S = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class PlannedJob:
     nodes: int = 0
     """0 means as few nodes as its GPUs and CPUs fit on."""
     memory_gb: float = 0.0
-    limit_s: float = _DAY_S
+    limit_s: float = DAY_S
     type: str = ""
     """GPU type; empty means any."""
     partition: str = ""
@@ -137,7 +137,7 @@ def _limit_s(text: str) -> float:
         limit_s = (duration_s(text, "limit") if ":" in text else instant_s("limit", text, 0.0, None)) or 0.0
     except (Dirty, ConfigError):
         limit_s = 0.0
-    if not 1 <= limit_s <= 366 * _DAY_S:
+    if not 1 <= limit_s <= 366 * DAY_S:
         raise InputError(f"--job: time_limit must be a time such as 12h or 1-12:00:00, up to a year, got {text!r}")
     return limit_s
 

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.families.forecast.watching import WITHIN_S
+from dagsim.families.forecast.time_spans import WEEK_S, WITHIN_S
 
 LEVELS = np.arange(1, 20) / 20.0
 """The 19 levels of a forecast: 0.05, 0.10 ... 0.95."""
-WEEK_S = 7 * 86400.0
 CEILING = log1p(WEEK_S)
 """The largest logarithm of a wait, which means "not within a week"."""
 MEDIAN = 9

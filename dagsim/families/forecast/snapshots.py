@@ -17,7 +17,9 @@ from time import monotonic, time
 from typing import Any, NamedTuple, TypeAlias
 
 from dagsim.errors import InputError
-from dagsim.families.forecast.watching import Figures, Journal, StateCommand, Watched, metrics
+from dagsim.families.forecast.journal import Figures, Journal, Watched
+from dagsim.families.forecast.prometheus import metrics
+from dagsim.families.forecast.state_command import StateCommand
 from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
 
 QUEUE = "queue"

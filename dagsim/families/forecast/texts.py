@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from dagsim.families.forecast.live import Expected, ExpectedShape, Prospect, WithoutForecast
-from dagsim.families.forecast.watching import WITHIN_S
+from dagsim.families.forecast.time_spans import DAY_S, WITHIN_S
 from dagsim.report.grid import Grid
 from dagsim.text import count_of
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dagsim.families.forecast.explanation import Explanation
 
 _UNITS = (("s", 1.0, 100.0), ("min", 60.0, 6000.0), ("h", 3600.0, 48 * 3600.0))
-_ALMOST_A_WEEK_S = 6.9 * 86400
+_ALMOST_A_WEEK_S = 6.9 * DAY_S
 UNCALIBRATED = "Not calibrated: without --history, neither run times nor earlier errors are known."
 PROMISE = "These are probabilities, not promises (docs/forecast.md)."
 
@@ -25,7 +25,7 @@ def span(seconds: float) -> str:
     for unit, length_s, below_s in _UNITS:
         if seconds < below_s:
             return f"{seconds / length_s:.{0 if unit != 'h' else 1}f} {unit}"
-    return "over a week" if seconds >= _ALMOST_A_WEEK_S else f"{seconds / 86400:.1f} d"
+    return "over a week" if seconds >= _ALMOST_A_WEEK_S else f"{seconds / DAY_S:.1f} d"
 
 
 def _interval(quantiles_s: Sequence[float]) -> str:

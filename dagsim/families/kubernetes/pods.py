@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dagsim.errors import TraceError
-from dagsim.families.kubernetes.kueue_manifests import MOST_PODS, kueue_workload_object
+from dagsim.families.kubernetes.kueue.manifests import MOST_PODS, kueue_workload_object
 from dagsim.families.kubernetes.terms import WHOLE_GPUS, Selector, label_selector, pod_requests
 from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.traces.documents import list_in, object_in, text_in

@@ -5,14 +5,41 @@ agent, or by the kind of its file.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dagsim.families.learning.algorithms import ALGORITHMS, shipped_agent
-from dagsim.family import added_names
+from dagsim.errors import UnknownName
+from dagsim.families.learning.algorithms import ALGORITHMS
+from dagsim.family import added_names, family_entries
 from dagsim.registry import Spec, arguments_of
-from dagsim.systems import DEFAULT_SYSTEM
-from dagsim.systems.seam import Policy, Scenario
+from dagsim.systems import DEFAULT_SYSTEM, all_systems
+from dagsim.systems.seam import Policy, Scenario, System
+
+
+def shipped_agents(system: System | type[System]) -> dict[str, Path]:
+    """Return the checkpoints of the agents that dagsim ships for a system, by algorithm."""
+    package = files("dagsim")
+    paths = {name: package.joinpath(file) for name, file in system.agents.items()}
+    for home, entry in family_entries("agents"):
+        if system.system in entry.tags:
+            paths[entry.name] = files(home).joinpath(str(entry.target))
+    return {name: Path(str(path)) for name, path in paths.items()}
+
+
+def shipped_agent(name: str, system: System | type[System]) -> Path:
+    """Return the checkpoint of an agent that ships with dagsim.
+
+    Raises:
+        UnknownName: dagsim ships no agent with that name for that system.
+    """
+    agents = shipped_agents(system)
+    if name not in agents:
+        shipped = ", ".join(
+            f"{agent} for {of!r}" for of, other in all_systems().items() for agent in shipped_agents(other)
+        )
+        raise UnknownName(f"dagsim has no agent {name!r} for the system {system.system!r}; available: {shipped}")
+    return agents[name]
 
 
 def agent_names() -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dagsim.cli.app import app, say
+from dagsim.cli.configuring import experiment, given
 from dagsim.cli.options import (
     ConfigFile,
     Experiment,
@@ -24,7 +25,7 @@ from dagsim.cli.options import (
     System,
     TraceFlags,
 )
-from dagsim.cli.shared import experiment, given, refuse_beside_resume
+from dagsim.cli.running import refuse_beside_resume
 
 if TYPE_CHECKING:
     from dagsim.families.learning.session import Trained

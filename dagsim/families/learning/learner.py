@@ -1,5 +1,5 @@
-"""Learners. Learners: a learner has a network and roll-outs, and learns one iteration at a time.
-This module also contains behaviour cloning, which trains a network to imitate a heuristic before
+"""Learners. A learner has a network and roll-outs, and learns one iteration at a time. This module
+also contains behaviour cloning, which trains a network to imitate a heuristic before
 the training itself, and the writer of TensorBoard events (if TensorBoard is installed).
 """
 
@@ -17,11 +17,11 @@ from torch import nn
 
 from dagsim.errors import ConfigError
 from dagsim.experiment.simulate import make_policy
-from dagsim.families.learning.algorithms import TrainConfig, WarmStart
 from dagsim.families.learning.devices import CPU, device_of, on_cpu, on_device
 from dagsim.families.learning.episode import EpisodeFactory
 from dagsim.families.learning.nets.actor import ActorNet, ScoreNet
-from dagsim.families.learning.rollouts import EpisodeSteps, Rollouts
+from dagsim.families.learning.rollouts import EpisodeSteps, RngPurpose, Rollouts
+from dagsim.families.learning.train_config import TrainConfig, WarmStart
 from dagsim.systems.seam import Conversation
 
 
@@ -63,7 +63,7 @@ class LearnerContext:
         """Return the seed for the choices in an iteration."""
         return self.seed, iteration
 
-    def rng(self, iteration: int, purpose: int) -> np.random.Generator:
+    def rng(self, iteration: int, purpose: RngPurpose) -> np.random.Generator:
         """Return a random generator for one purpose in an iteration. It does not depend on what was
         drawn before."""
         return np.random.default_rng([self.seed, iteration, purpose])

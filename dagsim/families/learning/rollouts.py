@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
@@ -17,16 +18,32 @@ import numpy as np
 import torch
 
 from dagsim.errors import SimulationError
-from dagsim.families.learning.algorithms import LOCKSTEP
 from dagsim.families.learning.checkpoint import BoundsRecorder, ObservationBounds
 from dagsim.families.learning.codecs.codec import Observation
 from dagsim.families.learning.episode import Episode, EpisodeFactory, WitnessFactory
 from dagsim.families.learning.nets.actor import ActorNet, ObservationBatch, ScoreNet
 from dagsim.families.learning.nets.net_settings import NetSettings
+from dagsim.families.learning.train_config import LOCKSTEP
 from dagsim.model import Kind
 from dagsim.model.log import Schedule
 from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
 from dagsim.systems.seam import Codec
+
+
+class RngPurpose(IntEnum):
+    """What random numbers are drawn for. Seeds contain these numbers, so that no purpose depends on
+    what was drawn for another one."""
+
+    EPISODES = 0
+    """The choices in episodes."""
+    POLICY = 1
+    """The minibatches on which a policy learns."""
+    CRITIC = 2
+    """The minibatches on which a critic learns."""
+    IMITATION = 3
+    """Behaviour cloning."""
+    REPLAY = 5
+    """The transitions from a replay buffer."""
 
 
 @dataclass(slots=True)
@@ -391,7 +408,8 @@ def parts_of_rollout(seeds: Sequence[int], rng_key: Sequence[int], size: int) ->
     """Divide a roll-out into parts. The parts do not depend on the number of workers, because the
     size of a batch affects how a network rounds its sums."""
     begins = range(0, len(seeds), size)
-    return [EpisodePart(seeds[begin : begin + size], (*rng_key, 0, number)) for number, begin in enumerate(begins)]
+    key = (*rng_key, RngPurpose.EPISODES)
+    return [EpisodePart(seeds[begin : begin + size], (*key, number)) for number, begin in enumerate(begins)]
 
 
 class EpisodePlayer:

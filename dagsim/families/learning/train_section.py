@@ -9,11 +9,12 @@ from typing import Annotated, Any
 from pydantic import TypeAdapter
 
 from dagsim.errors import ConfigError, UnknownName
-from dagsim.families.learning.algorithms import ALGORITHMS, TrainConfig
+from dagsim.families.learning.algorithms import ALGORITHMS
 from dagsim.families.learning.episode import RewardConfig
 from dagsim.families.learning.nets import NETS
 from dagsim.families.learning.nets.net_settings import ScorerConfig
 from dagsim.families.learning.on_policy import PpoConfig
+from dagsim.families.learning.train_config import TrainConfig
 from dagsim.registry import Registry
 from dagsim.sections import Registered
 from dagsim.systems import all_systems

@@ -38,7 +38,7 @@ from dagsim.experiment.scenario import sample_of, scenario_of, workload_label
 from dagsim.experiment.simulate import measured
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import Tracker, TrainingLog, has_rows
-from dagsim.families.learning.algorithms import TrainConfig, WarmStart, algorithm_name
+from dagsim.families.learning.algorithms import algorithm_name
 from dagsim.families.learning.checkpoint import (
     Checkpoint,
     ObservationBounds,
@@ -62,11 +62,13 @@ from dagsim.families.learning.off_policy.replay import ReplayArchive
 from dagsim.families.learning.rollouts import (
     InProcessRollouts,
     ProcessRollouts,
+    RngPurpose,
     Rollouts,
     evaluate_greedy,
     one_thread,
     spared,
 )
+from dagsim.families.learning.train_config import TrainConfig, WarmStart
 from dagsim.families.learning.train_section import check_training
 from dagsim.metrics import summarize
 from dagsim.metrics.standings import Sample
@@ -427,7 +429,7 @@ class TrainingRun:
     def _imitate(self, how: WarmStart, learner: Learner, context: LearnerContext) -> None:
         self._tell(Progress(f"imitating {how.policy}", 0, self.train.iterations))
         observations, choices = imitation(self._factory, how.policy, context.seeds[: how.episodes])
-        clone(learner.net, observations, choices, how, np.random.default_rng([self.config.seed, 3]))
+        clone(learner.net, observations, choices, how, np.random.default_rng([self.config.seed, RngPurpose.IMITATION]))
 
     def _factory_of(self, train: TrainConfig) -> EpisodeFactory:
         reward = RewardConfig(train.reward)

@@ -111,7 +111,7 @@ def serve(
 
     site = None
     if config is not None:
-        from dagsim.cli.shared import configured
+        from dagsim.cli.configuring import configured
         from dagsim.config.bundled import find_config
 
         configured(config, None)  # report errors in the configuration now rather than later

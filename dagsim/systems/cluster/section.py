@@ -143,8 +143,10 @@ class NodeGroup(Section):
     def _whole(self) -> NodeGroup:
         if self.hosts is not None and len(self.nodes) != self.count:
             raise ModelError(f"hosts: {self.hosts[:80]!r} lists {len(self.nodes)} nodes, but count is {self.count}")
-        if (self.gpu is None) != (self.gpus == 0):
-            raise ModelError("gpu (a type) and gpus (the number per node) must be given together or left out together")
+        if self.gpu is None and self.gpus:
+            raise ModelError(f"gpus is {self.gpus}, but no type is named; add gpu (dagsim list gpus)")
+        if self.gpu is not None and not self.gpus:
+            raise ModelError("gpus must be 1 or more if gpu names a type")
         for key, most in _MOST.items():
             if getattr(self, key) > most:
                 raise ModelError(f"{key} must be at most {most:,}, got {getattr(self, key):,}")

@@ -41,10 +41,11 @@ from dagsim.families.capacity.size_search import Size, SizeSearch, Target, Targe
 from dagsim.families.capacity.trials import Fit, Trial
 from dagsim.family import families
 from dagsim.metrics.series import JobSeries
-from dagsim.model import GPU_TYPES
+from dagsim.model import GPU_TYPES, Job, Request, Task
 from dagsim.model.gpu import LIST_PRICES
 from dagsim.systems.cluster.section import ClusterSection, NodeGroup
 from dagsim.workload.load import Load
+from dagsim.workload.records import write_jobs
 
 CLUSTER = ClusterSection(
     name="c",
@@ -418,8 +419,8 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def answer_of(*arguments: str, code: int = 0) -> dict[str, Any]:
-    common = ["--trace", "log.csv", "--cluster", "c.yaml", "--on", "local:1", "--json"]
+def answer_of(*arguments: str, code: int = 0, trace: str = "log.csv") -> dict[str, Any]:
+    common = ["--trace", trace, "--cluster", "c.yaml", "--on", "local:1", "--json"]
     result = CliRunner().invoke(app, [*arguments, *common])
     assert result.exit_code == code, result.output
     answer: dict[str, Any] = json.loads(result.stdout)
@@ -477,6 +478,41 @@ def test_whatif_says_what_nodes_on_demand_would_cost_and_save(site: Path) -> Non
     assert "on demand are up for" in " ".join(told["sentences"])
     free = answer_of("whatif", "--cloud", spec, "--policy", "fifo-fit", "--price", "none")
     assert free["choices"][1]["cost_a_month"] is None
+
+
+def test_nodes_on_demand_have_a_cost_although_another_gpu_type_has_no_list_price(site: Path) -> None:
+    own = "{name: a, gpu: A40, gpus: 4, on_demand: {boot_s: 60}}, {name: x, cpus: 8, on_demand: {boot_s: 60}}"
+    (site / "c.yaml").write_text(f"cluster: {{groups: [{{name: t, gpu: T4, gpus: 4}}, {own}]}}\n", encoding="utf-8")
+    answer = answer_of("whatif", "--add", "8xT4,boot=120,idle=300", "--policy", "fifo-fit")
+    use = answer["choices"][1]["on_demand_a_month"]
+    assert answer["choices"][1]["cost_a_month"] is None
+    assert (use["nodes"], use["unpriced"]) == (4, 2)
+    assert use["always_on_cost"] == pytest.approx(730 * 8 * LIST_PRICES["T4"].usd_per_h)
+    assert 0 < use["cost"] < use["always_on_cost"]
+    told = json.loads(Path(answer["run"], "answer.json").read_text())
+    assert "without the 2 nodes that have no price" in " ".join(told["sentences"])
+    assert "there is no list price for A40; give one (--price A40=PRICE)" in json.dumps(told)
+
+
+def test_the_waits_of_whatif_are_those_of_the_jobs_of_the_log_and_begin_like_them(site: Path) -> None:
+    """A job that waits for another for 900 s, and one whose start the log does not state."""
+    after_a = Request(after=("a",))
+    jobs = [
+        Job.single("a", Task("t", 1000, gpus=1), 0, observed_start_s=0),
+        Job.single("b", Task("t", 100, gpus=1), 100, observed_start_s=1000, eligible_s=1000, request=after_a),
+        Job.single("c", Task("t", 100, gpus=1), 1500, observed_start_s=1550),
+        Job.single("d", Task("t", 100, gpus=1), 1510),
+        *[Job.single(f"e{n}", Task("t", 10, gpus=1), n, observed_start_s=n) for n in range(3000, 3900, 100)],
+    ]
+    write_jobs(site / "log.jsonl", jobs)
+    (site / "c.yaml").write_text("cluster: {groups: [{name: n, gpu: T4, gpus: 1}]}\n")
+    answer = answer_of("whatif", "--add", "1xT4", "--policy", "fifo", trace="log.jsonl")
+    assert answer["fit"]["from_eligible"]
+    told = json.loads(Path(answer["run"], "answer.json").read_text())
+    log, today = told["grid"]["rows"][:2]
+    assert (float(log[2]), float(today[2])) == (pytest.approx(50 / 12, rel=1e-3), 0)
+    sentence = " ".join(told["sentences"])
+    assert "from the time at which a job could start, over the jobs that start in both" in sentence
 
 
 def test_plan_charges_nodes_on_demand_for_the_hours_in_which_they_are_up(site: Path) -> None:

@@ -12,13 +12,13 @@ from dagsim.errors import ConfigError, RunFolderError
 from dagsim.families.decima.decima_net import DecimaNet, StageBatch, collate, options
 from dagsim.families.decima.decima_settings import DecimaNetConfig
 from dagsim.families.decima.fluid import FluidWitness, differential, fluid_advantages
-from dagsim.families.learning.algorithms import TrainConfig, WarmStart
 from dagsim.families.learning.checkpoint import AgentPolicy, Checkpoint, load_agent, write_plain
 from dagsim.families.learning.codecs.codec import CandidatesConfig
 from dagsim.families.learning.episode import Episode, EpisodeFactory, Reward, RewardConfig
 from dagsim.families.learning.learner import LearnerContext, clone, imitation
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
 from dagsim.families.learning.rollouts import EpisodeSteps, InProcessRollouts, play
+from dagsim.families.learning.train_config import TrainConfig, WarmStart
 from dagsim.families.spark.api import (
     SPARK_POLICIES,
     Action,

@@ -24,9 +24,11 @@ pytest.importorskip("uvicorn")
 from dagsim import family
 from dagsim.cli import app
 from dagsim.errors import InputError
-from dagsim.families.forecast import forecast_page, snapshots, watching
+from dagsim.families.forecast import forecast_page, snapshots
+from dagsim.families.forecast.journal import Journal, Watched
+from dagsim.families.forecast.prometheus import metrics
 from dagsim.families.forecast.snapshots import Forecasted, ForecastSettings, Snapshots
-from dagsim.families.forecast.watching import Journal, StateCommand, Watched, metrics
+from dagsim.families.forecast.state_command import StateCommand
 from dagsim.families.web.asgi import application
 from dagsim.families.web.folder_pages import Results
 from dagsim.family import families
@@ -174,7 +176,7 @@ def test_a_forecast_of_an_array_is_for_its_next_task(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from dagsim.families.forecast.watching import Journal, Watched
+from dagsim.families.forecast.journal import Journal, Watched
 journal, number = Journal(Path(sys.argv[1])), 0
 while True:
     t = journal.latest_s + 60 or 60.0
@@ -294,7 +296,7 @@ def test_a_forecast_that_finds_the_disk_full_is_told_and_recorded_later(
     journal = Journal(tmp_path)
     watched = Snapshots(tmp_path, ForecastSettings(tmp_path / "site.yaml"), journal, 60.0)
     with monkeypatch.context() as disk:
-        disk.setattr(watching, "append", full)
+        disk.setattr("dagsim.families.forecast.journal.append", full)
         watched.watch()
         until(lambda: "not recorded" in watched.problem and "No space left" in watched.problem)
     until(lambda: journal.latest_s == T)

@@ -182,7 +182,7 @@ def test_without_actions_nothing_changes_and_with_them_the_kernel_decides_live()
 
 
 def load_agent_admits() -> bool:
-    from dagsim.families.learning.algorithms import shipped_agent
+    from dagsim.families.learning.agents import shipped_agent
 
     return load_agent(shipped_agent("ppo", system_named("cluster"))).admits
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from dagsim import simulate
 from dagsim.envs import make_env, record_episodes
 from dagsim.errors import ConfigError
 from dagsim.families.learning.sb3 import load_sb3
+from dagsim.families.learning.trainer import Progress
 
 ROOT = Path(__file__).parents[3]
 
@@ -85,3 +88,24 @@ def test_maskable_ppo_trains_a_model_that_dagsim_reads(tmp_path: Path, monkeypat
     options = ("--steps", "256", "--envs", "2", "--jobs", "5", "--pool", "4", "--out", str(out))
     loaded("sb3_maskable_ppo", monkeypatch, *options).main()
     assert load_sb3(out, 3).decide is not None
+
+
+def test_optuna_ends_a_training_run_that_is_worse_than_the_median(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("optuna")
+    example = loaded("optuna_training", monkeypatch)
+    for name, value in (("OUT", tmp_path), ("TRIALS", 3), ("ITERATIONS", 4)):
+        monkeypatch.setattr(example, name, value)
+    ratios, done = iter((0.9, 0.9, 0.8, 0.8, 1.0)), []
+
+    def train(config: None, settings: list[str], *, watch: Callable[[Progress], bool], **_: object) -> SimpleNamespace:
+        ratio = next(ratios)
+        assert not watch(Progress("reference", 1, 1))
+        done.append(next((step for step in range(1, 5) if watch(Progress("training", step, 4, ratio))), 4))
+        return SimpleNamespace(validation_ratio=ratio)
+
+    monkeypatch.setattr(example, "train", train)
+    example.main()
+    assert done == [4, 4, 4, 4, 2]
+    assert capsys.readouterr().out.startswith("0.800 times sjf")

@@ -14,7 +14,6 @@ import torch
 from families.learning.two_jobs import begun, best_jct_s, two_jobs
 
 from dagsim.errors import RunFolderError
-from dagsim.families.learning.algorithms import WarmStart
 from dagsim.families.learning.episode import EpisodeFactory
 from dagsim.families.learning.learner import clone, imitation
 from dagsim.families.learning.nets import NETS
@@ -24,6 +23,7 @@ from dagsim.families.learning.off_policy.replay import ReplayArchive, ReplayBuff
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
 from dagsim.families.learning.rollouts import evaluate_greedy, play
 from dagsim.families.learning.settings import AlgorithmSettings
+from dagsim.families.learning.train_config import WarmStart
 from dagsim.metrics import summarize
 from dagsim.systems.cluster.policies import POLICIES
 

@@ -22,7 +22,6 @@ from dagsim.families.decima.decima_net import DecimaNet, collate, options
 from dagsim.families.decima.decima_settings import DecimaNetConfig
 from dagsim.families.decima.fluid import differential, fluid_advantages
 from dagsim.families.learning.advantages import discounts, replica_advantages, return_rms, returns
-from dagsim.families.learning.algorithms import TrainConfig
 from dagsim.families.learning.codecs.codec import Observation
 from dagsim.families.learning.episode import EpisodeFactory, RewardConfig
 from dagsim.families.learning.learner import Learner, LearnerContext, WarmStart, clone, imitation, update_ema
@@ -31,6 +30,7 @@ from dagsim.families.learning.off_policy import D3qnConfig, RainbowConfig, SacCo
 from dagsim.families.learning.off_policy.replay import Drawn
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
 from dagsim.families.learning.rollouts import EpisodeSteps, InProcessRollouts
+from dagsim.families.learning.train_config import TrainConfig
 from dagsim.families.spark.codecs import StagesConfig
 from dagsim.families.spark.scenario import SparkScenario
 

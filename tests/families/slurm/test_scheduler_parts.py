@@ -68,6 +68,12 @@ def test_a_cycle_without_waiting_jobs_sets_the_beat_of_the_next() -> None:
     assert times.tick_s(41.0) == 60.0
 
 
+def test_the_interval_between_cycles_begins_when_a_cycle_ends() -> None:
+    times = BackfillTimes(SlurmSettings(bf_interval_s=30.0, bf_cycle_s=0.5), inf)
+    times.begin(0.0)
+    assert (times.tick_s(6.0), times.tick_s(100.0)) == (30.5, 122.0)
+
+
 def test_forecasts_run_cycles_less_and_less_often() -> None:
     times = BackfillTimes(SlurmSettings(bf_interval_s=30.0), 1000.0)
     times.begin(11_000.0)

@@ -1,11 +1,7 @@
 """The default scheduler of Kubernetes: kube-scheduler 1.35 with its default plugins.
 
-``objects`` reads pods and nodes from manifests, and ``profile`` reads a KubeSchedulerConfiguration.
-``node_columns`` stores the nodes in columns, ``plugins`` filters and scores them, ``cycle`` makes
-the decision for one pod, and ``kube_default`` calls it for each pod in turn as simulated time
-passes.
+``nodes`` imports the nodes of a site. ``objects`` reads pods and nodes from manifests, and
+``profile`` reads a KubeSchedulerConfiguration. ``node_columns`` stores the nodes in columns,
+``plugins`` filters and scores them, ``cycle`` makes the decision for one pod, and ``kube_default``
+calls it for each pod in turn as simulated time passes.
 """
-
-from dagsim.families.kubernetes.kube.kube_default import KubeDefault, NodeScorer
-
-__all__ = ["KubeDefault", "NodeScorer"]

@@ -1,6 +1,7 @@
 """Kueue: admission by quota, implemented as an engine without a clock and as a policy that runs in
-simulated time."""
+simulated time.
 
-from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
-
-__all__ = ["Kueue"]
+``manifests`` reads ``objects``, ``site`` imports the site that they describe, and ``changes`` applies
+changed objects to it. ``engine`` admits workloads, and ``kueue_policy`` calls it as simulated time
+passes.
+"""

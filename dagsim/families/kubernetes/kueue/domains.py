@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dagsim.families.kubernetes.kueue.amounts import unit, whole
-from dagsim.families.kubernetes.kueue_objects import (
+from dagsim.families.kubernetes.kueue.objects import (
     KueueTopology,
     PodSet,
     ResourceFlavor,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from dagsim.families.kubernetes.kueue.amounts import natural, unit, whole
 from dagsim.families.kubernetes.kueue.flavors import FlavorSearch
+from dagsim.families.kubernetes.kueue.objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.families.kubernetes.kueue.pending import PendingQueue
 from dagsim.families.kubernetes.kueue.quota import Amounts, BorrowedShare, QuotaNode
 from dagsim.families.kubernetes.kueue.snapshot import ClusterQueueState, Snapshot
@@ -26,7 +27,6 @@ from dagsim.families.kubernetes.kueue.workloads import (
     WorkloadState,
     pods_of,
 )
-from dagsim.families.kubernetes.kueue_objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.model.arithmetic import whole_sum
 
 _SUSPICIOUS = 20

@@ -18,9 +18,8 @@ from dagsim.errors import ConfigError, PolicyFailed, TraceError, require
 from dagsim.families.kubernetes.kueue.amounts import text, whole
 from dagsim.families.kubernetes.kueue.engine import Cycle, Preempted
 from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
-from dagsim.families.kubernetes.kueue.workloads import WorkloadState
-from dagsim.families.kubernetes.kueue_manifests import kueue_workload_object
-from dagsim.families.kubernetes.kueue_objects import (
+from dagsim.families.kubernetes.kueue.manifests import kueue_workload_object
+from dagsim.families.kubernetes.kueue.objects import (
     ClusterQueue,
     KueueObjects,
     PodSet,
@@ -29,6 +28,7 @@ from dagsim.families.kubernetes.kueue_objects import (
     ResourceQuota,
     Workload,
 )
+from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 from dagsim.families.kubernetes.server.api_server import admitted, resource
 from dagsim.families.kubernetes.server.object_store import Key, ObjectChange, is_true, stamp
 from dagsim.families.kubernetes.server.patches import Manifest

@@ -10,11 +10,11 @@ from math import inf
 from typing import TypeAlias
 
 from dagsim.errors import require
-from dagsim.families.kubernetes.kube import NodeScorer
+from dagsim.families.kubernetes.kube.kube_default import NodeScorer
 from dagsim.families.kubernetes.kueue.engine import Admission, EndlessPreemption
+from dagsim.families.kubernetes.kueue.objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.families.kubernetes.kueue.offers import Carried, Site
 from dagsim.families.kubernetes.kueue.quota_waits import KueueWaits, Rehearsal
-from dagsim.families.kubernetes.kueue_objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.model import Decision, Job, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import ClusterView, NextStep, Run, Standing, TaskState

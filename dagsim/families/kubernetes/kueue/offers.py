@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dagsim.errors import ConfigError
-from dagsim.families.kubernetes.kueue_manifests import kueue_workload_object
-from dagsim.families.kubernetes.kueue_objects import (
+from dagsim.families.kubernetes.kueue.manifests import kueue_workload_object
+from dagsim.families.kubernetes.kueue.objects import (
     ClusterQueue,
     Cohort,
     FlavorQuotas,

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from dagsim.families.kubernetes.kueue.amounts import natural, text, whole
 from dagsim.families.kubernetes.kueue.engine import Admission, EndlessPreemption
+from dagsim.families.kubernetes.kueue.objects import ClusterQueue, Workload
 from dagsim.families.kubernetes.kueue.offers import Site
 from dagsim.families.kubernetes.kueue.quota import Amounts, QuotaForest, QuotaNode
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
-from dagsim.families.kubernetes.kueue_objects import ClusterQueue, Workload
 from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import ClusterView, NextStep, ReachedLimit, TaskState
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dagsim.families.kubernetes.kueue.domains import Domain, Requests, TopologyTree
+from dagsim.families.kubernetes.kueue.objects import ClusterQueue, KueueObjects, ResourceFlavor, ResourceGroup
 from dagsim.families.kubernetes.kueue.quota import Amounts, QuotaForest, QuotaNode
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
-from dagsim.families.kubernetes.kueue_objects import ClusterQueue, KueueObjects, ResourceFlavor, ResourceGroup
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,11 +113,9 @@ class Candidates:
         offers = self._offers(view, machines, pool)
         self._view, self.rows = view, []
         if not offers:
-            if (
-                self.config.select == "heads"
-                # With ``heads``, all groups have been checked, so nothing will fit until a task
-                # arrives or GPUs are released.
-            ):
+            # With ``heads``, all groups have been checked, so nothing will fit until a task arrives or
+            # GPUs are released.
+            if self.config.select == "heads":
                 self._quiet = machines.released, pool.pushed
             return None
         return self._observe(view, machines, pool, offers)

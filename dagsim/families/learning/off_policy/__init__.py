@@ -43,6 +43,10 @@ class _OffPolicy(Algorithm):
     reference policy's mean completion time.
     """
 
+    def lr_at(self, progress: float) -> float:
+        """Return the learning rate at ``progress`` (0 to 1) of training."""
+        return self.lr * (1 - 0.9 * progress)
+
     def _check(self) -> None:
         self._positive("episodes", "lr", "updates", "minibatch")
         self._positive("replay", "n_step")

@@ -19,7 +19,7 @@ from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.nets.actor import ObservationBatch, ScoreNet, chosen_rows, sample, scoring, segment_sum
 from dagsim.families.learning.off_policy import D3qnConfig, RainbowConfig
 from dagsim.families.learning.off_policy.replay import Drawn, ReplayBuffer
-from dagsim.families.learning.rollouts import EpisodeSteps
+from dagsim.families.learning.rollouts import EpisodeSteps, RngPurpose
 from dagsim.model.arithmetic import ordered_sum
 
 ConfigT = TypeVar("ConfigT", D3qnConfig, RainbowConfig)
@@ -60,7 +60,7 @@ class QLearner(ABC, Generic[ConfigT, QT]):
         self._scale = self._scale or return_rms(episodes, time_s)
         for steps in episodes:
             self.replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
-        rng, lr = context.rng(iteration, 5), config.lr * (1 - 0.9 * progress)
+        rng, lr = context.rng(iteration, RngPurpose.REPLAY), config.lr_at(progress)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         losses = []

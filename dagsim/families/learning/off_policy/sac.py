@@ -18,6 +18,7 @@ from dagsim.families.learning.nets.actor import ObservationBatch, entropy, log_s
 from dagsim.families.learning.off_policy import SacConfig
 from dagsim.families.learning.off_policy.d3qn import Duelling, follow
 from dagsim.families.learning.off_policy.replay import Drawn, ReplayBuffer
+from dagsim.families.learning.rollouts import RngPurpose
 from dagsim.model.arithmetic import ordered_sum
 
 
@@ -72,10 +73,10 @@ class Sac:
         self._scale = self._scale or return_rms(episodes, time_s)
         for steps in episodes:
             self.replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
-        rng = context.rng(iteration, 5)
+        rng, lr = context.rng(iteration, RngPurpose.REPLAY), config.lr_at(progress)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = config.lr * (1 - 0.9 * progress)
+                group["lr"] = lr
         entropies, losses = [], []
         for _ in range(config.updates):
             policy_entropy, loss = self._update(on_device(self.replay.draw(config.minibatch, rng), context.device))
@@ -87,7 +88,7 @@ class Sac:
             "loss": float(np.mean(losses)),
             "entropy": float(np.mean(entropies)),
             "temperature": float(torch.exp(self._log_temperature.detach())),
-            "lr": config.lr * (1 - 0.9 * progress),
+            "lr": lr,
         }
 
     def _update(self, drawn: Drawn) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from dagsim.families.learning.advantages import ADVANTAGES, replica_groups
 from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.nets.actor import Observations
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
-from dagsim.families.learning.rollouts import EpisodeSteps, choices_of
+from dagsim.families.learning.rollouts import EpisodeSteps, RngPurpose, choices_of
 from dagsim.model.arithmetic import ordered_sum
 
 ConfigT = TypeVar("ConfigT", PpoConfig, ReinforceConfig)
@@ -97,7 +97,8 @@ class PolicyGradient(ABC, Generic[ConfigT]):
             "reward": float(np.mean([ordered_sum(steps.rewards) for steps in episodes])),
             "samples": float(sum(len(steps.choices) for steps in episodes)),
         }
-        return metrics | self.learn(episodes, progress, context.rng(iteration, 1), context.rng(iteration, 2))
+        rng, critic_rng = (context.rng(iteration, purpose) for purpose in (RngPurpose.POLICY, RngPurpose.CRITIC))
+        return metrics | self.learn(episodes, progress, rng, critic_rng)
 
     def learn(
         self,

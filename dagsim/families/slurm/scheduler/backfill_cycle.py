@@ -23,7 +23,8 @@ class BackfillTimes:
     """The schedule of backfill cycles. Plain data."""
 
     def __init__(self, settings: SlurmSettings, coarse_after_s: float) -> None:
-        self._interval_s, self._phase_s = settings.bf_interval_s, settings.bf_phase_s
+        # backfill_agent in backfill.c counts the interval from the end of a cycle (last_backfill_time)
+        self._interval_s, self._phase_s = settings.bf_interval_s + settings.bf_cycle_s, settings.bf_phase_s
         self._coarse_after_s = coarse_after_s
         self._cycle_s = -inf
         """Time of the last cycle."""

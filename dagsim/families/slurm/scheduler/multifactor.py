@@ -81,6 +81,8 @@ class SlurmMultifactor:
     ``sched_interval_s`` seconds, the main loop considers all jobs (sched_interval).
     ``sched_min_interval_s`` is the shortest time between two main loops (sched_min_interval).
     ``backfill`` turns backfill on or off. ``bf_phase_s`` is the time of the first backfill cycle.
+    ``bf_cycle_s`` is how long a cycle takes (*Mean cycle* of sdiag). The interval between cycles
+    begins when a cycle ends.
     ``bf_window_s`` is how far ahead backfill plans (bf_window). ``bf_window_linear_s`` is the time
     by which each further window is longer when backfill searches a start time. With 0, the window
     is doubled instead (bf_window_linear). ``bf_max_job_user``, ``bf_max_job_assoc`` and

@@ -26,6 +26,7 @@ _NOT_NEGATIVE = (
     "bf_window_s",
     "bf_window_linear_s",
     "bf_phase_s",
+    "bf_cycle_s",
     "calc_phase_s",
     "sched_min_interval_s",
     "bf_max_job_test",
@@ -76,6 +77,7 @@ class SlurmSettings:
     backfill: bool = True
     bf_interval_s: float = 30.0
     bf_phase_s: float = 0.0
+    bf_cycle_s: float = 0.0
     bf_window_s: float = 86400.0
     bf_window_linear_s: float = 0.0
     bf_max_job_test: int = 100

@@ -20,14 +20,14 @@ from zoneinfo import ZoneInfo
 import yaml
 
 from dagsim.errors import TraceError
-from dagsim.families.kubernetes.kube_nodes import is_kube, kube_notes
-from dagsim.families.kubernetes.kueue_manifests import (
+from dagsim.families.kubernetes.kube.nodes import YAML_LOADER, is_kube, kube_notes
+from dagsim.families.kubernetes.kueue.manifests import (
     KINDS,
     full_name,
     kueue_objects,
     kueue_workload_object,
 )
-from dagsim.families.kubernetes.kueue_objects import KueueObjects, ResourceFlavor, Workload
+from dagsim.families.kubernetes.kueue.objects import KueueObjects, ResourceFlavor, Workload
 from dagsim.families.kubernetes.pods import TYPE_LABELS, PodRecord, kueue_workload, level_name, object_kind
 from dagsim.families.kubernetes.terms import WHOLE_GPUS
 from dagsim.families.site.node_lists import FoundNode, ImportedSite, read_nodes
@@ -432,9 +432,9 @@ def _yaml(source: Source, text: str) -> list[Any]:
     if len(text) > _MOST_CHARACTERS:
         raise TraceError(f"{source}: YAML files may have at most {_MOST_CHARACTERS:,} characters")
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.CSafeLoader)):
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, YAML_LOADER)):
             raise TraceError(f"{source}: it contains YAML aliases, which kubectl does not write")
-        return list(yaml.load_all(text, yaml.CSafeLoader))
+        return list(yaml.load_all(text, YAML_LOADER))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"

@@ -1,34 +1,19 @@
-"""Watch a queue: run the site's own command, record forecasts and their later outcomes, and compute
-coverage and metrics.
-"""
+"""Record forecasts and their later outcomes, and compute coverage."""
 
 from __future__ import annotations
 
 import json
-import shlex
-import subprocess
-import threading
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from math import inf, log1p, nan
 from pathlib import Path
-from time import monotonic, time
 from typing import Any, NamedTuple
 
 from dagsim.errors import InputError
-from dagsim.files import append, write_text
-from dagsim.text import count_of, printable
+from dagsim.families.forecast.time_spans import HOUR_S, WEEK_S, WITHIN_S
+from dagsim.files import append
+from dagsim.text import count_of
 
-_WEEK_S = 7 * 86400.0
-_LARGEST = 1 << 28
-"""Most bytes that a command may print."""
-_KEPT_SNAPSHOTS = 3
-
-
-WITHIN_S = {"within_1_min": 60.0, "within_10_min": 600.0, "within_1_h": 3600.0}
-"""Scores that are shares of starts, with the largest allowed difference from the median forecast,
-in s."""
 HORIZONS = {"under 10 min": 600.0, "10 min to 1 h": 3600.0, "1 h to 4 h": 14400.0, "over 4 h": inf}
 """Ranges of the median forecast, and the end of each in s."""
 STATED = "slurm"
@@ -36,7 +21,6 @@ STATED = "slurm"
 BASELINES = (STATED, "history", "history_account", "qbets")
 """Baselines that need no simulation; their medians are recorded."""
 _METHODS = ("forecast", *BASELINES)
-_HOUR_S = 3600.0
 
 
 class Watched(NamedTuple):
@@ -192,9 +176,9 @@ class Journal:
             numbers = self._open.get(job, ("", array("d")))[1]
             numbers.extend([t, *quantiles_s, *[baselines_s.get(name, nan) for name in BASELINES]])
             self._open[job] = partition, numbers
-        first_s = t - _WEEK_S
-        if any((hour + 1) * _HOUR_S <= first_s for hour in self._scored):
-            self._scored = {hour: tallies for hour, tallies in self._scored.items() if (hour + 1) * _HOUR_S > first_s}
+        first_s = t - WEEK_S
+        if any((hour + 1) * HOUR_S <= first_s for hour in self._scored):
+            self._scored = {hour: tallies for hour, tallies in self._scored.items() if (hour + 1) * HOUR_S > first_s}
             for job, (partition, numbers) in list(self._open.items()):
                 old = sum(at_s < first_s for at_s in numbers[::_STRIDE])
                 self._open[job] = partition, numbers[old * _STRIDE :]
@@ -205,7 +189,7 @@ class Journal:
             at_s, low_s, median_s, high_s, *baselines_s = numbers[place : place + _STRIDE]
             held = at_s + low_s - 1.0 <= start_s <= at_s + high_s + 1.0
             horizon = next(name for name, most_s in HORIZONS.items() if median_s < most_s or most_s == inf)
-            tallies = self._scored.setdefault(int(at_s // _HOUR_S), {})
+            tallies = self._scored.setdefault(int(at_s // HOUR_S), {})
             for method, middle_s in zip(_METHODS, (median_s, *baselines_s), strict=True):
                 if middle_s == middle_s:
                     tally = tallies.setdefault((partition, horizon, method), _Tally())
@@ -215,7 +199,7 @@ class Journal:
         """Return the last week's counts by ``key(partition, horizon)``, and then by method."""
         sums: dict[str, dict[str, _Tally]] = {}
         for hour, tallies in self._scored.items():
-            if (hour + 1) * _HOUR_S > self.latest_s - _WEEK_S:
+            if (hour + 1) * HOUR_S > self.latest_s - WEEK_S:
                 for (partition, horizon, method), tally in tallies.items():
                     own = sums.setdefault(key(partition, horizon), {})
                     own.setdefault(method, _Tally()).join(tally)
@@ -301,131 +285,3 @@ def _horizon_of(partition: str, horizon: str) -> str:
 def _figures(tally: _Tally) -> Figures:
     count, _, *near = tally.counts
     return Figures(count, tuple(number / count for number in near))
-
-
-class StateCommand:
-    """An object that runs the site's own command at regular intervals, without a shell. The output
-    becomes the newest snapshot.
-    """
-
-    def __init__(self, command: str, every_s: float, folder: Path) -> None:
-        """Split the command into words.
-
-        Raises:
-            InputError: The command is empty, or a quote is open.
-        """
-        try:
-            self._words = shlex.split(command)
-        except ValueError as error:
-            raise InputError(f"--command: {command!r} cannot be split into words: {error}") from None
-        if not self._words:
-            raise InputError("--command: the command is empty; example: --command 'squeue --json'")
-        self._every_s, self._folder = every_s, folder
-        self.error = ""
-        """The reason that the last call gave no snapshot. It is empty if it gave one."""
-        self.failures = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
-
-    def start(self) -> None:
-        """Run the command now and at regular intervals."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop running the command. Wait at most a second for a call in progress."""
-        self._stop.set()
-        self._thread.join(1.0)
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            began_s = monotonic()
-            self.call()
-            self._stop.wait(max(0.0, self._every_s - (monotonic() - began_s)))
-
-    def call(self) -> None:
-        """Run the command once, for at most one interval, and keep its output if it is JSON."""
-        name = self._words[0]
-        try:
-            done = subprocess.run(self._words, capture_output=True, timeout=self._every_s, stdin=subprocess.DEVNULL)
-            text = done.stdout.decode("utf-8", "replace")
-            if done.returncode:
-                said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-                problem = f"{name} ended with {done.returncode}{f': {said[-1][:200]}' if said else ''}"
-            elif len(text) > _LARGEST:
-                problem = f"{name} printed more than {_LARGEST:,} characters"
-            else:
-                problem = "" if isinstance(json.loads(text), dict) else f"{name} printed JSON that is not an object"
-        except subprocess.TimeoutExpired:
-            problem = f"{name} took longer than {self._every_s:g} s and was ended"
-        except OSError as error:
-            problem = f"{name} cannot be run: {error.strerror or error}"
-        except ValueError:
-            problem = f"{name} printed no JSON"
-        if not problem:
-            try:
-                write_text(self._folder / f"{int(time() * 1000)}.json", text)
-                self._forget()
-            except InputError as error:
-                problem = str(error)
-        self.failures += bool(problem)
-        self.error = problem
-
-    def _forget(self) -> None:
-        """Remove all but the last snapshots that this object has written."""
-        own = sorted(path for path in self._folder.glob("*.json") if path.stem.isdigit() and len(path.stem) == 13)
-        for path in own[:-_KEPT_SNAPSHOTS]:
-            with suppress(OSError):
-                path.unlink()
-
-
-def metrics(rows: list[Watched], journal: Journal, t: float, failures: int) -> str:
-    """Return the metrics in the text format of Prometheus (0.0.4)."""
-    share, count = journal.coverage()
-    parts: dict[str, list[Watched]] = {}
-    for row in rows:
-        parts.setdefault(row.partition, []).append(row)
-
-    def labelled(name: str, value: float, **labels: str) -> str:
-        pairs = [f'{key}="{_escaped(text)}"' for key, text in labels.items()]
-        return f"{name}{{{','.join(pairs)}}} {value:g}" if pairs else f"{name} {value:g}"
-
-    def of_parts(name: str, quantile: str) -> list[str]:
-        return [
-            labelled(name, sorted(getattr(row, quantile) for row in part)[len(part) // 2], partition=key)
-            for key, part in sorted(parts.items())
-        ]
-
-    outcomes = journal.outcomes()
-    families = [
-        ("dagsim_waiting_jobs", "gauge", "Waiting jobs.",
-         [labelled("dagsim_waiting_jobs", len(part), partition=key) for key, part in sorted(parts.items())]),
-        ("dagsim_forecast_median_seconds", "gauge", "Median over jobs of the median forecast until the start.",
-         of_parts("dagsim_forecast_median_seconds", "median_s")),
-        ("dagsim_forecast_p90_seconds", "gauge", "Median over jobs of the 0.9 quantile until the start.",
-         of_parts("dagsim_forecast_p90_seconds", "q90_s")),
-        ("dagsim_forecast_coverage_ratio", "gauge", "Share of the last week's 90% intervals that contained the start.",
-         [labelled("dagsim_forecast_coverage_ratio", share)] if count else []),
-        ("dagsim_forecasts_scored", "gauge", "Forecasts of the last week whose jobs have started.",
-         [labelled("dagsim_forecasts_scored", count)]),
-        ("dagsim_starts_scored", "gauge", "Forecasts of the last week whose jobs have started, by method.",
-         [labelled("dagsim_starts_scored", tally.counts[0], **labels) for labels, tally in outcomes]),
-        ("dagsim_starts_within", "gauge", "Those whose jobs started within this many seconds of the median.",
-         [labelled("dagsim_starts_within", number, **labels, within=f"{most_s:g}")
-          for labels, tally in outcomes
-          for number, most_s in zip(tally.counts[2:], WITHIN_S.values(), strict=True)]),
-        ("dagsim_snapshots_skipped_total", "counter", "Snapshots without a forecast.",
-         [labelled("dagsim_snapshots_skipped_total", journal.skipped)]),
-        ("dagsim_command_failures_total", "counter", "Calls of the command without a snapshot.",
-         [labelled("dagsim_command_failures_total", failures)]),
-        ("dagsim_snapshot_age_seconds", "gauge", "Age of the snapshot that was forecast last.",
-         [labelled("dagsim_snapshot_age_seconds", max(time() - t, 0.0))] if t else []),
-    ]  # fmt: skip
-    lines = []
-    for name, kind, words, samples in families:
-        if samples:
-            lines += [f"# HELP {name} {words}", f"# TYPE {name} {kind}", *samples]
-    return "\n".join(lines) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return printable(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

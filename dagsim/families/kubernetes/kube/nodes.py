@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from dagsim.errors import TraceError
-from dagsim.families.kubernetes.kueue_manifests import go_duration_s
+from dagsim.families.kubernetes.kueue.manifests import go_duration_s
 from dagsim.families.kubernetes.pods import object_kind, whole_gpus
 from dagsim.families.kubernetes.terms import HOSTNAME, quantity, units
 from dagsim.families.site.node_lists import FoundNode, NodeFormat
@@ -21,6 +21,8 @@ from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty, FaultsAt
 from dagsim.traces.source import LINE_BITS, Source
 
+YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The loader in C, if PyYAML was built with it."""
 _KIND = re.compile(r'"kind"\s*:\s*"Node(List)?"')
 _TYPES = {
     "nvidia.com/gpu": ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator"),
@@ -150,9 +152,7 @@ class _NodeGroup(NamedTuple):
                 yield cls("ConfigMap", name.rpartition("/")[2], *_sizes(least, most))
             return
         try:
-            status = (
-                yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if len(text) < _MOST_STATUS else None
-            )
+            status = yaml.load(text, YAML_LOADER) if len(text) < _MOST_STATUS else None
         except (yaml.YAMLError, ValueError, RecursionError):
             status = None
         if not isinstance(status, dict):
@@ -262,9 +262,8 @@ def _yaml_objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
             text = stream.read(_MOST_YAML + 1).decode("utf-8", "replace")
         if len(text) > _MOST_YAML:
             raise TraceError(f"{file}:1: YAML files may have at most {_MOST_YAML:,} bytes; use -o json instead")
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         try:
-            for document in yaml.load_all(text, loader):
+            for document in yaml.load_all(text, YAML_LOADER):
                 listed = list_in(document, "items") if object_in(document).get("items") is not None else [document]
                 yield from [((place << LINE_BITS) + 1, object) for object in listed if isinstance(object, dict)]
         except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -1,0 +1,139 @@
+"""Settings of a training run, as plain values. Reading a configuration therefore does not require
+torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from dagsim.errors import ConfigError
+from dagsim.families.learning.episode import RewardConfig
+from dagsim.families.learning.nets.net_settings import NetSettings, ScorerConfig
+from dagsim.families.learning.on_policy import PpoConfig
+from dagsim.families.learning.settings import AlgorithmSettings, CheckedSettings
+from dagsim.systems import DEFAULT_SYSTEM, system_named
+from dagsim.systems.seam import CodecSettings
+
+LOCKSTEP = 16
+"""Default number of episodes that are simulated side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart(CheckedSettings):
+    """Behaviour cloning, in which a network learns to imitate a heuristic before reinforcement
+    learning starts."""
+
+    policy: str
+    """The heuristic to imitate."""
+    episodes: int = 60
+    """Number of recorded episodes of the heuristic, from which the network learns."""
+    epochs: int = 3
+    """Number of passes over the recorded episodes."""
+    minibatch: int = 512
+    """Batch size: the number of choices per gradient step."""
+    lr: float = 2e-3
+    """Initial value of Adam's learning rate."""
+    final_lr: float | None = None
+    """Final value of Adam's learning rate. Default: the learning rate stays constant."""
+    smoothing: float = 0.2
+    """Probability that is spread evenly over all choices, so that the network can still learn to
+    choose other actions than the heuristic would.
+    """
+    max_grad: float | None = None
+    """Maximum norm of the gradient. Default: no limit."""
+
+    section: ClassVar[str] = "warm_start"
+
+    def __post_init__(self) -> None:
+        self._positive("episodes", "epochs", "minibatch", "lr")
+        self._fraction("smoothing")
+
+
+def _first_codec() -> CodecSettings:
+    """Return the first codec of the default system."""
+    codecs = system_named(DEFAULT_SYSTEM).codecs
+    codec: CodecSettings = codecs.create(codecs.names()[0])
+    return codec
+
+
+@dataclass(frozen=True, slots=True)
+class TrainConfig(CheckedSettings):
+    """The settings of a training run: the algorithm, the reward, the length, and how the agent is
+    validated."""
+
+    algorithm: AlgorithmSettings = field(default_factory=PpoConfig)
+    net: NetSettings = field(default_factory=ScorerConfig)
+    codec: CodecSettings = field(default_factory=_first_codec)
+    reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
+    """Terms and weights (``dagsim list rewards``)."""
+    iterations: int = 100
+    """Number of training iterations."""
+    minutes: float | None = None
+    """Limit on the wall time in minutes, in addition to the number of iterations. If a training run
+    is resumed, the time before the interruption counts too.
+    """
+    time_constant_s: tuple[float, float] | None = None
+    """Time constant of the discount at the start and at the end of training. It replaces the
+    algorithm's ``discount_jcts``.
+    """
+    first_jobs: int | None = None
+    """Curriculum for Spark: the first episodes have this number of jobs, and over the first half of
+    training, the number grows until all jobs are used.
+    """
+    ema_decay: float = 0.0
+    """Decay of the moving average of the network's weights: the fraction of the average that each
+    iteration keeps. Validation uses the averaged network or, with 0, the network itself.
+    """
+    reference: str = "best"
+    """The heuristic against which progress is measured. ``best`` stands for the cheap
+    non-preemptive heuristic that is best on the validation seeds, including tuned heuristics.
+    """
+    rivals: tuple[str, ...] = ("fifo", "sjf", "eft-wait")
+    """Further heuristics to include in the final comparison."""
+    linear_iterations: int = 12
+    """Number of iterations for training a linear policy on the same features, for the final
+    comparison. With 0, no linear policy is trained.
+    """
+    warm_start: str | WarmStart | None = None
+    """A heuristic to imitate before training (behaviour cloning), or the settings of the imitation."""
+    lockstep: int = LOCKSTEP
+    """Number of episodes that are simulated side by side, so that one forward pass of the network
+    serves all of them. An iteration is divided into parts of this size for the workers, so the
+    number of workers does not change the result.
+    """
+    validate_every: int = 5
+    """Iterations between validations."""
+    validation_seeds: int = 50
+    """Number of seeds on which checkpoints are compared."""
+    report_seeds: int = 200
+    """Number of seeds for the final test."""
+    report_from: int | None = None
+    """First test seed. Set it to repeat the final test of another training run, whose test seeds
+    are recorded in ``report_seeds.yaml`` in its run folder. By default, the test uses the next
+    seeds on which no training run in the same results folder has been tested.
+    """
+
+    tracker: str | None = None
+    """Your own class (``module:attr``) that records the training run (see ``Tracker``)."""
+
+    section: ClassVar[str] = "train"
+
+    def __post_init__(self) -> None:
+        self._positive("iterations", "lockstep", "validate_every")
+        self._positive("validation_seeds", "report_seeds")
+        if self.minutes is not None:
+            self._positive("minutes")
+        if self.first_jobs is not None:
+            self._positive("first_jobs")
+        if self.time_constant_s is not None:
+            self._time_constants("time_constant_s")
+        if not 0 <= self.ema_decay < 1:
+            raise ConfigError(f"train: ema_decay must be at least 0 and below 1, got {self.ema_decay!r}")
+        RewardConfig(self.reward)
+
+    @property
+    def cloned(self) -> WarmStart | None:
+        """The settings for the imitation of a heuristic before training, or ``None`` if there is no
+        imitation."""
+        return WarmStart(self.warm_start) if isinstance(self.warm_start, str) else self.warm_start
