@@ -329,6 +329,9 @@ def _allowed(registry: Registry[Any], name: str, param: inspect.Parameter) -> st
             continue
     kinds = [what for what in said if what in _TYPES]
     ranges = [what for what in said if what not in _TYPES]
+    if kinds[:1] == ["text"] and len(ranges) == 1 and (listed := _WORDS.fullmatch(ranges[0])):
+        words = [f"`{word}`" for word in re.split(", | or ", listed[1])]
+        return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]])) + (listed[2] or "")
     return ", ".join([*kinds[:1], *ranges]) or _TYPE_OF.get(str(param.annotation), "")
 
 
@@ -340,4 +343,5 @@ _TYPES = (
     "numbers in brackets ([1,2])",
     "a whole number or null",
 )
+_WORDS = re.compile(r"(?:one of )?([\w-]+(?:(?:, | or )[\w-]+)+)(;.*)?")
 _TYPE_OF = {"bool": "true or false", "float": "a number", "int": "a whole number", "str": "text"}

@@ -189,7 +189,7 @@ def _known(what: str) -> str:
     if what not in LISTINGS:
         from dagsim.registry import choices
 
-        raise typer.BadParameter(f"there is no list {what!r}{choices(what, LISTINGS)} (dagsim list --help)")
+        raise InputError(f"there is no list {what!r}{choices(what, LISTINGS)} (dagsim list --help)")
     return what
 
 

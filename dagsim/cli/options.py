@@ -312,7 +312,8 @@ class Experiment(NamedTuple):
 
 
 _CARBON = (
-    "CSV file with the grams of CO2 per kWh for each hour (columns time,value). It adds the kg of CO2 to the table."
+    "CSV file with hourly carbon intensities in grams of CO2 per kWh (columns time,value). It adds the kg of CO2 to "
+    "the table."
 )
 Carbon = Annotated[Path | None, typer.Option(metavar="CSV", help=_CARBON)]
 # hidden from the option lists of commands that already have many options; their help describes it below the example
@@ -327,7 +328,7 @@ class EnergySeries(NamedTuple):
         typer.Option(
             metavar="CSV",
             help=(
-                "CSV file with the price of a kWh for each hour (columns time,value). It adds the cost of "
+                "CSV file with hourly electricity prices per kWh (columns time,value). It adds the cost of "
                 "energy to the table."
             ),
             hidden=True,

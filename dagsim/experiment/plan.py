@@ -42,6 +42,8 @@ class Axis:
     key: str
     labels: tuple[str, ...]
     values: tuple[Any, ...]
+    place: str = field(default="", compare=False)
+    """The file and line of the key, for error messages."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a mapping from labels to values, in the form that ``axis_of`` reads."""
@@ -78,7 +80,7 @@ def axis_of(key: str, value: Any, place: str) -> Axis:
     if len(set(labels)) < len(labels):
         twice = next(label for label in labels if labels.count(label) > 1)
         raise ConfigError(f"{place}: {twice!r} is listed twice")
-    return Axis(key, labels, values)
+    return Axis(key, labels, values, place)
 
 
 def _steps(first: Any, last: Any, step: Any, place: str) -> tuple[float, ...]:
@@ -180,7 +182,7 @@ class SweepGrid:
         for places in product(*(range(len(axis.values)) for axis in self.axes)):
             at = {axis.key: axis.labels[place] for axis, place in zip(self.axes, places, strict=True)}
             changes = [
-                Setting(f"over.{axis.key} = {axis.labels[place]}", axis.key, axis.values[place])
+                Setting(f"{axis.place or f'over.{axis.key}'} = {axis.labels[place]}", axis.key, axis.values[place])
                 for axis, place in zip(self.axes, places, strict=True)
             ]
             base = next((Path(change.value) for change in changes if change.key == "base"), self.base)
@@ -273,7 +275,7 @@ def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
         return axis
     place = document.place(("over", "base"))
     labels = tuple([label.removesuffix(".yaml") for label in axis.labels])
-    return Axis(axis.key, labels, tuple([str(_base(value, path, place)) for value in axis.values]))
+    return Axis(axis.key, labels, tuple([str(_base(value, path, place)) for value in axis.values]), axis.place)
 
 
 def _base(value: Any, path: Path, place: str) -> Path | None:

@@ -257,7 +257,7 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
 
     The load refers to the period that the arrivals represent (``ArrivalTimes``). If jobs last much
     longer than that period, this rule would give more machines than all jobs could use at the same
-    time. The cluster is then just large enough that no job waits.
+    time. The cluster is then just large enough that no job has to wait.
 
     Raises:
         ConfigError: The cluster would be larger than any real one.

@@ -146,7 +146,8 @@ def parsed_constraint(constraint: str) -> ParsedConstraint:
             if not tokens or tokens.pop() != {"(": ")", "[": "]"}[token]:
                 raise ModelError(f"constraint {constraint[:80]!r}: a bracket is not closed")
         elif not token or token in "&,|)]" or token[0] == "*":
-            raise ModelError(f"constraint {constraint[:80]!r}: a feature is missing before {token or 'the end'!r}")
+            before = repr(token) if token else "the end"
+            raise ModelError(f"constraint {constraint[:80]!r}: a feature is missing before {before}")
         else:
             test = _has(token)
         return test, tokens.pop() if tokens and tokens[-1][0] == "*" else None

@@ -157,7 +157,7 @@ class Table:
 
     source: Source
     form: Form
-    line: np.ndarray  # (n,) int64, as ``Source.where`` takes it
+    line: np.ndarray  # (n,) int64: index of the file << LINE_BITS | line, as in ``Source.where``
     values: dict[int, np.ndarray]  # (n,) float64 by column; NaN for texts that are not numbers
     # (n,) object by column; numeric columns keep only the entries that are not numbers
     words_of: dict[int, np.ndarray]

@@ -225,7 +225,7 @@ class Trace:
         if report.jobs == 0:
             first = next((detail for detail in report.details if ": dropped, " in detail), "")
             place, _, why = first.partition(": dropped, ")
-            see = f"; the first is {place}" + (f" ({detail})" if (detail := why.partition(": ")[2]) else "")
+            see = f"; the first dropped row is {place}" + (f" ({detail})" if (detail := why.partition(": ")[2]) else "")
             raise TraceError(f"{self.source}: the trace has no usable jobs ({report}){see if place else ''}")
         if report.open:
             report.skip("after the window", report.open)

@@ -48,7 +48,7 @@ def job_arrays(graphs: DagArrays, sizes: SizeColumns, priority: np.ndarray | Non
     place = ranges(np.zeros(jobs, np.int64), graphs.tasks)
     if (endless := np.flatnonzero(~np.isfinite(sizes.work))).size:
         task = endless[0]
-        raise ModelError(f"task 't{place[task]}': work must be 0 or more, got {float(sizes.work[task])!r}")
+        raise ModelError(f"task 't{place[task]}': work must be finite, got {float(sizes.work[task])!r}")
     if priority is None and sizes.priority is not None:
         priority = sizes.priority[first[:-1]]
     columns = (sizes.gpus, sizes.cpus, sizes.memory_gb, sizes.gang, sizes.model)

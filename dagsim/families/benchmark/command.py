@@ -1,5 +1,5 @@
 """The commands ``dagsim bench``, a frozen benchmark for schedulers to which anybody can submit
-entries, and ``dagsim paper``, which prints the published figures of a paper next to those of
+entries, and ``dagsim paper``, which prints the published results of a paper next to those of
 dagsim.
 """
 
@@ -266,7 +266,7 @@ def repeat_paper(
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Print the figures of a paper as published and as simulated by dagsim, with their differences.
+    """Print published results of a paper beside those simulated by dagsim, with their differences.
     The exit code is 1 if a difference is larger than allowed.
 
     Example: dagsim paper

@@ -116,7 +116,7 @@ class WhatIf:
         if not (added or removed or accepted or on_demand or alternatives) and len(policies) < 2:
             raise InputError(
                 "whatif: there is nothing to compare; give --add 16xH200, --add 16xH200,boot=300, --remove 8xT4, "
-                "several --policy, or --alternative queue.yaml"
+                "two or more policies (--policy a,b), or --alternative queue.yaml"
             )
         queues: dict[str, Any] = {TODAY: config.queues} if alternatives else {}
         notes: list[str] = []

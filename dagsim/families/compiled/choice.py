@@ -165,7 +165,7 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
     if plan.loop in ("advance_srtf", "advance_las") and (preemption.restart_s or preemption.checkpoint_s_per_gb):
         raise ConfigError("the compiled engine does not support preemptions that take time")
     if plan.loop == "advance_las" and not plan.keeps:
-        raise ConfigError("the compiled engine does not support rounds whose preempted runs lose their work")
+        raise ConfigError("the compiled engine does not support round-based policies if preempted runs lose their work")
     return plan
 
 

@@ -28,7 +28,7 @@ class WaitingRows(NamedTuple):
     """
 
     rates: np.ndarray  # (n,) float64: rate of each task, by which the seconds of its wait are multiplied
-    since_s: np.ndarray  # (n,) float64: time from which a task waits; (0,) if this is the time when it becomes ready
+    since_s: np.ndarray  # (n,) float64: when each task's wait begins; (0,) if that is its ready time
     task: np.ndarray  # (n,) int64: task of each row
     rate: np.ndarray  # (n,) float64: rate of the row's task; -1 after the task has started
     from_s: np.ndarray  # (n,) float64: time from which the row's task waits

@@ -1,9 +1,9 @@
 """Batch-mode mapping: ready tasks are mapped to GPU types in turn, by their earliest completion
 times, until one of them can start.
 
-The compiled counterpart of ``policies.batch_mode.BatchMode``, with ``ExpectedFree.times`` and the
-groups of tasks with equal demands and ratios. A mapped task that has to wait is taken out of its
-heaps for the rest of the decision.
+The compiled counterpart of ``policies.batch_mode.BatchMode``. It also implements
+``ExpectedFree.times`` and the grouping of tasks by demand and ratios. A mapped task that has to
+wait is taken out of its heaps for the rest of the decision.
 """
 
 from __future__ import annotations

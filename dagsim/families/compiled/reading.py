@@ -206,7 +206,7 @@ def _claims(jobs: JobArrays, work: Work) -> np.ndarray:
 
 def _limits(jobs: JobArrays, seconds: np.ndarray, queues: QueueTree | None) -> np.ndarray:
     """Return (n, types) float64: the time limits. They are computed as in ``limit_seconds`` from
-    ``seconds``, the run times of the claimed work.
+    ``seconds``, the run times of the work that users requested.
     """
     none = np.zeros(len(jobs), np.int32)
     columns = [jobs.partition or Labels(none, ("",)), jobs.qos or Labels(none, ("",))]

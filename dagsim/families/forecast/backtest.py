@@ -225,7 +225,7 @@ def run_backtest(
     several = sorted([part for part in parts if len(part.t)], key=lambda part: float(part.t[0]))
     if not several:
         why = " that could have a forecast" if any(len(part.silent) for part in parts) else ""
-        raise InputError(f"no job{why} waits at any of the {len(instants):,} forecast times")
+        raise InputError(f"no job{why} is waiting at any of the {len(instants):,} forecast times")
     silent, kinds = (np.concatenate([getattr(part, name) for part in parts]) for name in ("silent", "silent_kind"))
     test = Backtest(replace(Forecasts.joined(several), silent=silent, silent_kind=kinds), log)
     if not test.counted.any():

@@ -2,8 +2,8 @@
 
 The log is one array of ``{status, vc, jobid, submitted_time, user, attempts: [{start_time,
 end_time, detail: [{ip, gpus}]}]}``. Times are local dates and times without a time zone, null, or ``None``.
-The log is read object by object into columns. The lists have ``timestamp, duration, num_gpus,
-gpu_time, cluster``.
+The log is read object by object into columns. The lists have the columns ``timestamp, duration,
+num_gpus, gpu_time, cluster``.
 """
 
 from __future__ import annotations

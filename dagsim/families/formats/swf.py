@@ -131,8 +131,8 @@ def _form(nodes: int | None) -> Form:
 
 
 def _nodes_field(source: Source, options: TraceOptions) -> int | None:
-    """Return the field (from 1) with the number of nodes. The map determines it or, without an
-    entry there, the header.
+    """Return the 1-based index of the field that holds the number of nodes. It is taken from the
+    map or, if the map has no such entry, from the header.
 
     Raises:
         ConfigError: The map names something other than nodes.

@@ -102,7 +102,8 @@ def check_training(train: TrainConfig, scenario: Scenario) -> None:
             )
         if train.time_constant_s is not None:
             raise ConfigError(
-                "train.time_constant_s: every seed has its own unit of time; set the algorithm's discount_jcts instead"
+                "train.time_constant_s cannot be used if clusters differ between seeds, because the discount must "
+                "scale with each seed's JCT; set the algorithm's discount_jcts instead"
             )
     if train.first_jobs is not None and scenario.episode_jobs is None:
         raise ConfigError(f"train.first_jobs: episodes of the system {scenario.system!r} cannot be shortened")

@@ -75,7 +75,7 @@ def site_import(
 def anonymise_traces(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE|FOLDER...", help="Logs, lists of nodes, and folders with files of a site."),
+        typer.Argument(metavar="FILE|FOLDER...", help="Logs, node lists, or folders of site files."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the new files.")],
     quiet: Quiet = False,

@@ -84,7 +84,7 @@ class _Attempt:
 
 @dataclass(frozen=True, slots=True)
 class SacctJobs:
-    """Builds jobs from their rows, and reports about these rows."""
+    """Builds jobs from their rows, and reports problems in them."""
 
     options: TraceOptions
     findings: Findings

@@ -48,8 +48,8 @@ class SacctTimes(NamedTuple):
     # For each column (n,) float64: seconds since 1970, NaN if not set, -inf if invalid.
     moments: Mapping[str, np.ndarray]
     ran_s: np.ndarray  # (n,) float64: seconds for which the job ran, without suspensions
-    fault: np.ndarray  # (n,) int64: index in FAULTS of what is wrong with the row
-    note: np.ndarray  # (n,) int64: index in NOTES of what is reported about the row
+    fault: np.ndarray  # (n,) int64: index into FAULTS of the row's fault
+    note: np.ndarray  # (n,) int64: index into NOTES of the row's note
 
     @classmethod
     def of(cls, table: Table, *moments: np.ndarray) -> SacctTimes:

@@ -127,8 +127,8 @@ def _seconds(row: Mapping[str, str], key: str, owner: str) -> float | None:
 
 
 def _excluded(text: str, members: Callable[[str], tuple[str, ...]]) -> Iterator[str]:
-    """Yield the nodes that a list keeps up. Each part of the list keeps up all its nodes or, if a
-    number follows, that many of them from the front.
+    """Yield the nodes that a list excludes. Each entry exempts all its nodes from power saving or,
+    if it ends in a count, only the first that many.
     """
     for part, number in _PART.findall("" if is_unset(text) else text):
         nodes = members(part.strip())

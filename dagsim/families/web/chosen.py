@@ -59,7 +59,7 @@ def choose_runs(folders: Sequence[Store]) -> Chosen:
     """Collect the finished runs of the folders, paired by seed where possible.
 
     Raises:
-        InputError: No run is finished.
+        InputError: No run has finished.
         RunFolderError: A folder cannot be read.
     """
     finished = [Shown(folder, number, line) for folder in folders for number, line in enumerate(folder.lines())]

@@ -59,7 +59,9 @@ class Gangs(Forked):
         if not isinstance(carrier, GangCarrier):
             raise ModelError(NO_CARRIER)
         if models.sharing is not None:
-            raise ModelError("communicating gangs cannot share GPUs, so leave out the key sharing")
+            raise ModelError(
+                "communicating gangs cannot share GPUs, so remove the key 'sharing' from the configuration"
+            )
         return cls(carrier, communication, runtime, types)
 
     def begin(self, run: Run, now: float, set_rate: Callable[[float], None]) -> bool:

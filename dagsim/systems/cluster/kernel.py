@@ -96,7 +96,7 @@ class ClusterKernel(Forked):
 
     The simulation begins at ``begins_s``. Jobs that arrived earlier are in the system from the
     beginning, and their runs continue (``Job.in_flight``). The log starts with these earlier
-    events. Failure models count their times from this beginning. ``left`` contains the jobs that
+    events. Failure models measure time from ``begins_s``. ``left`` contains the jobs that
     ended before the beginning, with their runs, or is None if they are unknown. Only policies that
     use finished jobs receive it.
 

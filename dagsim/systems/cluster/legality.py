@@ -24,8 +24,8 @@ from dagsim.text import count_of
 
 def starts_on(kernel: Simulation, task: Any, placement: Any) -> NodeState | None:
     """Return the node for a simple legal start, in which independent instances or a whole gang
-    start on one node. Return None if the start is illegal or not simple. Then ``started`` has to
-    check it.
+    start on one node. Return None if the start is illegal or not simple. In that case, ``started``
+    checks the start.
     """
     try:
         ((node, instances, gpu),) = placement

@@ -160,7 +160,7 @@ class Plain(Reader):
         unnamed = [ours for ours in missing if ours not in columns]
         lacking = _missing(NamedColumns(source, {}))
         return (
-            f"almost a table in the format 'plain', but it lacks {', '.join(lacking)}; its columns are "
+            f"almost a table in the format 'plain', but it lacks {', '.join(lacking)}. Its columns are "
             f"{clipped(', '.join(names))}; state which of them contain this: {map_command(source, columns, unnamed)}"
         )
 

@@ -307,7 +307,7 @@ def train_on_rails(gpus: int, **changes: int) -> None:
         ({"network": UniformNetwork()}, "need a network that carries them"),
         (
             {"network": ONE_NIC, "sharing": MeasuredPairs(default=0.7)},
-            "cannot share GPUs, so leave out the key sharing",
+            "cannot share GPUs, so remove the key 'sharing' from the configuration",
         ),
         ({"network": ONE_NIC, "runtime": Llm({"m": LlmTraining(1e9, 1, 1, 1, 1)})}, "leave out the key communication"),
     ],

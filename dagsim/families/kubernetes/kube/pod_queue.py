@@ -222,8 +222,8 @@ class PodQueue:
         blocked = self._blocked[: len(self._by_number)]
         again = np.zeros(len(blocked), bool)
         if released != self.seen or state.freed:
-            # A waiting pod can become feasible on a node that no pod has left only if its rejection
-            # was due to the labels of other pods.
+            # On a node that no pod has left, a waiting pod can become feasible only if other pods'
+            # labels caused its rejection.
             local = released - self.seen == len(state.freed) and not state.snapshot.has_anti_affinity
             if self.seen >= 0 and local:
                 for node in set(state.freed):

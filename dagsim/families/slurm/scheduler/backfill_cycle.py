@@ -31,7 +31,7 @@ class BackfillTimes:
         self.rested = True
         """True if no job has waited at some time since the last cycle, apart from jobs at a limit."""
         self._idle_s = inf
-        """Time of a cycle in which no job waits."""
+        """Time of a cycle in which no job is waiting."""
 
     def advance(self, now: float) -> None:
         """Count a cycle that was due before ``now``, but had no waiting jobs to examine."""
@@ -61,7 +61,7 @@ class BackfillTimes:
         self._cycle_s, self.rested = now, False
 
     def idle(self, now: float) -> None:
-        """Record that no job waits at present."""
+        """Record that no job is waiting."""
         self._idle_s = self.tick_s(now)
 
 

@@ -78,8 +78,8 @@ class Capacity(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A submission as the priority formula needs it. The amounts are totals over all of its
-    nodes."""
+    """The parts of a submission that the priority formula uses. The amounts are totals over all of
+    its nodes."""
 
     user: str
     partition: str

@@ -483,7 +483,7 @@ class Preemption:
         return KeptWork.NOTHING if self.checkpoint_interval_s is None else KeptWork.CHECKPOINT
 
     def cost_s(self, memory_gb: float, kept: bool) -> float:
-        """Return the seconds of set-up that an instance needs when it returns. ``kept`` states
+        """Return the set-up time (s) of an instance that restarts after a failure. ``kept`` states
         whether it has kept its work.
         """
         return self.restart_s + (self.checkpoint_s_per_gb * memory_gb if kept else 0.0)

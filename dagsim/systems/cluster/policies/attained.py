@@ -22,7 +22,8 @@ _NOTHING = Served()
 def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
     """Least attained service first (Nuyens and Wierman 2008, as foreground-background): the job
     that has run for the fewest seconds comes first. Jobs are ranked again every ``quantum_s``
-    seconds. The policy needs no estimates, and it preempts runs. It costs as much as ``Rounds``.
+    seconds. The policy needs no estimates, and it preempts runs. Its time complexity is that of
+    ``Rounds``.
 
     With ``lead``, a run is only stopped for a job that has received less than 1 - ``lead`` times as
     much service.
@@ -33,7 +34,7 @@ def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", le
 def las_2d(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
     """Two-dimensional LAS (Tiresias, Gu et al., NSDI 2019): the job that has received the fewest
     GPU-seconds comes first. Jobs are ranked again every ``quantum_s`` seconds. The policy needs no
-    estimates, and it preempts runs. It costs as much as ``Rounds``.
+    estimates, and it preempts runs. Its time complexity is that of ``Rounds``.
 
     With ``lead``, a run is only stopped for a job that has received less than 1 - ``lead`` times as
     much service.
@@ -50,7 +51,7 @@ def tiresias(
     """Discretised 2D-LAS (based on Tiresias, Gu et al., NSDI 2019): a job moves down one level each
     time its GPU-seconds exceed one of ``thresholds``. Within a level, jobs are served in order of
     arrival. A job that has waited ``promote`` times as long as it has run returns to the top level.
-    The policy needs no estimates, and it preempts runs. It costs as much as ``Rounds``.
+    The policy needs no estimates, and it preempts runs. Its time complexity is that of ``Rounds``.
 
     Levels are recomputed every ``quantum_s`` seconds.
     """

@@ -287,14 +287,14 @@ class JobOrdered:
 
 def scpt(placement: str | PlacementRule = "best-fit") -> JobOrdered:
     """Shortest critical path first: the job with the shortest remaining path to its end comes
-    first. The policy uses estimates. It costs as much as ``JobOrdered``.
+    first. The policy uses estimates. Its time complexity is that of ``JobOrdered``.
     """
     return JobOrdered(PathLeft, placement)
 
 
 def srpt_work(placement: str | PlacementRule = "best-fit") -> JobOrdered:
     """Shortest remaining work first: the job with the fewest remaining GPU-seconds comes first. The
-    policy uses estimates. It costs as much as ``JobOrdered``.
+    policy uses estimates. Its time complexity is that of ``JobOrdered``.
     """
     return JobOrdered(WorkLeft, placement)
 
@@ -302,7 +302,7 @@ def srpt_work(placement: str | PlacementRule = "best-fit") -> JobOrdered:
 def sjf_cp(placement: str | PlacementRule = "best-fit") -> JobOrdered:
     """Shortest job first by total work, with the critical path first within a job. A job's total
     work includes work that is already done (a baseline of Decima, Mao et al., SIGCOMM 2019). The
-    policy uses estimates. It costs as much as ``JobOrdered``.
+    policy uses estimates. Its time complexity is that of ``JobOrdered``.
     """
     return JobOrdered(total_work, placement, fixed=True)
 

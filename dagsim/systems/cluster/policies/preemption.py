@@ -222,7 +222,7 @@ class FreedNodes:
 
 def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
     """Shortest remaining time first (Schrage 1968, for one machine). The policy uses estimates, and
-    it preempts runs. It costs as much as ``LeastRemaining``.
+    it preempts runs. Its time complexity is that of ``LeastRemaining``.
     """
     return LeastRemaining(_one, placement)
 
@@ -230,7 +230,7 @@ def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
 def srsf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
     """Shortest remaining service first, where service is GPUs x remaining time (two-dimensional
     SRTF; the baseline with known durations in Tiresias, Gu et al., NSDI 2019). The policy uses
-    estimates, and it preempts runs. It costs as much as ``LeastRemaining``.
+    estimates, and it preempts runs. Its time complexity is that of ``LeastRemaining``.
     """
     return LeastRemaining(width, placement)
 

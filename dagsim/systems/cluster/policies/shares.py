@@ -167,7 +167,8 @@ def _capacity(view: ClusterView) -> _Amounts:
 def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
     """Max-min fairness (Bertsekas and Gallager 1992, section 6.5.2): the tenant or job that holds
     the fewest GPUs comes first. All tenants are entitled to the same number of GPUs (with
-    ``by=job``, all jobs are). The policy needs no estimates. It costs as much as ``FairShares``.
+    ``by=job``, all jobs are). The policy needs no estimates. Its time complexity is that of
+    ``FairShares``.
 
     Shares are compared between tenants or between jobs (``by``).
     """
@@ -180,7 +181,7 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
     the weight counts. With 1, the size of a job counts as well. Below 0, small jobs get more. With
     a tuned ``alpha``, this is the strongest baseline of Decima (Mao et al., SIGCOMM 2019, section
     7.1). With ``by=tenant``, the first job of a tenant determines the tenant's entitlement. The
-    policy uses estimates. It costs as much as ``FairShares``.
+    policy uses estimates. Its time complexity is that of ``FairShares``.
 
     Shares are compared between tenants or between jobs (``by``).
 
