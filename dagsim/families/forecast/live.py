@@ -26,6 +26,7 @@ from dagsim.families.forecast.reasons import UNLISTED, Fate, is_limit, verdict_o
 from dagsim.families.forecast.scores import LEVELS, MEDIAN, log_wait, quantiles_of
 from dagsim.families.forecast.time_spans import DAY_S, HOUR_S, WEEK_S
 from dagsim.model import Cluster, QueueTree
+from dagsim.registry import nearest_file
 from dagsim.systems.cluster.past import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.systems.cluster.waits import NextStep
@@ -235,7 +236,10 @@ class Question(NamedTuple):
 def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
     """Return the names, times and sizes of a file, or of the files in a folder."""
     files = sorted(path.iterdir()) if path.is_dir() else [path]
-    return tuple((file.name, facts.st_mtime_ns, facts.st_size) for file in files for facts in [file.stat()])
+    try:
+        return tuple((file.name, facts.st_mtime_ns, facts.st_size) for file in files for facts in [file.stat()])
+    except FileNotFoundError:
+        raise TraceError(f"{path}: no such file or folder{nearest_file(path)}") from None
 
 
 @lru_cache(maxsize=1)

@@ -904,3 +904,11 @@ def test_a_log_over_the_hour_that_a_change_of_summer_time_repeats_has_no_job_tha
     log = read_job_log(path, TraceOptions(timezone="America/New_York"))
     assert (log.end_s - log.start_s).tolist() == [2400.0, 2400.0]
     assert sorted((log.start_s - log.submit_s).tolist()) == [600.0, 4800.0]
+
+
+def test_a_misspelt_history_is_named_with_the_nearest_file(tmp_path: Path) -> None:
+    assert CliRunner().invoke(app, ["trace", "sample", "-q", "--out", str(tmp_path / "site")]).exit_code == 0
+    words = ["--config", "slurm.yaml", "--state", "squeue.json", "--history", "sacct.text.gz"]
+    words = [str(tmp_path / "site" / word) if "." in word else word for word in words]
+    done = CliRunner().invoke(app, ["eta", *words])
+    assert (done.exit_code, "sacct.text.gz: no such file or folder; did you mean" in done.stderr) == (2, True)
