@@ -114,7 +114,7 @@ def test_columns_take_less_than_150_bytes_a_task() -> None:
     ("workload", "message"),
     [
         (Synthetic(5, sizes=Independent(gpus=Constant(1.5))), "gpus must be 0, a fraction"),
-        (Synthetic(5, sizes=Independent(work=LogNormal(1.0, 1e6))), "work must be 0 or more, got inf"),
+        (Synthetic(5, sizes=Independent(work=LogNormal(1.0, 1e6))), "work must be finite, got inf"),
         (Synthetic(5, slack=Constant(-1.0)), "slack must be 0 or more, got -1.0"),
     ],
 )
