@@ -187,6 +187,15 @@ class Registry(Generic[T]):
         """
         return tuple(entry.name for entry in self.describe())
 
+    def entry_of(self, spec: str) -> Entry | None:
+        """Return the entry that ``spec`` names, or None if it names no entry.
+
+        Raises:
+            ConfigError: ``spec`` cannot be parsed.
+        """
+        name = Spec.parse(spec).name
+        return next((entry for entry in self.describe() if entry.name == name), None)
+
     def describe(self) -> tuple[Entry, ...]:
         """Return all entries. If the registry has an entry-point group, this searches the installed
         packages.

@@ -178,7 +178,7 @@ def checked(option: str, metric: str, config: Config | None = None, own: Iterabl
     """Reject an unknown metric before anything is simulated.
 
     Raises:
-        InputError: There is no such metric.
+        InputError: No metric has this name.
     """
     from dagsim.errors import InputError
     from dagsim.metrics.own import value_name

@@ -406,23 +406,23 @@ def _described(*, dataclasses: bool) -> Any:
 
     class Described(GenerateJsonSchema):
         def model_schema(self, schema: Any) -> dict[str, Any]:
-            found = super().model_schema(schema)
+            described = super().model_schema(schema)
             for name, text in field_texts(schema["cls"]).items():
-                if name in found.get("properties", {}):
-                    found["properties"][name].setdefault("description", text)
-            return found
+                if name in described.get("properties", {}):
+                    described["properties"][name].setdefault("description", text)
+            return described
 
         def dataclass_schema(self, schema: Any) -> dict[str, Any]:
-            found = super().dataclass_schema(schema)
+            described = super().dataclass_schema(schema)
             if not dataclasses:
-                return found
-            keys = found.get("properties", {})
+                return described
+            keys = described.get("properties", {})
             for name, text in field_texts(schema["cls"]).items():
                 if name in keys:
                     keys[name].setdefault("description", text)
             if "const" in (kind := keys.get("kind", {})):
                 kind.setdefault("description", f"Set this to ``{kind['const']}`` to use the settings in this section.")
-            return found
+            return described
 
     return Described
 

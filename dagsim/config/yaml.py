@@ -396,8 +396,8 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
             what = "is missing"
         case kind if kind in _NO_MAPPING:
             keys = _keys(schema, fault["loc"], document.value)
-            known = f"; its keys are {', '.join(keys)}" if 0 < len(keys) < 20 else ""
-            what = f"must be a mapping of keys to values{got(fault)}{known}"
+            hint = f"; its keys are {', '.join(keys)}" if 0 < len(keys) < 20 else ""
+            what = f"must be a mapping of keys to values{got(fault)}{hint}"
         case "union_tag_invalid":
             path = (*path, "kind")
             place = document.place(path)

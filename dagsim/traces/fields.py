@@ -62,6 +62,15 @@ class FaultsAt:
             raise TraceError(f"{self.where}: {self.subject}{clipped(error)}") from None
 
 
+def is_number(text: str) -> bool:
+    """Return True if the text can be parsed as a number, which may be infinite or NaN."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def finite_number(text: str, field: str) -> float:
     """Parse a finite number.
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from dagsim.model import Demand, Job
 from dagsim.traces.chunks import Table, date_seconds, distinct_texts
-from dagsim.traces.fields import Contradictory, Dirty, InvalidValue, are_counts, seconds_since_1970
+from dagsim.traces.fields import Contradictory, Dirty, InvalidValue, are_counts, is_number, seconds_since_1970
 from dagsim.traces.reader import Block
 from dagsim.traces.report import NO_HOURS, SHOWN, Hours, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, ranges
@@ -273,7 +273,7 @@ class Checks:
                 empty = _mask([row for row in np.flatnonzero(faulty).tolist() if not texts[row].strip()], len(faulty))
                 first = np.flatnonzero(faulty & ~empty & self.usable)[:SHOWN].tolist()
                 # A text such as 1e400 is a number, and where pandas has parsed the column, the text is gone.
-                got = {row: f"got {clipped_repr(texts[row])}" for row in first if not _is_number(texts[row])}
+                got = {row: f"got {clipped_repr(texts[row])}" for row in first if not is_number(texts[row])}
             self.drop(faulty & empty, f"without {field}")
             self.drop(faulty & ~empty, InvalidValue(f"with a non-numeric value for {field}"), got)
         return values
@@ -758,14 +758,6 @@ def repeated(keys: np.ndarray) -> np.ndarray:
     shared = np.flatnonzero(again)
     again[shared[np.unique(keys[shared], return_index=True)[1]]] = False
     return again
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _mask(rows: list[int], count: int) -> np.ndarray:

@@ -6,8 +6,8 @@ The compiled counterpart of ``policies.backfilling`` (``Easy``, ``Backlog``, ``A
 types, and by their number of waiting instances. All tasks of a group would run on the same type and
 need the same resources there, so only one examination per group is necessary. Each group has a tree
 whose leaves are its potential members, oldest first. A leaf contains the task's seconds, or ``inf``
-while the task does not wait, so the tree can find the tasks that take at most t seconds. A list
-contains the few tasks of which some instances have already started.
+while the task does not wait, so the tree can find the tasks that take at most t seconds. The few
+tasks that have already started some of their instances are kept in a list.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Groups(NamedTuple):
     groups: np.recarray  # GROUP
     ratios: np.ndarray  # (groups, types) float64: run time on each type divided by the run time on the fastest type
     active: np.ndarray  # (groups,) int64: the groups that contain tasks
-    loose: np.ndarray  # (n,) int64: tasks of which some instances have already started
+    loose: np.ndarray  # (n,) int64: tasks that have already started some of their instances
 
 
 def new_groups(work: Work, rank: int) -> Groups:

@@ -3,7 +3,7 @@
 The compiled counterpart of ``policies.orders.Ordered`` and ``TypedOrdered``. A policy is a column
 of keys: one per task, or one per task and GPU type. Smaller keys come first. Tasks with equal keys
 are served first come, first served, and then by type. If one task in a demand class fits, all tasks
-in the class fit. Each class therefore has a heap, of which only the first task is examined.
+in the class fit. Therefore, each class has a heap, and only its first task is examined.
 """
 
 from __future__ import annotations

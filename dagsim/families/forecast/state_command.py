@@ -64,8 +64,8 @@ class StateCommand:
             done = subprocess.run(self._words, capture_output=True, timeout=self._every_s, stdin=subprocess.DEVNULL)
             text = done.stdout.decode("utf-8", "replace")
             if done.returncode:
-                said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-                problem = f"{name} ended with {done.returncode}{f': {said[-1][:200]}' if said else ''}"
+                errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
+                problem = f"{name} ended with {done.returncode}{f': {errors[-1][:200]}' if errors else ''}"
             elif len(text) > _LARGEST:
                 problem = f"{name} printed more than {_LARGEST:,} characters"
             else:

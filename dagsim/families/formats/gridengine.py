@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from math import nan
 
 from dagsim.traces.batch import BatchJob, BatchReader
-from dagsim.traces.fields import count, finite_number
+from dagsim.traces.fields import count, finite_number, is_number
 from dagsim.traces.report import OnlyInText, ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.times import duration_s
@@ -98,17 +98,9 @@ def _fields(line: str) -> list[str]:
     It ends where a number, the task id of a slave (or ``NONE``) and another number follow."""
     fields = line.split(":")
     for end in range(_CATEGORY + 1, len(fields) - 2):
-        if _is_number(fields[end]) and _is_number(fields[end + 2]) and _TASK_ID.fullmatch(fields[end + 1]):
+        if is_number(fields[end]) and is_number(fields[end + 2]) and _TASK_ID.fullmatch(fields[end + 1]):
             return [*fields[:_CATEGORY], ":".join(fields[_CATEGORY:end]), *fields[end:]]
     return fields
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_record(line: str) -> bool:

@@ -112,8 +112,8 @@ def _stacked(blocks: Sequence[Sequence[Any]]) -> Any:
 def _solved(
     cost: np.ndarray, limits: Any, bounds: np.ndarray, middle: bool = True
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """Minimise ``cost``. Return the solution, or None if there is no solution, and the dual values
-    of the limits.
+    """Minimise ``cost``. Return two values: the solution (or None if there is none), and the dual
+    values of the limits.
 
     HiGHS finds an optimum at a corner of the optimal set. At a corner, equal jobs get unequal
     shares, and jobs without a share run only on GPUs that would otherwise be idle. Therefore, an

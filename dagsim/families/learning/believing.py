@@ -10,7 +10,6 @@ from dagsim.families.learning.codecs.belief import Belief
 from dagsim.model import Decision
 from dagsim.systems.cluster.api import ClusterView, JobState, Run, Simulation, TaskState
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.policy_spec import PolicySpec
 
 
 class Believing:
@@ -28,13 +27,12 @@ class Believing:
     """
 
     def __init__(self, policy: str = "eft-wait") -> None:
-        name = PolicySpec.parse(policy).name
-        tags = {entry.name: entry.tags for entry in POLICIES.describe()}.get(name, ())
         POLICIES.create(policy)
-        if "estimates" not in tags or name == "believing":
+        entry = POLICIES.entry_of(policy)
+        if entry is None or "estimates" not in entry.tags or entry.name == "believing":
             raise ConfigError(f"believing: policy must be a policy that uses estimates, got {policy!r}")
         self.policy = policy
-        self._preempts = "preemptive" in tags
+        self._preempts = "preemptive" in entry.tags
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         belief = view.index((self, "belief"), lambda: Belief(view))

@@ -31,8 +31,8 @@ from dagsim.systems.seam import Codec
 
 
 class RngPurpose(IntEnum):
-    """What random numbers are drawn for. Seeds contain these numbers, so that no purpose depends on
-    what was drawn for another one."""
+    """The purposes of random numbers. A seed contains the number of its purpose, so drawing for one
+    purpose does not change what is drawn for another."""
 
     EPISODES = 0
     """The choices in episodes."""

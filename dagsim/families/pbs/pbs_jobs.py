@@ -280,7 +280,7 @@ def _jobs(
     start_s: np.ndarray,
     durations_s: tuple[np.ndarray, np.ndarray],
 ) -> JobArrays:
-    """Create all jobs, including those that were dropped. ``shown`` is the row of each job, ``start_s``
+    """Create all jobs, including dropped jobs. ``shown`` is the row of each job, ``start_s``
     its start, and ``durations_s`` its run time and its limit."""
     job, chunk, named = parts.job, parts.chunk, options.named_gpus()
     measured_on = [site_gpu(chunk.kind, named) if chunk.kind else None for chunk in parts.listed]

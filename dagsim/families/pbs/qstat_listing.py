@@ -114,8 +114,8 @@ def _gpus_submitted(fields: Mapping[str, str]) -> int:
             continue
         if asked:
             return asked
-    found = re.search(rf"(?:^|[\s,])(?:-l\s*)?(?:{'|'.join(GPU_KEYS)})=(\d{{1,6}})\b", text)
-    return int(found[1]) if found else 0
+    gpus = re.search(rf"(?:^|[\s,])(?:-l\s*)?(?:{'|'.join(GPU_KEYS)})=(\d{{1,6}})\b", text)
+    return int(gpus[1]) if gpus else 0
 
 
 def listed_jobs(source: Source) -> Iterator[tuple[int, str, dict[str, str]]]:

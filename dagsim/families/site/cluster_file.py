@@ -144,8 +144,7 @@ def _site_of(
 def _cluster_of(
     files: Sequence[Path], named: Mapping[str, str], origin: str, name: str, keep_all: bool
 ) -> _Made | None:
-    """Create the configuration of a cluster without queues. Return None if there is no list of
-    nodes."""
+    """Create the configuration of a cluster without queues, or return None if no file lists nodes."""
     listed = _node_lists(files)
     if not listed:
         return None

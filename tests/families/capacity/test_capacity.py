@@ -474,8 +474,8 @@ def test_whatif_says_what_nodes_on_demand_would_cost_and_save(site: Path) -> Non
     assert use["cost"] == pytest.approx(use["node_hours"] * 4 * 0.5)
     assert cloud["cost_a_month"] == pytest.approx(today["cost_a_month"] + use["cost"])
     assert added["wait_s"] <= cloud["wait_s"] < today["wait_s"]  # the boots take time
-    told = json.loads(Path(answer["run"], "answer.json").read_text())
-    assert "on demand are up for" in " ".join(told["sentences"])
+    written = json.loads(Path(answer["run"], "answer.json").read_text())
+    assert "on demand are up for" in " ".join(written["sentences"])
     free = answer_of("whatif", "--cloud", spec, "--policy", "fifo-fit", "--price", "none")
     assert free["choices"][1]["cost_a_month"] is None
 
@@ -489,9 +489,9 @@ def test_nodes_on_demand_have_a_cost_although_another_gpu_type_has_no_list_price
     assert (use["nodes"], use["unpriced"]) == (4, 2)
     assert use["always_on_cost"] == pytest.approx(730 * 8 * LIST_PRICES["T4"].usd_per_h)
     assert 0 < use["cost"] < use["always_on_cost"]
-    told = json.loads(Path(answer["run"], "answer.json").read_text())
-    assert "without the 2 nodes that have no price" in " ".join(told["sentences"])
-    assert "there is no list price for A40; give one (--price A40=PRICE)" in json.dumps(told)
+    written = json.loads(Path(answer["run"], "answer.json").read_text())
+    assert "without the 2 nodes that have no price" in " ".join(written["sentences"])
+    assert "there is no list price for A40; give one (--price A40=PRICE)" in json.dumps(written)
 
 
 def test_the_waits_of_whatif_are_those_of_the_jobs_of_the_log_and_begin_like_them(site: Path) -> None:
@@ -508,10 +508,10 @@ def test_the_waits_of_whatif_are_those_of_the_jobs_of_the_log_and_begin_like_the
     (site / "c.yaml").write_text("cluster: {groups: [{name: n, gpu: T4, gpus: 1}]}\n")
     answer = answer_of("whatif", "--add", "1xT4", "--policy", "fifo", trace="log.jsonl")
     assert answer["fit"]["from_eligible"]
-    told = json.loads(Path(answer["run"], "answer.json").read_text())
-    log, today = told["grid"]["rows"][:2]
+    written = json.loads(Path(answer["run"], "answer.json").read_text())
+    log, today = written["grid"]["rows"][:2]
     assert (float(log[2]), float(today[2])) == (pytest.approx(50 / 12, rel=1e-3), 0)
-    sentence = " ".join(told["sentences"])
+    sentence = " ".join(written["sentences"])
     assert "from the time at which a job could start, over the jobs that start in both" in sentence
 
 

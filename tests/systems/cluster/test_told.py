@@ -203,8 +203,6 @@ MAY_KNOW = {
         "dagsim.systems.cluster.models.runtime.Recorded",
         "dagsim.systems.cluster.scenario.refused_engine",
     },
-    # is given another policy by name
-    "families/learning/believing.py": {"dagsim.systems.policy_spec.PolicySpec"},
 }
 """Names outside the API that a module behind a policy may import, by module."""
 

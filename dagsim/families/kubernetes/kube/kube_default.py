@@ -136,7 +136,7 @@ class KubeDefault:
             if placement is not None:
                 state.snapshot.withdraw(task_key(task))
                 self._nominated.pop(task_key(task), None)
-                self._turns.known.pop(task_key(task), None)
+                self._turns.turn_of.pop(task_key(task), None)
                 yield Start(task, placement)
             queue.tried(view, task, placement is not None)
         self.nominations = state.nominations(view) if state.snapshot.nominated else {}

@@ -35,16 +35,17 @@ class Turns:
     def __init__(self) -> None:
         self.round = 0
         """Number of times that pods have moved behind others."""
-        self.known: dict[PieceKey, tuple[int, int, float, float, _Rejection]] = {}
-        """For each waiting pod the round in which it last moved, its place among those that moved
-        with it, the times at which it and its previous pod were created, and its rejection."""
+        self.turn_of: dict[PieceKey, tuple[int, int, float, float, _Rejection]] = {}
+        """Five facts about each waiting pod: the round in which it last moved, its place among the
+        pods that moved in this round, the times at which it and the task's previous pod were
+        created, and its rejection."""
         self.created_s: dict[tuple[int, int], float] = {}
         """The time at which the latest pod of each task was created, by job and index."""
 
 
 class _Group(NamedTuple):
-    """Waiting tasks with the same template, priority and reason for rejection. If there is no node
-    for the first task, there is none for the others either.
+    """Waiting tasks with the same template, priority and reason for rejection. If no node has room
+    for the first task, none has room for the others.
     """
 
     number: int
@@ -118,14 +119,14 @@ class PodQueue:
         self._add(task)
 
     def _add(self, task: TaskState) -> _Group:
-        known = self._turns.known.get(task_key(task))
-        if known is None:
+        facts = self._turns.turn_of.get(task_key(task))
+        if facts is None:
             came_s = task.ready_s + (self._restart_s if task.piece else 0.0)
             before_s = self._turns.created_s.get(task_key(task)[:2], came_s)
             self._turns.created_s[task_key(task)[:2]] = came_s
-            known = self._turns.round, _NEW, came_s, before_s, self._rejection(task)
-            self._turns.known[task_key(task)] = known
-        turn, place, came_s, before_s, rejection = known
+            facts = self._turns.round, _NEW, came_s, before_s, self._rejection(task)
+            self._turns.turn_of[task_key(task)] = facts
+        turn, place, came_s, before_s, rejection = facts
         group = self._group(self._group_key(task), rejection, task)
         entry = -task.job.job.priority, turn, place, came_s, before_s, task.order, task.piece, task
         heappush(group.heap, entry)
@@ -281,15 +282,14 @@ class PodQueue:
         self._turns.round += bool(others)
         for place, (entry, blocked) in enumerate(sorted(entries)):
             turn = (self._turns.round, place) if entry[0] in others else entry[1:3]
-            self._turns.known[task_key(entry[-1])] = *turn, *entry[3:5], self._rejection(entry[-1])
+            self._turns.turn_of[task_key(entry[-1])] = *turn, *entry[3:5], self._rejection(entry[-1])
             group = self._add(entry[-1])
             if self._blocked[group.number] and not blocked:
                 self._unblock(group)
         return None if first is None else first[-1]
 
     def _overtake(self, view: ClusterView, first: TaskState) -> None:
-        """Let the other pods with the same priority overtake the first pod, if there is no node for
-        it.
+        """Let the other pods with the same priority overtake the first pod if no node can run it.
 
         The pods of a failed node are deleted in turn. kube-scheduler tries the first waiting pod
         after the first deletion, and later deletions send it back to the queue, where it is now the
@@ -303,7 +303,7 @@ class PodQueue:
         heap.remove(entry)
         heapify(heap)
         self._turns.round += 1
-        self._turns.known[task_key(first)] = self._turns.round, 0, *entry[3:5], rejection
+        self._turns.turn_of[task_key(first)] = self._turns.round, 0, *entry[3:5], rejection
         self._add(first)
 
     def _fit(self, node: int) -> np.ndarray:

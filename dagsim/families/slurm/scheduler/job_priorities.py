@@ -98,9 +98,9 @@ class JobPriorities:
             # a job that has waited since before the simulation began has been in a backfill cycle, and
             # so has the array of a task that had to wait for other tasks
             waited = self.now - self.eligible_s(task) > self._settings.bf_interval_s or task.job.queued_s is not None
-            found = amounts.cpus if alone and waited else None
+            whole_cpus = amounts.cpus if alone and waited else None
             tier = part.tier + (_RESERVED if reserved_in(task) >= 0 else 0)
-            slot = self._slot(task, place, part, tier, found) if self.are_used else -1
+            slot = self._slot(task, place, part, tier, whole_cpus) if self.are_used else -1
             job = PendingJob(
                 tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
                 rules.layout(task, part), rules.nodes[part.name], rules.questions(task, part), rules.counts(task),
@@ -112,7 +112,7 @@ class JobPriorities:
                 if (self._magnets.get(number, 0) & job.span).bit_count() < rules.fewest_nodes(task):
                     continue
                 place = job.place + further * len(rules.parts(task.job))
-                slot = self._slot(task, place, part, tier + _RESERVED, found) if self.are_used else -1
+                slot = self._slot(task, place, part, tier + _RESERVED, whole_cpus) if self.are_used else -1
                 job_within = job._replace(tier=tier + _RESERVED, slot=slot, place=place, reservation=number)
                 jobs.append(job_within._replace(attracted=True))
         return jobs
@@ -127,7 +127,7 @@ class JobPriorities:
         """Count the CPUs of the nodes that backfill has found for a job that takes whole nodes, from
         the next calculation on. Before, the priority counts the CPUs that the job requests
         (``total_cpus`` in ``set_priority_factors`` and in ``_job_test`` of cons_common). Unless
-        ``anew``, keep the number of an earlier cycle.
+        ``anew``, a number from an earlier cycle is kept.
         """
         key, parts = (job.order, job.piece), self._rules.parts(job.task.job)
         if not self.are_used or self._found.get(key) == cpus or (key in self._found and not anew):
