@@ -56,7 +56,8 @@ def output_of(command: str, folder: Path) -> str:
         for pattern in shlex.split(command, comments=True)[1:]
         for word in (sorted(path.relative_to(folder).as_posix() for path in folder.glob(pattern)) or [pattern])
     ]
-    environment = {**os.environ, "COLUMNS": str(WIDTH), "PYTHONPATH": str(ROOT)}
+    # Without DAGSIM_WARM=0, the first long run on a machine says that it compiles the fast engine.
+    environment = {**os.environ, "COLUMNS": str(WIDTH), "PYTHONPATH": str(ROOT), "DAGSIM_WARM": "0"}
     done = subprocess.run(
         [sys.executable, "-m", "dagsim", *words],
         cwd=folder,
