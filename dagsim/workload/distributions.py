@@ -294,8 +294,7 @@ Simple: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A component of a mixture.
-    """
+    """A component of a mixture."""
 
     weight: float
     """The probability of this distribution, relative to the other weights."""

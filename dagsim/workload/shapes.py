@@ -172,8 +172,7 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Tasks in a chain, where each task waits for the one before it.
-    """
+    """Tasks in a chain, where each task waits for the one before it."""
 
     length: tuple[int, int] = (2, 8)
     """The smallest and the largest number of tasks."""

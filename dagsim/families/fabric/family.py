@@ -33,7 +33,9 @@ FAMILY = Family(
                 ".topology_policies:SmallestDomain",
                 "smallest sufficient node, rack or pod, fullest first",
             ),
-            Entry("block", ".topology_policies:SegmentsInBlocks", "segments within blocks, as in Slurm's topology/block"),
+            Entry(
+                "block", ".topology_policies:SegmentsInBlocks", "segments within blocks, as in Slurm's topology/block"
+            ),
             Entry(
                 "skew",
                 ".topology_policies:SkewRule",

@@ -186,8 +186,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A toleration, which lets pods run on nodes with certain taints.
-    """
+    """A toleration, which lets pods run on nodes with certain taints."""
 
     key: str = ""
     """Key of the tolerated taint. An empty key with ``Exists`` tolerates all taints."""

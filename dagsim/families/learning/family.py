@@ -38,7 +38,11 @@ FAMILY = Family(
                 ".cluster_rewards:WeightedJobSeconds",
                 "job_seconds multiplied by the weights of jobs",
             ),
-            Entry("bounded_stretch", ".cluster_rewards:BoundedStretch", "completion time divided by ideal time, at least 1"),
+            Entry(
+                "bounded_stretch",
+                ".cluster_rewards:BoundedStretch",
+                "completion time divided by ideal time, at least 1",
+            ),
             Entry(
                 "makespan", ".cluster_rewards:Makespan", "seconds from the first arrival until the last job has left"
             ),

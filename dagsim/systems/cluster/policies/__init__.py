@@ -29,7 +29,12 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             _KNOWS,
         ),
         Entry("easy-sjf", ".backfilling:easy_sjf", "EASY, but the shortest task is backfilled first", _KNOWS),
-        Entry("easy-lxf", ".backfilling:easy_lxf", "EASY, but the task with the largest slowdown is backfilled first", _KNOWS),
+        Entry(
+            "easy-lxf",
+            ".backfilling:easy_lxf",
+            "EASY, but the task with the largest slowdown is backfilled first",
+            _KNOWS,
+        ),
         Entry(
             "conservative",
             ".conservative:Conservative",
@@ -45,9 +50,16 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         ),
         Entry("recorded", ".history:AsObserved", "starts tasks at the times and on the nodes recorded in the trace"),
         Entry("random", ".orders:RandomFeasible", "a random task among those that fit"),
-        Entry("sjf", ".orders:sjf", "shortest job first: of all tasks and GPU types that fit, the pair that takes the least time", _KNOWS),
+        Entry(
+            "sjf",
+            ".orders:sjf",
+            "shortest job first: of all tasks and GPU types that fit, the pair that takes the least time",
+            _KNOWS,
+        ),
         Entry("srtf", ".preemption:srtf", "shortest remaining time first", ("estimates", "preemptive")),
-        Entry("srsf", ".preemption:srsf", "smallest product of GPUs and remaining time first", ("estimates", "preemptive")),
+        Entry(
+            "srsf", ".preemption:srsf", "smallest product of GPUs and remaining time first", ("estimates", "preemptive")
+        ),
         Entry("round-robin", ".rounds:RoundRobin", "each task runs in turn for one time slice", _STOPS),
         Entry("las", ".attained:las", "least attained service (seconds) first, in rounds", _STOPS),
         Entry("2d-las", ".attained:las_2d", "least attained service (GPU-seconds) first, in rounds", _STOPS),
@@ -60,7 +72,9 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("tiresias", ".attained:tiresias", "based on Tiresias: 2D-LAS in levels, with promotion", _STOPS),
         Entry("ljf", ".orders:ljf", "longest task first", _KNOWS),
         Entry("saf", ".orders:saf", "smallest product of GPUs and time first", _KNOWS),
-        Entry("wspt", ".orders:wspt", "weighted shortest processing time first: shortest time divided by weight", _KNOWS),
+        Entry(
+            "wspt", ".orders:wspt", "weighted shortest processing time first: shortest time divided by weight", _KNOWS
+        ),
         Entry("edf", ".orders:edf", "earliest deadline first"),
         Entry("llf", ".orders:llf", "least slack to the deadline first", _KNOWS),
         Entry("priority", ".orders:priority", "highest priority first, with optional ageing"),
@@ -86,18 +100,33 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         ),
         Entry("scpt", ".job_orders:scpt", "job with the shortest remaining critical path first", _KNOWS),
         Entry("srpt-work", ".job_orders:srpt_work", "job with the least remaining work first", _KNOWS),
-        Entry("critical-path", ".orders:critical_path", "task with the longest path to the end of its job first", _KNOWS),
+        Entry(
+            "critical-path", ".orders:critical_path", "task with the longest path to the end of its job first", _KNOWS
+        ),
         Entry("max-min-fair", ".shares:max_min_fair", "tenant with the fewest GPUs first"),
         Entry("weighted-fair", ".shares:weighted_fair", "GPUs in proportion to weight x work^alpha", _KNOWS),
         Entry("drf", ".shares:drf", "tenant with the smallest dominant share first"),
-        Entry("themis", ".orders:themis", "based on Themis: job with the largest finish-time ratio (rho) first", _KNOWS),
-        Entry("qssf", ".history:Qssf", "based on Helios: shortest job first, with durations predicted from similar past tasks"),
-        Entry("heft", ".planned:heft", "plans each job: task with the highest upward rank first, on the node where it finishes earliest", _KNOWS),
+        Entry(
+            "themis", ".orders:themis", "based on Themis: job with the largest finish-time ratio (rho) first", _KNOWS
+        ),
+        Entry(
+            "qssf",
+            ".history:Qssf",
+            "based on Helios: shortest job first, with durations predicted from similar past tasks",
+        ),
+        Entry(
+            "heft",
+            ".planned:heft",
+            "plans each job: task with the highest upward rank first, on the node where it finishes earliest",
+            _KNOWS,
+        ),
         Entry("cpop", ".planned:cpop", "plans each job, with all tasks on its critical path on one node", _KNOWS),
         Entry("peft", ".planned:peft", "plans each job: HEFT with a look-ahead", _KNOWS),
         Entry("dls", ".planned:dls", "plans each job: task with the highest dynamic level first", _KNOWS),
         Entry("min-min", ".batch_mode:min_min", "task with the earliest possible completion first", _COSTLY),
-        Entry("max-min", ".batch_mode:max_min", "task with the latest of the earliest possible completions first", _COSTLY),
+        Entry(
+            "max-min", ".batch_mode:max_min", "task with the latest of the earliest possible completions first", _COSTLY
+        ),
         Entry(
             "sufferage", ".batch_mode:sufferage", "task that would lose most on its second best GPU type first", _COSTLY
         ),
@@ -114,10 +143,23 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             _COSTLY,
         ),
         Entry(
-            "plan-ahead", ".look_ahead:PlanAhead", "plans starts over several time slots with an integer program", _COSTLY
+            "plan-ahead",
+            ".look_ahead:PlanAhead",
+            "plans starts over several time slots with an integer program",
+            _COSTLY,
         ),
-        Entry("energy-saver", ".power:EnergySaver", "uses the GPU type with the least energy within a bounded slowdown", _KNOWS),
-        Entry("cheap-hours", ".power:CheapHours", "lets tasks with slack wait for hours in which energy is cheaper", _KNOWS),
+        Entry(
+            "energy-saver",
+            ".power:EnergySaver",
+            "uses the GPU type with the least energy within a bounded slowdown",
+            _KNOWS,
+        ),
+        Entry(
+            "cheap-hours",
+            ".power:CheapHours",
+            "lets tasks with slack wait for hours in which energy is cheaper",
+            _KNOWS,
+        ),
         Entry("power-cap", ".power:PowerCap", "shortest task first, with a limit on the power of all GPUs", _KNOWS),
         Entry(
             "eft-wait",
