@@ -452,7 +452,7 @@ def choices(name: str, names: Iterable[str], *, both: bool = False) -> str:
         return near
     folded = {known.casefold(): known for known in reversed(names)}
     far = [folded[one] for one in get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)]
-    return f"; it is none of the {len(names)} names" + (f"; the nearest are {', '.join(far)}" if far else "")
+    return f"; similar names: {', '.join(far)}" if far else f"; none of the {len(names)} names is similar"
 
 
 def _at_home(entry: Entry, home: str) -> Entry:
