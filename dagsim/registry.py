@@ -253,7 +253,8 @@ class Registry(Generic[T]):
     def _unknown(self, name: str) -> UnknownName:
         refuse_missing(self._own_group, name)
         names = (*self.names(), *self.aliases)
-        # if ``name`` is a family such as slurm, what it adds to this registry
+        # if ``name`` is a family such as slurm, list the entries that the family adds to this
+        # registry
         of_family = all_names().get(name, {}).get(self._own_group, ())
         near = f"; did you mean {' or '.join(map(repr, of_family))}?" if of_family else choices(name, names)
         word = re.compile(rf"\b{re.escape(name)}", re.IGNORECASE)

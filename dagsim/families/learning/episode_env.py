@@ -42,8 +42,9 @@ class EnvState(NamedTuple):
     illegal: int = 0
     """Number of illegal actions among them."""
     arena: bytes | None = None
-    """The memory of the simulation in the compiled engine, which restores it at once. It is left out
-    of pickles, because another version of dagsim could not read it.
+    """The memory of the simulation in the compiled engine, from which the engine can restore the
+    state immediately. It is left out of pickles, because another version of dagsim could not read
+    it.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
