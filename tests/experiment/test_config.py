@@ -145,7 +145,7 @@ preemption: no
             "x.yaml:8:34: runtime.scale: must be 'fp32', 'tf32', 'fp16' or 'none', got 'fp23'; did you mean 'fp32'?",
             "x.yaml:9:11: network.bandwith_gb_s: "
             "there is no such key; did you mean 'bandwidth_gb_s'? allowed: bandwidth_gb_s, kind, latency_s",
-            "x.yaml:11:5: failures.0.mean_down_s: is missing (mean time in seconds that a repair takes); add mean_down_s: X",
+            "x.yaml:11:5: failures.0.mean_down_s: is missing; add mean_down_s: X",
             "x.yaml:12:12: failures.1.kind: "
             "unknown failure model 'maintenence'; did you mean 'maintenance'? (dagsim list failures)",
             "x.yaml:13:20: estimates.sigma: sigma must be 0 or more, got -1.0",
