@@ -445,7 +445,10 @@ class CompiledEpisodes:
         image = self._playing[number]
         if image is None:
             return None
-        memory, rows = self._arenas[number][: len(image.bytes)].tobytes(), self._rows_of(number) if self._recorded else 0
+        memory, rows = (
+            self._arenas[number][: len(image.bytes)].tobytes(),
+            self._rows_of(number) if self._recorded else 0,
+        )
         return memory + self._logs[number][:rows].tobytes()
 
     def restore(self, number: int, seed: int, content: bytes) -> bool | None:
