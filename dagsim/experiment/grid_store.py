@@ -157,7 +157,7 @@ class GridStore(Store):
         """Write the finished cells as a list of runs, named by their labels, and as a table."""
         done = self.done(plan.cells)
         times = {event["id"]: event for event in self.progress() if event.get("event") == "done"}
-        ends = dict.fromkeys(TABLES, 0)  # lengths of the tables: 0, because a grid has none
+        ends = dict.fromkeys(TABLES, 0)  # the lengths of the tables, which are 0 because a grid has no tables
         runs, timing = bytearray(), bytearray()
         for cell, run in done.items():
             who, clock = {"policy": cell.label, "seed": cell.seed}, times.get(cell.id, {})

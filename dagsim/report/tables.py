@@ -281,7 +281,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     loads = [max(of.get("gpu_load") or 0.0, of.get("cpu_load") or 0.0) for of in workloads]
     low, high = number(min(loads)), number(max(loads))
     clusters = dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)
-    named = re.compile(r"cluster \((.*)\)")  # matches the default name, which carries no information
+    named = re.compile(r"cluster \((.*)\)")  # the pattern matches the default name, which contains no information
     notes = [on_one_line(f"cluster: {match[1] if (match := named.fullmatch(of)) else of}") for of in clusters]
     if any(loads):
         on_gpus = any((of.get("gpu_load") or 0.0) >= (of.get("cpu_load") or 0.0) for of in workloads)

@@ -408,7 +408,7 @@ class _Reading:
         run = self.runs.get(row.run)
         if run is None or row.node not in run.rows or not row.value >= 0:
             self.say(row, "run is not there, or has no such rate")
-        # only the first of the run's rows (one per node) changes the rate
+        # a run has one row per node, and only the first of these rows changes the rate
         elif run.since_s != row.time_s or run.rate != row.value:
             run.work, run.rate, run.since_s = run.done(row.time_s), row.value, row.time_s
 

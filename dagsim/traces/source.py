@@ -230,7 +230,8 @@ class Source:
             raise TraceError(f"{self}: the archive has no such member; it contains {', '.join(sorted(names)[:8])} ...")
         members = tuple([Source(self.path, name) for name in inside])
         for member in members:
-            # A member is known to be a file, so the archive need not be searched for it again.
+            # The member is known to be a file, so the archive does not have to be searched for it
+            # again.
             member.files = (member,)
         return members
 

@@ -177,7 +177,7 @@ class _Resizing(ABC):
         if waits and turns.begin(view.now, state):
             yield from self._allocate(view, tasks)
             waits = self.polls
-        # Pollux lets every task wait for one interval before starting it
+        # Pollux lets every task wait for one interval before it starts the task
         young = any(task.arrival_s == view.now for task in tasks)
         if waits and (early or view.running or view.pending or young):
             yield Wait(turns.next_s)
@@ -311,7 +311,8 @@ class Sia(_Resizing):
             power=self.power,
             waiting_cost=self.waiting_cost,
         )
-        # If a task may not use the configuration that was chosen for it yet, it gets no GPUs.
+        # If a task is not yet allowed to use the configuration that was chosen for it, it gets no
+        # GPUs.
         chosen = [None if at is None or goodputs[row, at] <= _UNKNOWN else at for row, at in enumerate(choice.chosen)]
         wanted = {task.order: None if at is None else options[at] for task, at in zip(tasks, chosen, strict=True)}
         yield from self._tasks.change(view, tasks, _moves(view, tasks, wanted, nodes))

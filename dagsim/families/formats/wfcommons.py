@@ -144,7 +144,7 @@ def _files(task: dict[str, Any], sizes: dict[str, float], written: dict[str, flo
         written[str(name)] = sizes.get(str(name), 0.0)
     for name in _list(task.get("inputFiles")):
         read[str(name)] = sizes.get(str(name), 0.0)
-    for file in _dicts(task.get("files")):  # the layout of versions 1.3 and 1.4
+    for file in _dicts(task.get("files")):  # this is the layout of versions 1.3 and 1.4
         into = written if file.get("link") == "output" else read
         into[str(file.get("name", file.get("id")))] = _bytes(file.get("sizeInBytes", file.get("size")))
 

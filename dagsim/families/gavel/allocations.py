@@ -286,7 +286,7 @@ def _least_rho(program: ShareProgram, age_s: np.ndarray, alone_s: np.ndarray, le
     rho, each job needs a rate of left / (rho x alone - age). Bisection finds the lowest rho for
     which a linear program gives all jobs these rates.
     """
-    # ``low`` itself is infeasible, because some job would need an infinite rate
+    # ``low`` is infeasible, because some job would need an infinite rate
     low, high, bounded = float(np.max(age_s / alone_s)), 1.0, False
     high = max(high, 2.0 * low)
     while True:

@@ -454,7 +454,7 @@ class TrainingRun:
             return None
         train = replace(self.train, net=LinearConfig())
         learner: Learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
-        if learner.net.settings != train.net:  # the algorithm does not use the linear network, but its own
+        if learner.net.settings != train.net:  # the algorithm uses its own network instead of the linear network
             return None
         for iteration in range(count):
             self._tell(Progress("a linear policy", iteration, count))

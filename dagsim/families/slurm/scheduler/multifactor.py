@@ -201,8 +201,8 @@ class SlurmMultifactor:
         sharing = self._sharing(run, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         asked = self._priorities.asked(task, part, run.instances)
-        # A job that does not share its nodes is charged for whole nodes, and limits count whole
-        # nodes, too.
+        # A job that does not share its nodes is charged for whole nodes, and limits also count
+        # whole nodes.
         if sharing.alone and not part.exclusive:
             amounts = of_nodes(amounts, [machine.node for machine, *_ in run.held])
             asked = asked._replace(cpus=amounts.cpus, memory_gb=amounts.memory_gb, gpus=amounts.gpus)

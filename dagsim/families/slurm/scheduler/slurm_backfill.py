@@ -158,7 +158,8 @@ class RunTable:
     def begin(self) -> None:
         """Drop all reservations, and switch to compiled functions once there is enough work."""
         self.kept = [0] * len(self.ids)
-        # compiled functions pay off after many searches, or if both versions are already loaded
+        # compiled functions are worth loading after many searches, or if both versions are already
+        # loaded
         pays = self.searched > _LISTED or inner_loops.cache_info().currsize == 2
         if not self.compiled and pays and inner_loops(compiled=True) != inner_loops(compiled=False):
             self.compiled = True
