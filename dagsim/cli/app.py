@@ -340,7 +340,7 @@ def _guarded() -> Iterator[None]:
         code = 2 if error.errno == errno.ENAMETOOLONG else 1
         raise _ended(error, f"{named}{error.strerror or error}", code) from None
     except UnicodeError as error:
-        raise _ended(error, f"the text cannot be written: {error}", 1) from None
+        raise _ended(error, f"the output cannot be written: {error}", 1) from None
     except MemoryError as error:
         raise _ended(error, f"not enough memory{f' ({error})' if str(error) else ''}", 1) from None
     except KeyboardInterrupt as stop:

@@ -73,7 +73,7 @@ class GridStore(Store):
                 f"{path}: already exists but is not a run folder; choose another place with --out or --name"
             )
         if before is not None and before.get("command") != plan.command:
-            raise RunFolderError(f"{path}: belongs to dagsim {before.get('command')}; use another --name or --out")
+            raise RunFolderError(f"{path}: was created by dagsim {before.get('command')}; use another --name or --out")
         if before is not None and before.get("code_sha256") != facts["code_sha256"]:
             raise RunFolderError(
                 f"{path}: its cells come from another version of dagsim's code, so the sweep cannot be continued; "

@@ -78,7 +78,7 @@ def recognise(path: Path | str) -> str:
 
     hint = header_hint(source)
     listed = "--format names the format, and dagsim list readers lists them"
-    raise NotRecognised(f"{source}: not recognised as a trace; {f'{hint}; else ' if hint else ''}{listed}")
+    raise NotRecognised(f"{source}: not recognised as a trace; {f'{hint}; otherwise, ' if hint else ''}{listed}")
 
 
 def format_of(path: Path | str, options: TraceOptions) -> str:

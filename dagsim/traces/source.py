@@ -342,7 +342,7 @@ class _Gunzipped(gzip.GzipFile):
         if self.tell() > _FREE_BYTES and self.tell() > _RATIO * self._packed.tell():
             raise TraceError(
                 f"{self._where}: {self._packed.tell():,} compressed bytes expand to more than {_RATIO} "
-                "times as many, which is implausible for a trace; if it is one, decompress it first"
+                "times as many, which is implausible for a trace; if the file is correct, decompress it first"
             )
         return data
 

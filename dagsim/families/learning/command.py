@@ -83,7 +83,7 @@ def train_agent(
             "--executor",
             metavar="WHERE",
             help="Where to run: local:N, ray or slurm (default: local:WORKERS). With ray, training episodes "
-            "run there as well.",
+            "also run there.",
         ),
     ] = None,
     json_: Json = False,

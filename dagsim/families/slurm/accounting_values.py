@@ -72,7 +72,7 @@ def _resources(text: str) -> Resources:
     """
     listed = _pairs(text)
     if listed and all(name.isdecimal() for name in listed):  # taken from the column tres_alloc of slurmdbd's tables
-        raise Dirty("whose resources have the numbers of the database instead of names (print them with sacct)")
+        raise Dirty("whose resources are given as the numbers of the database instead of names (print them with sacct)")
     types: dict[str, int] = {}
     slices: dict[float, int] = {}
     for name, value in listed.items():
