@@ -454,8 +454,8 @@ class Schedule:
         self.jobs.append(job)
 
     def check(self) -> None:
-        """Check a schedule that was read from a file. It must have those properties of a
-        simulation's schedule on which code that reads schedules relies.
+        """Check a schedule that was read from a file. It must have all properties of a simulation's
+        schedule that other code relies on.
 
         Raises:
             ValueError: No simulation could have written this schedule. The message names the first

@@ -195,8 +195,8 @@ _BEST_FIT = placing("best-fit").place
 
 
 class Pollux(_Resizing):
-    """Runs Pollux's search for the allocation with the best mean speed-up every ``interval_s``
-    seconds (``PolluxSearch``; Qiao et al., OSDI 2021).
+    """Every ``interval_s`` seconds, the policy runs Pollux's search for the allocation with the
+    best mean speed-up (``PolluxSearch``; Qiao et al., OSDI 2021).
 
     The policy supports only elastic tasks (the key ``elastic``) on equal nodes. A task whose nodes
     change is restarted. The search runs for ``generations`` generations with ``population``
@@ -264,9 +264,9 @@ class _Searched:
 
 
 class Sia(_Resizing):
-    """Every ``interval_s`` seconds, solves Sia's integer program, which gives each task at most one
-    configuration of GPU type, nodes and GPUs (``choose_configurations``; Jayaram Subramanya et al.,
-    SOSP 2023).
+    """Every ``interval_s`` seconds, the policy solves Sia's integer program, which gives each task
+    at most one configuration of GPU type, nodes and GPUs (``choose_configurations``; Jayaram
+    Subramanya et al., SOSP 2023).
 
     In the objective, each task without GPUs costs ``waiting_cost``. ``power`` is the exponent of
     the goodputs in the objective, and is negative. Smaller values favour the tasks with the lowest

@@ -37,16 +37,17 @@ class Gavel:
     """Runs tasks in rounds that approximate the share of its time that each task should spend on
     each GPU type, as Gavel does.
 
-    ``policy`` computes the shares. It is one of Gavel's own policies, under its name in Gavel
+    ``policy`` is the Gavel policy that computes the shares. It is given by its name in Gavel
     (``max_min_fairness_perf``, ``finish_time_fairness_perf``, ``min_total_duration_perf``,
-    ``isolated``, ``fifo_perf``, ``allox`` and more), or any ``Allocator``. Shares are computed when
-    tasks arrive and end, but at most once every ``gap_s`` seconds. In each round of ``round_s``
-    seconds, the tasks with the highest priority run. A task's priority is its share divided by the
-    fraction of time for which it has run so far. Tasks that become ready wait for the next round.
-    With ``whole_steps``, ``Task.work`` is a number of steps. Only whole steps are done in a round,
-    so the round ends slightly early. ``seed`` determines the order of types in policies that do not
-    distinguish them. Only the ``window`` oldest tasks compete; Gavel itself has no such limit. An
-    elastic task runs with its ``instances``, at the rate of its current phase.
+    ``isolated``, ``fifo_perf``, ``allox`` and more), or is any ``Allocator``. Shares are computed
+    when tasks arrive and end, but at most once every ``gap_s`` seconds. In each round of
+    ``round_s`` seconds, the tasks with the highest priority run. A task's priority is its share
+    divided by the fraction of time for which it has run so far. Tasks that become ready wait for
+    the next round. With ``whole_steps``, ``Task.work`` is a number of steps. Only whole steps are
+    done in a round, so the round ends slightly early. ``seed`` determines the order of types in
+    policies that do not distinguish them. Only the ``window`` oldest tasks compete; Gavel itself
+    has no such limit. An elastic task runs with its ``instances``, at the rate of its current
+    phase.
 
     Policies with ``_packed`` in their names let two tasks with equal numbers of GPUs share their
     GPUs. These policies need a sharing model. ``pair_rates`` (in steps per second) replaces the

@@ -354,9 +354,9 @@ class _Contest:
 
 
 class RoundRobin:
-    """Round robin: tasks are served in order of arrival, but a run that has used up its time slice
-    of ``quantum_s`` seconds is stopped for the next task and moves to the end of the queue. Gangs
-    start and stop as a whole (Ousterhout 1982).
+    """Round robin: each task may run for a time slice of ``quantum_s`` seconds. After that, the
+    task is stopped, so that the next one can start, and moves to the end of the queue. Gangs start
+    and stop as a whole (Ousterhout 1982).
 
     A run whose slice has ended continues as long as no other task needs its place. If the next task
     does not fit yet, later tasks may use the free resources. The policy needs no estimates, and it
