@@ -36,7 +36,7 @@ class BestFit:
 PLACEMENT_RULES: Registry[PlacementRule] = Registry(
     "placement",
     [
-        Entry("best-fit", ".placement:BestFit", "fastest GPU type, then the fullest of its nodes that has enough space"),
+        Entry("best-fit", ".placement:BestFit", "fastest GPU type, then the fullest of its nodes with enough space"),
         Entry("fastest", ".placement:BestFit", "another name for best-fit"),
         Entry("first-fit", ".placement:FirstFit", "first node on which the task fits"),
         Entry("worst-fit", ".placement:WorstFit", "fastest GPU type, then the emptiest of its nodes"),
