@@ -25,8 +25,9 @@ class FurtherColumns:
     names: ClassVar[tuple[str, ...]] = ()
 
     def columns(self, view: ClusterView, rows: list[Any]) -> Any:
-        """Return the values of ``names`` for each choice. ``rows`` has the task and the GPU type of each
-        choice that starts a task; if waiting is allowed, it is one more choice, the last one.
+        """Return the values of ``names`` for each choice. ``rows`` has the task and the GPU type of
+        each choice that starts a task. If waiting is allowed, it is an additional choice at the
+        end.
 
         Returns:
             A number or an array that NumPy can broadcast to shape (choices, names).
