@@ -196,8 +196,8 @@ def groups(training: LlmTraining, gpus: int, fit: LlmFit = FITTED) -> tuple[Grou
 
 def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fit: LlmFit = FITTED) -> float:
     """Return the seconds per step on ``gpus`` GPUs. Each node has ``per_node`` GPUs and equally
-    many NICs. Where the degrees and ``per_node`` concern the same groups, one must divide the
-    other.
+    many NICs. If a group of ranks is smaller than a node, its size must divide ``per_node``. If it
+    is larger, ``per_node`` must divide its size.
 
     Raises:
         ModelError: See ``compute_s`` and ``LlmTraining.data``.

@@ -140,11 +140,11 @@ class AlloXShares(_Rule):
     GPUs, so that the sum of completion times is minimal. The first job in each queue starts, and
     keeps its GPU until it ends.
 
-    With ``gangs``, as in the extension by Shockwave's authors, a job with several GPUs also waits
-    in the queue of one GPU. Once it has been placed for the first time, it gets the fraction 1 /
-    GPUs of the time, and it is assigned again at each solve. To avoid starvation, only the fraction
-    ``oldest`` of the waiting jobs (the oldest ones) competes, but at least as many jobs as there
-    are free GPUs.
+    With ``gangs``, a job that needs several GPUs also waits in the queue of a single GPU, as in the
+    extension by Shockwave's authors. Once it has been placed for the first time, it gets the
+    fraction 1 / GPUs of the time, and it is assigned again at each solve. To avoid starvation, only
+    the fraction ``oldest`` of the waiting jobs (the oldest ones) competes, but at least as many
+    jobs as there are free GPUs.
 
     Raises:
         ConfigError: A job has several GPUs, but ``gangs`` is not set.

@@ -54,10 +54,10 @@ class Gavel:
     rates of the sharing model when shares are computed.
 
     A task that continues keeps its GPUs, as with Gavel's leases. It is stopped at the end of its
-    micro-task only with ``whole_steps`` and preemption without cost, as in Gavel's simulator. Where
-    preemption loses work, runs are never stopped, and neither are runs that are not computing yet.
-    While all tasks fit and keep their GPUs, many rounds are skipped in one step, with the same
-    result (``GavelLedger.repeats``). The policy uses estimates, and is preemptive. It is costly by
+    micro-task only with ``whole_steps`` and preemption without cost, as in Gavel's simulator. Runs
+    are never stopped if preemption loses work, or before they have begun to compute. While all
+    tasks fit and keep their GPUs, many rounds are skipped in one step, with the same result
+    (``GavelLedger.repeats``). The policy uses estimates, and is preemptive. It is costly by
     definition: each solve is a program with tasks x types variables (Narayanan et al., OSDI 2020;
     as published, checked by ``scripts/validate_gavel.py``).
 

@@ -139,7 +139,7 @@ def train_agent(
 
 
 def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
-    """Draw the learning curve and, if there was a final test, its results. Save the figures in the
+    """Draw the learning curve and, if there was a final test, its results. Save the plots in the
     run folder.
     """
     from dagsim.experiment.training_log import read_log

@@ -39,7 +39,7 @@ UNITS: dict[str, str] = {
     **{f"{info}_info_processed": "B" for info in _INFO},
     **{f"mean_{info}_throughput": "B/s" for info in _INFO},
 }
-"""Units of the figures that ``kpis`` returns for whole episodes."""
+"""Units of the statistics that ``kpis`` returns for whole episodes."""
 
 _CAUSES = {
     RejectReason.BY_POLICY: "declined",

@@ -46,10 +46,10 @@ SCORES: dict[str, Callable[[float, float, float], float]] = {
     "log-area": lambda seconds, amount, _: log10(max(seconds, 1e-9)) * amount,
     "area": lambda seconds, amount, _: seconds * amount,
 }
-"""Scores of the queue by seconds, GPUs or cores, and arrival of the job in s. The smallest goes first;
-ties go first come, first served. F1, WFP3 and UNI use absolute arrival times. WFP3 and UNI are those
-of RLScheduler's repository, which gave the published figures: their waiting time is negative, so
-they are not the policies ``wfp3`` and ``unicef``.
+"""Scores of the queue by seconds, GPUs or cores, and arrival of the job in s. The smallest goes
+first; ties go first come, first served. F1, WFP3 and UNI use absolute arrival times. WFP3 and UNI
+are those of RLScheduler's repository, which gave the published results: their waiting time is
+negative, so they are not the policies ``wfp3`` and ``unicef``.
 """
 _SOONEST = "soonest"
 _FUTURES = 8
