@@ -34,7 +34,7 @@ _CELLS, _PROGRESS = "cells", "progress.jsonl"
 
 
 class GridStore(Store):
-    """The folder of a sweep. ``whatif``, ``plan`` and other commands create sweeps, too."""
+    """The folder of a sweep. ``whatif``, ``plan`` and other commands also create sweeps."""
 
     _holds = _CELLS
     _unit = "cells"

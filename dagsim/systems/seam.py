@@ -386,7 +386,7 @@ class System:
 
     @property
     def hides_durations(self) -> bool:
-        """True if policies know no duration in advance, whatever the seed."""
+        """True if policies know no duration in advance, for any seed."""
         return self.knowledge == ("hidden",)
 
     def told(self, estimates: str) -> Mapping[str, Any]:

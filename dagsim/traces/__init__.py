@@ -63,7 +63,7 @@ def recognise(path: Path | str) -> str:
     for name in READERS.names() if source.path.is_dir() else ():
         if reader(name).whole_folders and reader(name).recognises(source):
             return name
-    source.head()  # raises an error if the file cannot be read, whatever its format
+    source.head()  # raises an error if the file cannot be read, regardless of its format
     names = [name for name in sorted(READERS.names()) if reader(name).recognises(source)]
     if len(names) == 1:
         return names[0]

@@ -56,7 +56,7 @@ class Resources(NamedTuple):
 def resources(text: str) -> Resources:
     """Parse ``billing=16,cpu=16,gres/gpu:a100=4,gres/gpu=4,mem=128G,node=1``, in any order.
 
-    ``gres/gpu`` is the total number of GPUs, whatever their types. If this entry is missing, the
+    ``gres/gpu`` is the total number of GPUs of all types. If this entry is missing, the
     numbers for the single types are added up instead.
 
     Raises:

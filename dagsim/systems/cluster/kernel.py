@@ -559,7 +559,7 @@ class ClusterKernel(Forked):
         active.changed(index)
         if task.unfinished and task.task.elastic is None:
             return
-        task.unfinished = 0  # an elastic task ends as a whole, whatever its number of instances
+        task.unfinished = 0  # an elastic task ends as a whole, regardless of its number of instances
         for child in active.job.graph.children[index]:
             waiter = active.tasks[child]
             waiter.missing -= 1

@@ -44,7 +44,7 @@ class Reservation(NamedTuple):
 
     def meets(self, begin_s: float, end_s: float, closed: bool) -> bool:
         """Return True if the reservation overlaps the interval from ``begin_s`` to ``end_s``. With
-        ``closed``, a reservation that begins exactly at ``end_s`` counts, too.
+        ``closed``, a reservation that begins exactly at ``end_s`` also counts.
         """
         return self.end_s > begin_s and (self.begin_s < end_s or (closed and self.begin_s == end_s))
 
@@ -330,7 +330,7 @@ class NodePlan:
 
     def kept(self, begin_s: float, end_s: float, *, closed: bool, of: int = -1) -> int:
         """Return the nodes that are reserved at some time between ``begin_s`` and ``end_s``. With
-        ``closed``, reservations that begin exactly at ``end_s`` count, too. The search stops once
+        ``closed``, reservations that begin exactly at ``end_s`` also count. The search stops once
         it has found all the nodes in ``of``.
         """
         kept_nodes = 0
