@@ -448,9 +448,9 @@ def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float
     return the number of blocks, and how many times as long the series would have to be for enough
     blocks. The standard error is NaN if there are too few blocks.
 
-    Blocks are long enough for the slowest of all series. The standard error is at least the
-    standard error of the log of the mean of the first level, or of the ratio between the two
-    levels.
+    Blocks are long enough for the slowest of all series. The standard error has a lower bound: the
+    standard error of the logarithm of the mean of the first level or, with two levels, of the
+    logarithm of their ratio.
     """
     parts = min(_PIECES, len(influences))
     pieces = _means(influences, parts)

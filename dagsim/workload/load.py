@@ -313,7 +313,7 @@ class LoadMeter:
 
     def add_arrays(self, jobs: JobArrays, seconds: np.ndarray) -> None:
         """Add all of ``jobs`` in one step. The totals are the same as if the jobs were added one by
-        one. ``seconds`` are (n, GPU types).
+        one. ``seconds`` has the shape (n, GPU types).
         """
         self.arrivals.add_all(jobs.arrival_s)
         self._gpus.add_all(jobs.instances * jobs.asked("gpus"), seconds)

@@ -118,8 +118,8 @@ def _tasks(
 
 
 def _ids_by_reference(listed: list[Any]) -> dict[str, str]:
-    """If more references to parents and children are names than ids, return the ids of tasks by
-    their unique names. Otherwise, return an empty dictionary.
+    """If most references to parents and children are names rather than ids, return a mapping from
+    the names that are unique to the ids of the tasks. Otherwise, return an empty dictionary.
     """
     items = _dicts(listed)
     names = Counter(str(item.get("name")) for item in items)

@@ -63,9 +63,9 @@ class Rank(Protocol):
 
 class Rounds:
     """Let all jobs compete again every ``quantum_s`` seconds. Ready tasks are tried in the order of
-    ``(rank, arrival)``. One that does not fit displaces the runs that rank last, if each of these
-    runs ranks after the task. Between rounds, tasks that fit start in the same order, and no run is
-    preempted.
+    ``(rank, arrival)``. A task that does not fit displaces the runs that rank last, if each of
+    these runs ranks after the task. Between rounds, tasks that fit start in the same order, and no
+    run is preempted.
 
     If stopped runs lose their work (``preemption.on_resume: restart``), a run may be stopped only
     when it has run twice as long as any earlier run of its job that was stopped. Without this rule,
