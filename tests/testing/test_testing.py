@@ -13,7 +13,7 @@ from dagsim.families.fabric.shared_network import SharedNetwork
 from dagsim.families.fabric.topologies import FatTree, Island, Torus
 from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
-from dagsim.families.learning.env_settings import Level
+from dagsim.families.learning.env_settings import ActionLevel
 from dagsim.families.learning.observations import Levelled
 from dagsim.model import Cluster, Decision, GpuType, Job, Node, Preempt, Share, Start, TaskGraph, gpu_type
 from dagsim.registry import Entry
@@ -179,9 +179,9 @@ def test_a_policy_that_depends_on_more_than_the_seed_is_caught() -> None:
         check_policy(Moody)
 
 
-@pytest.mark.parametrize("level", get_args(Level))
+@pytest.mark.parametrize("level", get_args(ActionLevel))
 @pytest.mark.parametrize("config", [{}, {"select": "oldest"}, {"select": "mixed"}, {"look_ahead": "cdf"}], ids=str)
-def test_our_codecs_are_sound(level: Level, config: dict[str, Any]) -> None:
+def test_our_codecs_are_sound(level: ActionLevel, config: dict[str, Any]) -> None:
     check_codec(lambda: Levelled(CandidatesConfig(**config), level))
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dagsim.errors import ConfigError
-from dagsim.model.log import NUMBERS, ROW, Row, Schedule
+from dagsim.model.log import NUMBERS, ROW, LogRow, Schedule
 
 _OF_ROWS = tuple(ROW.names or ())
 _OF_JOBS = tuple(name for name in NUMBERS if name not in _OF_ROWS)
@@ -43,13 +43,13 @@ class ColumnReward:
         if not self.columns:
             raise ConfigError(f"{type(self).__name__}: columns: name at least one of {', '.join(names)}")
         self._schedule = schedule
-        self._new: list[Row] = []
+        self._new: list[LogRow] = []
 
     def costs(self, **columns: np.ndarray) -> np.ndarray:
         """Return (rows,): the cost of each row."""
         raise NotImplementedError
 
-    def take(self, row: Row) -> None:
+    def take(self, row: LogRow) -> None:
         """Store a row of the log."""
         self._new.append(row)
 

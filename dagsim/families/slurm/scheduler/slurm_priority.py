@@ -9,7 +9,6 @@ from math import ceil, floor, inf, nan, nextafter
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dagsim.errors import ConfigError
 from dagsim.families.slurm.scheduler.priority_formulas import (
@@ -24,10 +23,10 @@ from dagsim.families.slurm.scheduler.priority_formulas import (
     total_priority,
     truncated,
 )
+from dagsim.metrics.columns import Floats
 from dagsim.model import NodePartition, Qos, QueueTree
 
-FairShare: TypeAlias = Literal["tree", "classic"]
-Floats: TypeAlias = NDArray[np.float64]
+FairShareRule: TypeAlias = Literal["tree", "classic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class PrioritySettings:
     max_age_s: float = 14 * 86400.0
     half_life_s: float = 14 * 86400.0
     calc_period_s: float = 300.0
-    fair_share: FairShare = "tree"
+    fair_share: FairShareRule = "tree"
     damping: float = 1.0
     favor_small: bool = False
     relative_size: bool = False

@@ -7,7 +7,7 @@ from math import inf
 
 from dagsim.errors import ConfigError
 from dagsim.families.slurm.scheduler.priority_formulas import Weights
-from dagsim.families.slurm.scheduler.slurm_priority import FairShare, PrioritySettings
+from dagsim.families.slurm.scheduler.slurm_priority import FairShareRule, PrioritySettings
 from dagsim.model import QueueTree
 
 _CHOICES = {
@@ -61,7 +61,7 @@ class SlurmSettings:
     tres_gpus: float = 0.0
     tres_cpus: float = 0.0
     tres_memory: float = 0.0
-    algorithm: FairShare = "tree"
+    algorithm: FairShareRule = "tree"
     damping: float = 1.0
     half_life_s: float = 14 * 86400.0
     max_age_s: float = 14 * 86400.0
