@@ -37,7 +37,7 @@ from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Outages, Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
-from dagsim.systems.cluster.network.base import NO_CARRIER, Communication
+from dagsim.systems.cluster.network.base import NO_CARRIER, Communication, HasRoutes
 from dagsim.systems.cluster.scenario import ClusterScenario, GpuCluster, check_level
 from dagsim.systems.seam import Engine, EngineUse
 from dagsim.text import count_of
@@ -277,14 +277,13 @@ class ClusterKeys(Section):
         Raises:
             ModelError: One of these does not match the nodes.
         """
-        kind = getattr(self.network, "kind", "uniform")
         sends = "runtime" if self.communication is None else "communication"
-        if kind == "uniform" and isinstance(getattr(self, sends), Communication):
+        if getattr(self.network, "kind", "uniform") == "uniform" and isinstance(getattr(self, sends), Communication):
             raise ModelError(NO_CARRIER).below(sends)
         if self.cluster.from_trace or not ({"cluster"} & self.model_fields_set or self.trace_file is None):
             return
         names = [node for group in self.cluster.groups for node in group.nodes]
-        if self.network is not None and kind == "shared":
+        if isinstance(self.network, HasRoutes):
             try:
                 self.network.routing(names)
             except ModelError as error:
