@@ -21,6 +21,7 @@ from typing import IO, Any, NamedTuple, Protocol
 import numpy as np
 
 from dagsim.model import Demand, Job
+from dagsim.model.arithmetic import DAY_S
 from dagsim.traces.chunks import Table, date_seconds, distinct_texts
 from dagsim.traces.fields import Contradictory, Dirty, InvalidValue, are_counts, is_number, seconds_since_1970
 from dagsim.traces.reader import JobBlock
@@ -28,7 +29,7 @@ from dagsim.traces.report import NO_HOURS, SHOWN, Hours, ImpossibleTimes, ReadRe
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, ranges
 from dagsim.workload.records import MOST_INSTANCES, clipped_repr
 
-MOST_WORK_S = 100 * 365.25 * 86_400
+MOST_WORK_S = 100 * 365.25 * DAY_S
 """100 years in seconds. A job that takes longer is a fault in the trace."""
 ROWS_IN_MEMORY = 1 << 21
 """Maximum number of rows of a table that is read as a whole."""

@@ -25,6 +25,7 @@ from dagsim.families.slurm.scheduler.priority_formulas import (
 )
 from dagsim.metrics.columns import Floats
 from dagsim.model import NodePartition, Qos, QueueTree
+from dagsim.model.arithmetic import DAY_S
 
 FairShareRule: TypeAlias = Literal["tree", "classic"]
 
@@ -34,8 +35,8 @@ class PrioritySettings:
     """The ``slurm.conf`` keys that begin with Priority."""
 
     weights: Weights = field(default_factory=Weights)
-    max_age_s: float = 14 * 86400.0
-    half_life_s: float = 14 * 86400.0
+    max_age_s: float = 14 * DAY_S
+    half_life_s: float = 14 * DAY_S
     calc_period_s: float = 300.0
     fair_share: FairShareRule = "tree"
     damping: float = 1.0
