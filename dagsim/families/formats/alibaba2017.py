@@ -35,8 +35,13 @@ _COLUMNS = (
     "plan_cpu",
     "plan_mem",
 )
-_CREATE, _MODIFY, _JOB, _TASK, _INSTANCES, _STATUS, _CPU, _MEMORY = range(len(_COLUMNS))
-_FORM = csv_form(_COLUMNS, numbers=(_CREATE, _MODIFY, _INSTANCES, _CPU, _MEMORY), texts=(_JOB, _TASK, _STATUS))
+_JOB, _TASK, _STATUS, _CREATE, _MODIFY, _INSTANCES, _CPU, _MEMORY = range(len(_COLUMNS))
+_FORM = csv_form(
+    ("job_id", "task_id", "status", "create_timestamp", "modify_timestamp", "instance_num", "plan_cpu", "plan_mem"),
+    numbers=(_CREATE, _MODIFY, _INSTANCES, _CPU, _MEMORY),
+    texts=(_JOB, _TASK, _STATUS),
+    names=_COLUMNS,
+)
 _STATUSES = ("Ready", "Waiting", "Running", "Terminated", "Failed", "Cancelled")
 
 
