@@ -421,8 +421,8 @@ class _Search:
         self._least(lambda nodes: (*fixed, nodes), start)
 
     def within(self, budget: float) -> None:
-        """Try clusters to which the budget allows no further node to be added. Try all of them or,
-        if there are many, an even selection.
+        """Try the largest clusters within the budget, those to which no further node can be added.
+        If there are many, try an even selection of them.
         """
         largest = list(self._largest((), budget))
         if not largest:

@@ -313,8 +313,8 @@ def _linked(symbol: str, code: bytes) -> Callable[..., int]:
 
 
 def dispatched(function: Function) -> Function:
-    """Compile a function with numba's own dispatcher, if numba is installed. This is for functions
-    that are called very often and that have numbers among their arguments.
+    """Compile a function with numba's own dispatcher, if numba is installed. Use this for functions
+    that are called very often with numbers as arguments.
     """
     if not jitted():
         return function

@@ -135,6 +135,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
                 self._actions_of(number),
                 generator.bit_generator.state,
                 int(self._illegal[number]),
+                float(self._rewards[number]),
                 None if self._seeds[number] < 0 else self._episodes.saved(number),
             )
             for number, generator in enumerate(self._generators)
@@ -222,7 +223,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         self._seeds[number], self._before[number] = state.seed, state.actions
         self._first[number] = self._dropped + len(self._taken)
         self._steps[number], self._illegal[number] = len(state.actions), state.illegal
-        self._rewards[number], self._terminated[number] = 0.0, over
+        self._rewards[number], self._terminated[number] = state.reward, over
         self._truncated[number] = self._late()[number] and not over
         return True
 

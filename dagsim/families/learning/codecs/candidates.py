@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from heapq import nsmallest
 from itertools import islice
 from math import exp, inf, log, log1p
@@ -102,6 +103,13 @@ class Candidates:
         """Build a codec for a fork. It needs no copy of the state, because it reads everything from
         the fork's view."""
         return Candidates(self.config, tail=self._tail)
+
+    def fork(self, view: ClusterView) -> Candidates:
+        """Return the codec for a fork of the simulation, with the same order of rows."""
+        twin = deepcopy(self)
+        if self._pool is not None:
+            twin._bind(view).arrange(self._pool, view.machines.classes)
+        return twin
 
     def encode(self, view: ClusterView) -> Observation | None:
         """Encode the choices. Return ``None`` if no ready task fits."""

@@ -54,6 +54,12 @@ class _Further:
     def __deepcopy__(self, memo: object) -> _Further:
         return _Further(self._settings)
 
+    def fork(self, view: ClusterView) -> _Further:
+        """Return the codec for a fork of the simulation."""
+        twin = _Further(self._settings)
+        twin._inner = self._inner.fork(view)
+        return twin
+
     def encode(self, view: ClusterView) -> Observation | None:
         """Encode the choices. Return ``None`` if no ready task fits."""
         seen = self._inner.encode(view)

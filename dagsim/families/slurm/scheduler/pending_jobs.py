@@ -208,8 +208,9 @@ class PendingJobs:
             yield self.listed.pop(place), place
 
     def recall(self, freed: Iterable[Holder], holdings: Holdings) -> None:
-        """List the jobs again whose limits now allow starts. For each demand, list ``_BESIDE`` jobs
-        more than the limit allows, because some of them may not find nodes.
+        """Put jobs back in the list whose limits now allow them to start. For each demand, list
+        ``_BESIDE`` more jobs than the limit allows, because some of the jobs may not fit on the
+        nodes.
         """
         for holder in freed:
             by_amounts = self._aside.get(holder)
