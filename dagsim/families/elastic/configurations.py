@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dagsim.families.elastic.elastic_tasks import ElasticTask, NodesByType, NodesOfType, held_gpus, most_gpus_now
 from dagsim.families.elastic.goodput import GoodputModel
+from dagsim.families.elastic.resized_tasks import NodesByType, NodesOfType, ResizedTask, held_gpus, most_gpus_now
 from dagsim.families.elastic.sia import Configuration
 from dagsim.families.elastic.training_jobs import Training
 from dagsim.model import Placement, Share
@@ -49,7 +49,7 @@ def _largest_group(domains: Sequence[int], of_type: NodesOfType) -> int:
 
 
 def goodputs_on(
-    task: ElasticTask, options: tuple[Configuration, ...], nodes: NodesByType, *, sia: bool = False
+    task: ResizedTask, options: tuple[Configuration, ...], nodes: NodesByType, *, sia: bool = False
 ) -> np.ndarray:
     """Return the goodput of the task on each configuration. It is 0 outside the task's range, on
     more GPUs per node than were measured, and on more nodes of a GPU type than a domain contains.
@@ -79,7 +79,7 @@ def goodputs_on(
     return np.where(goodputs > 0, goodputs, UNKNOWN) if sia else goodputs
 
 
-def present_option(task: ElasticTask, options: Sequence[Configuration], view: ClusterView) -> int | None:
+def present_option(task: ResizedTask, options: Sequence[Configuration], view: ClusterView) -> int | None:
     """Return the index of the task's configuration, or None if the task is waiting."""
     if task.run is None:
         return None
@@ -90,7 +90,7 @@ def present_option(task: ElasticTask, options: Sequence[Configuration], view: Cl
 
 def moves_to(
     view: ClusterView,
-    tasks: Sequence[ElasticTask],
+    tasks: Sequence[ResizedTask],
     wanted: Mapping[int, Configuration | None],
     nodes: NodesByType,
 ) -> dict[int, Placement | None]:
@@ -126,12 +126,12 @@ def _together(domains: Sequence[int], nodes: list[int], count: int) -> list[int]
     return min([group for group in groups if len(group) >= count], key=len, default=[])[:count]
 
 
-def _has(view: ClusterView, task: ElasticTask, wanted: Configuration | None) -> bool:
+def _has(view: ClusterView, task: ResizedTask, wanted: Configuration | None) -> bool:
     return wanted is not None and present_option(task, [wanted], view) == 0
 
 
 def _packed(
-    tasks: Sequence[ElasticTask],
+    tasks: Sequence[ResizedTask],
     wanted: Mapping[int, Configuration | None],
     kept: set[int],
     nodes: NodesOfType,

@@ -10,8 +10,8 @@ import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.families.elastic.configurations import goodputs_on, moves_to, possible_configurations, present_option
-from dagsim.families.elastic.elastic_tasks import ElasticTask, NodesByType, elastic_capacity, elastic_nodes
 from dagsim.families.elastic.goodput import GoodputModel
+from dagsim.families.elastic.resized_tasks import NodesByType, ResizedTask, elastic_capacity, elastic_nodes
 from dagsim.families.elastic.resizing import Resizing
 from dagsim.families.elastic.sia import Configuration
 from dagsim.model import Decision
@@ -49,7 +49,7 @@ class EftResize(Resizing):
         super().__init__("elastic-eft-wait", max(gap_s, _LEAST_GAP_S), inf)
         self.hold = hold
 
-    def _allocate(self, view: ClusterView, tasks: list[ElasticTask]) -> Iterator[Decision]:
+    def _allocate(self, view: ClusterView, tasks: list[ResizedTask]) -> Iterator[Decision]:
         nodes = elastic_nodes(view)
         options = possible_configurations(nodes)
         present = [present_option(task, options, view) for task in tasks]
@@ -62,7 +62,7 @@ class EftResize(Resizing):
     def _values(
         self,
         view: ClusterView,
-        task: ElasticTask,
+        task: ResizedTask,
         options: tuple[Configuration, ...],
         nodes: NodesByType,
         present: int | None,
@@ -89,7 +89,7 @@ class EftResize(Resizing):
         return values
 
 
-def _asked_goodput(task: ElasticTask, type_: str, asked: int, options: Sequence[Configuration]) -> float:
+def _asked_goodput(task: ResizedTask, type_: str, asked: int, options: Sequence[Configuration]) -> float:
     """Return the goodput on the requested number of GPUs, on as few nodes of a type as possible, or
     infinity if the task cannot run there."""
     model = task.training.model(type_)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from dagsim.errors import ConfigError
-from dagsim.families.elastic.elastic_tasks import ElasticTask, held_gpus
 from dagsim.families.elastic.genetic import EqualNodes, PolluxSearch
+from dagsim.families.elastic.resized_tasks import ResizedTask, held_gpus
 from dagsim.families.elastic.resizing import Resizing
 from dagsim.model import Decision, Placement, Share
 from dagsim.systems.cluster.api import ClusterView, TaskState
@@ -40,10 +40,10 @@ class Pollux(Resizing):
         super().__init__("pollux", interval_s, renew_s)
         self._search = PolluxSearch(seed, population, generations)
 
-    def _state(self, view: ClusterView, tasks: Sequence[ElasticTask]) -> object:
+    def _state(self, view: ClusterView, tasks: Sequence[ResizedTask]) -> object:
         return super()._state(view, tasks), [task.arrival_s < view.now for task in tasks]
 
-    def _allocate(self, view: ClusterView, tasks: list[ElasticTask]) -> Iterator[Decision]:
+    def _allocate(self, view: ClusterView, tasks: list[ResizedTask]) -> Iterator[Decision]:
         cluster = equal_nodes(view)
         _refuse_levels("pollux", [task.piece for task in tasks])
         if any(run.task.training is None for run in view.running.values() if run.gpus):
@@ -71,7 +71,7 @@ class Pollux(Resizing):
 class _Searched:
     """The properties of a task that ``PolluxSearch`` uses."""
 
-    def __init__(self, task: ElasticTask, gpu: str) -> None:
+    def __init__(self, task: ResizedTask, gpu: str) -> None:
         self._task = task
         self.arrival_s, self.restarts, self.limits = task.arrival_s, task.restarts, task.limits
         self.goodput = task.training.model(gpu)

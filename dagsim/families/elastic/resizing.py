@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from math import inf
 
 from dagsim.errors import ConfigError
-from dagsim.families.elastic.elastic_tasks import ElasticTask, ElasticTasks, elastic_nodes, most_gpus_now
+from dagsim.families.elastic.resized_tasks import ResizedTask, ResizedTasks, elastic_nodes, most_gpus_now
 from dagsim.model import Decision, Wait
 from dagsim.systems.cluster.api import ClusterView
 from dagsim.systems.cluster.policies.placement import placing, start_of
@@ -55,7 +55,7 @@ class Resizing(ABC):
 
     def __init__(self, policy: str, interval_s: float, renew_s: float) -> None:
         self._turns = _Turns(policy, interval_s, renew_s)
-        self._tasks = ElasticTasks()
+        self._tasks = ResizedTasks()
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         for task in view.ready:
@@ -77,12 +77,12 @@ class Resizing(ABC):
         if waits and (early or view.running or view.pending or young):
             yield Wait(turns.next_s)
 
-    def _state(self, view: ClusterView, tasks: Sequence[ElasticTask]) -> object:
+    def _state(self, view: ClusterView, tasks: Sequence[ResizedTask]) -> object:
         """Return the state on which a new allocation depends, apart from the time."""
         return [(task.order, most_gpus_now(task)) for task in tasks], elastic_nodes(view)
 
     @abstractmethod
-    def _allocate(self, view: ClusterView, tasks: list[ElasticTask]) -> Iterator[Decision]:
+    def _allocate(self, view: ClusterView, tasks: list[ResizedTask]) -> Iterator[Decision]:
         """Change the GPUs of the elastic tasks."""
 
 

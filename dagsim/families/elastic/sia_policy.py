@@ -14,7 +14,7 @@ from dagsim.families.elastic.configurations import (
     possible_configurations,
     present_option,
 )
-from dagsim.families.elastic.elastic_tasks import ElasticTask, elastic_capacity, elastic_nodes
+from dagsim.families.elastic.resized_tasks import ResizedTask, elastic_capacity, elastic_nodes
 from dagsim.families.elastic.resizing import Resizing
 from dagsim.families.elastic.sia import choose_configurations
 from dagsim.model import Decision
@@ -51,10 +51,10 @@ class Sia(Resizing):
             raise ConfigError(f"sia: waiting_cost must be 0 or more, got {waiting_cost!r}")
         self.power, self.waiting_cost = power, waiting_cost
 
-    def _state(self, view: ClusterView, tasks: Sequence[ElasticTask]) -> object:
+    def _state(self, view: ClusterView, tasks: Sequence[ResizedTask]) -> object:
         return super()._state(view, tasks), [_restarts(task) for task in tasks]
 
-    def _allocate(self, view: ClusterView, tasks: list[ElasticTask]) -> Iterator[Decision]:
+    def _allocate(self, view: ClusterView, tasks: list[ResizedTask]) -> Iterator[Decision]:
         nodes = elastic_nodes(view)
         options = possible_configurations(nodes)
         goodputs = np.array([goodputs_on(task, options, nodes, sia=True) for task in tasks])
@@ -75,6 +75,6 @@ class Sia(Resizing):
         yield from self._tasks.change(view, tasks, moves_to(view, tasks, wanted, nodes))
 
 
-def _restarts(task: ElasticTask) -> bool:
+def _restarts(task: ResizedTask) -> bool:
     """Return True if the task holds GPUs but is not training yet."""
     return task.run is not None and task.run.computing_s is None

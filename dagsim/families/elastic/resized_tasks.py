@@ -15,7 +15,7 @@ from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 
 
-class ElasticTask:
+class ResizedTask:
     """An elastic task in the system, with the data that policies need.
 
     ``piece`` is the part of the task that is waiting or running. ``run`` is its run, or None while
@@ -70,7 +70,7 @@ class ElasticTask:
         return max(age_s - max(self.restarts, 0) * restart_s, 0.0) / (age_s + restart_s) if age_s > restart_s else 1.0
 
 
-class ElasticTasks:
+class ResizedTasks:
     """The elastic tasks in the system. This class changes their GPUs, and records how often each
     task was started.
     """
@@ -78,7 +78,7 @@ class ElasticTasks:
     def __init__(self) -> None:
         self._starts: dict[int, int] = {}
 
-    def read(self, view: ClusterView) -> list[ElasticTask]:
+    def read(self, view: ClusterView) -> list[ResizedTask]:
         """Return all tasks in order of arrival.
 
         Raises:
@@ -88,10 +88,10 @@ class ElasticTasks:
         pieces = {task.order: task for task in view.ready if task.training is not None}
         pieces |= {order: run.task for order, run in runs.items()}
         self._starts = {order: self._starts.get(order, 0) for order in sorted(pieces)}
-        return [ElasticTask(pieces[order], runs.get(order), starts) for order, starts in self._starts.items()]
+        return [ResizedTask(pieces[order], runs.get(order), starts) for order, starts in self._starts.items()]
 
     def change(
-        self, view: ClusterView, tasks: Sequence[ElasticTask], placements: Mapping[int, Placement | None]
+        self, view: ClusterView, tasks: Sequence[ResizedTask], placements: Mapping[int, Placement | None]
     ) -> Iterator[Decision]:
         """Stop the running tasks in ``placements``, then start all tasks in it that have a
         placement."""
@@ -110,7 +110,7 @@ def _has_room(view: ClusterView, task: TaskState, share: Share) -> bool:
     return view.machines.list[share.node].room(task.demand) >= share.instances
 
 
-def most_gpus_now(task: ElasticTask) -> int:
+def most_gpus_now(task: ResizedTask) -> int:
     """Return the largest number of GPUs that the task may have now: at most twice as many as it has
     run with.
     """
