@@ -503,7 +503,8 @@ class QueueTree:
 
 def _check(where: str, numbers: Mapping[str, float]) -> None:
     for name, value in numbers.items():
-        require(value >= 0 and isfinite(value), f"{where}: {name} must be 0 or more", value, ModelError)
+        rule = f"{where}: {name} must be a finite number of 0 or more"
+        require(value >= 0 and isfinite(value), rule, value, ModelError)
 
 
 def _known(where: str, names: Mapping[str, float], allowed: tuple[str, ...] = ("gpus", "cpus", "memory_gb")) -> None:

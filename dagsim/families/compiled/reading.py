@@ -53,7 +53,7 @@ class EngineScenario:
 
     @cached_property
     def facts(self) -> Sequence[JobFacts]:
-        """The data about jobs that only a schedule needs."""
+        """The data about jobs that are only needed for the schedule."""
         return self.describe()
 
     @property

@@ -64,6 +64,7 @@ from dagsim.families.episodes.playout import (
     total_end_s,
 )
 from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
+from dagsim.families.learning.codecs.further import DerivedColumns
 from dagsim.families.learning.columns import ColumnReward, gathered
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import Schedule, ScheduleLog
@@ -395,13 +396,15 @@ class CompiledEpisodes:
         self,
         scenario: Any,
         count: int,
-        codec: CandidatesConfig | RelativeConfig,
+        codec: CandidatesConfig | RelativeConfig | DerivedColumns,
         terms: EpisodeReward,
         *,
         recorded: bool = False,
         own: ColumnReward | None = None,
     ) -> None:
-        self._codec, self._features = compiled_codec(codec), codec.features
+        self._derived = codec if isinstance(codec, DerivedColumns) else None
+        base = CandidatesConfig() if isinstance(codec, DerivedColumns) else codec
+        self._codec, self._features = compiled_codec(base), base.features
         compile_episodes()
         self._scenario, self._terms, self._recorded = scenario, terms, recorded or own is not None
         self._own = own
@@ -542,9 +545,11 @@ class CompiledEpisodes:
         count = len(which)
         self._observe(which)
         first = self._first[: count + 1]
-        return EpisodeBatch(
-            self._tokens[: first[-1]], self._context[:count], self._gpus[:count], first, self._waits[:count]
-        )
+        tokens, context = self._tokens[: first[-1]], self._context[:count]
+        if self._derived is not None:
+            owners = np.repeat(np.arange(count), np.diff(first))
+            tokens = np.hstack([tokens, self._derived.of_rows(tokens, context, owners)])
+        return EpisodeBatch(tokens, context, self._gpus[:count], first, self._waits[:count])
 
     def fill(
         self, which: np.ndarray, tokens: np.ndarray, context: np.ndarray, gpus: np.ndarray, mask: np.ndarray
@@ -554,6 +559,10 @@ class CompiledEpisodes:
         C), ``gpus`` (N, types, D), and ``mask`` (N, rows) int8. The last row represents waiting.
         """
         fill_episodes(self._addresses, which, tokens, context, gpus, mask)
+        if self._derived is not None:
+            owners, rows = np.nonzero(mask)
+            chosen = tokens[owners, rows]
+            tokens[owners, rows, -len(self._derived.names) :] = self._derived.of_rows(chosen, context, owners)
 
     def jct_s(self, number: int) -> np.ndarray:
         """Return the completion times of an episode's jobs so far, (J,) float64, with NaN for jobs

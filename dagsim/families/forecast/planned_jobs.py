@@ -12,8 +12,8 @@ import numpy as np
 
 from dagsim.errors import ConfigError, InputError
 from dagsim.families.forecast.job_log import JobLog
-from dagsim.families.forecast.time_spans import DAY_S
 from dagsim.model import Cluster, Demand
+from dagsim.model.arithmetic import DAY_S
 from dagsim.registry import choices, nearest
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.text import count_of
@@ -34,7 +34,7 @@ class PlannedJob:
     gpus: int = 0
     cpus: int = 0
     nodes: int = 0
-    """0 means as few nodes as its GPUs and CPUs fit on."""
+    """Number of nodes. 0 means the smallest number on which the job's GPUs and CPUs fit."""
     memory_gb: float = 0.0
     limit_s: float = DAY_S
     type: str = ""

@@ -44,8 +44,9 @@ class EnvState(NamedTuple):
     reward: float = 0.0
     """The last reward, if the compiled engine computed it."""
     arena: bytes | None = None
-    """The memory of the simulation in the compiled engine, which restores it at once. It is left out
-    of pickles, because another version of dagsim could not read it.
+    """The memory of the simulation in the compiled engine, from which the engine can restore the
+    state immediately. It is left out of pickles, because another version of dagsim could not read
+    it.
     """
     episode: Episode | None = None
     """The episode in the SimPy kernel, which restores it at once. It cannot be pickled."""

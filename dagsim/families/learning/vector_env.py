@@ -20,9 +20,9 @@ from dagsim.families.learning.observations import Presets
 
 _NO_ACTION = -(1 << 62)
 _FORGET = 4096
-"""Steps of episodes that are over, after which their actions are forgotten."""
+"""Number of steps in ended episodes after which their actions are dropped."""
 HIDDEN = 1 << 40
-"""The choice to wait; it is not a row of the observation."""
+"""The choice to wait, which has no row in the observation."""
 
 
 def episode_seeds(config: EnvConfig) -> range:

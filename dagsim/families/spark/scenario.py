@@ -119,7 +119,8 @@ class SparkScenario(Scenario):
                 raise ConfigError(f"{name} must be [least, largest], both positive and finite, got {list(limits)}")
         if self.load is not None and _range(self.mean_gap_s) is None:
             raise ConfigError("load determines the mean gap; mean_gap_s must be its limits, [least, largest]")
-        # Loads are only known once the pool is read, so what is drawn by load is checked by its limits.
+        # Loads are known only after the pool has been read, so check the limits of everything that
+        # depends on them.
         if self.load is None or _range(self.executors) is None:
             executor_types(self.executors_of(0))
         checked = {"mean_gap_s": self.mean_gap_s_of(0)} if self.load is None else {}

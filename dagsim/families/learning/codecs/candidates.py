@@ -44,7 +44,7 @@ _CLIP = 3.0
 """Bound on the absolute value of logarithms of ratios."""
 _LOWEST, _HIGHEST = exp(-_CLIP), exp(_CLIP)
 _INSTANT_S = 1e-9
-"""Replaces 0 s in ratios."""
+"""The time that replaces 0 s in ratios."""
 _WITHIN_S = (60.0, 300.0, 900.0, 3600.0)
 """The horizons of ``cdf``, in seconds."""
 _DEFAULT = CandidatesConfig()
@@ -58,12 +58,13 @@ Offer: TypeAlias = tuple[ReadyTask, list[int]]
 class Candidates:
     """Choices at the level of task and GPU type.
 
-    Ready tasks that are alike form a group. Each group offers its shortest task, and the task
-    nearest to the end of its job, on every type on which they fit. ``CandidatesConfig.select`` can
-    offer the tasks in a window instead. Waiting is a choice as long as any event is still to come.
+    Ready tasks that are alike form a group. Each group offers its shortest task, and the task whose
+    job has the least remaining work, on every type on which they fit. ``CandidatesConfig.select``
+    can offer the tasks in a window instead. Waiting is a choice as long as any event is still to
+    come.
 
     Because of the groups, there are few choices even if the queue is long. All times are
-    logarithms. Two features compare starting here with waiting for something better:
+    logarithms. Two features compare starting on this type with waiting for a better one:
 
     - ``finish_on_best`` is the logarithm of (expected wait for the task's fastest type + its
       seconds there) / seconds here, the ratio that EFT-wait compares with ``theta``;

@@ -37,7 +37,7 @@ WIDTHS = (1.0, 2.0, 4.0)
 wider."""
 
 _SCALE_S = 600.0
-"""Seconds of a typical task; its logarithm is 0."""
+"""Duration of a typical task in seconds, whose logarithm is represented as 0."""
 UNITS = 2.0**80
 """Sums are kept in whole units of 2**-80, so that adding and then removing a task leaves no
 residue."""
@@ -143,8 +143,8 @@ class Group:
         heappush(self._last, (task.rank_s, task.order, task.piece, ready))
 
     def heads(self) -> tuple[ReadyTask, ...]:
-        """Return the shortest task. If the task nearest to the end of its job is another one,
-        return it as well."""
+        """Return the shortest task. If another task belongs to the job with the least remaining
+        work, return it as well."""
         short, last = self.short, self._last
         while short and not short[0][3].task.waiting:
             heappop(short)

@@ -82,7 +82,7 @@ class NodeFailures:
     mean_up_s: float
     """Mean time in seconds from a repair to the next failure."""
     mean_down_s: float
-    """Mean seconds of a repair."""
+    """Mean time in seconds that a repair takes."""
     kind: Literal["node_failures"] = "node_failures"
     rack: int = 1
 
