@@ -16,10 +16,11 @@ same jobs, again in turn:
 - the compiled engine on one node and on 4,000 (full records, from columns; left out without numba);
 - a model in the style of SimPy's documentation: a process per task, a resource, no records.
 
-``custom_above_us`` is what a decision costs under a policy in Python that keeps to ``decide(view)`` (``InOrder``), above
-the policy's own code: the CPU time of the whole run, divided by the decisions, less ``custom_own_us``, which is the time
-that the same code takes on a view that does nothing. Arrivals, ends, the log and the methods of the view that the policy
-calls are therefore in ``custom_above_us``.
+``custom_above_us`` is what a decision costs under a policy in Python that keeps to ``decide(view)``
+(``InOrder``), above the policy's own code: the CPU time of the whole run, divided by the decisions,
+less ``custom_own_us``, which is the time that the same code takes on a view that does nothing.
+Arrivals, ends, the log and the methods of the view that the policy calls are therefore in
+``custom_above_us``.
 """
 
 from __future__ import annotations
