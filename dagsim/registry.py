@@ -253,7 +253,8 @@ class Registry(Generic[T]):
     def _unknown(self, name: str) -> UnknownName:
         refuse_missing(self._own_group, name)
         names = (*self.names(), *self.aliases)
-        # if ``name`` is a family such as slurm, what it adds to this registry
+        # if ``name`` is a family such as slurm, list the entries that the family adds to this
+        # registry
         of_family = all_names().get(name, {}).get(self._own_group, ())
         near = f"; did you mean {' or '.join(map(repr, of_family))}?" if of_family else choices(name, names)
         word = re.compile(rf"\b{re.escape(name)}", re.IGNORECASE)
@@ -452,7 +453,7 @@ def choices(name: str, names: Iterable[str], *, both: bool = False) -> str:
         return near
     folded = {known.casefold(): known for known in reversed(names)}
     far = [folded[one] for one in get_close_matches(name.casefold(), folded, n=3, cutoff=0.5)]
-    return f"; it is none of the {len(names)} names" + (f"; the nearest are {', '.join(far)}" if far else "")
+    return f"; similar names: {', '.join(far)}" if far else f"; none of the {len(names)} names is similar"
 
 
 def _at_home(entry: Entry, home: str) -> Entry:

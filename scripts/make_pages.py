@@ -552,15 +552,17 @@ def site() -> Iterator[str]:
     rows = []
     for name, waits in read_json("validation/site.json").items():
         accounts = {name: pair for name, pair in waits["by_tenant"].items() if pair["jobs"] > 100}
-        worst = max(accounts, key=lambda account: abs(error(accounts[account])))
+        far_first = sorted(accounts, key=lambda account: -abs(error(accounts[account])))
+        far = [account for account in far_first if abs(error(accounts[account])) > 0.25] or far_first[:1]
         cells = (
             f"{waits['total']['jobs']:,}",
             f"{waits['total']['observed_s']['mean']:,.0f}",
             f"{error(waits['total']):+.1%}",
         )
-        judged = f"{worst} {error(accounts[worst]):+.0%}", f"{waits['median_abs_log_ratio']:.2f}", str(waits["early"])
+        named = ", ".join(f"{account} {error(accounts[account]):+.0%}" for account in far)
+        judged = named, f"{waits['median_abs_log_ratio']:.2f}", str(waits["early"])
         rows.append((f"`{name}`", *cells, *judged))
-    heads = "run of Slurm", "jobs", "mean wait, log (s)", "simulated mean", "worst account", "median error", "early"
+    heads = "run of Slurm", "jobs", "mean wait, log (s)", "simulated mean", "worst accounts", "median error", "early"
     yield from markdown(heads, rows, numbers=(1, 2, 3, 5, 6))
 
 

@@ -368,8 +368,8 @@ def _sentence(error: Any, group: Any) -> str:
                 near = f"; a reader takes it as --read {key}=VALUE"
             return f"{path} has no option {error.option_name}{near} ({path} --help)"
         case "MissingParameter":
-            about = "" if error.param is None else (error.param.help or "").partition(". ")[0].rstrip(".")
-            what = f" ({about[:1].lower()}{about[1:]})" if about else ""
+            about = (getattr(error.param, "help", None) or "").partition(". ")[0].removesuffix(".")
+            what = f" ({about[:1].lower()}{about[1:]})".replace(" (repeatable)", "") if about else ""
             example = re.search(r"Example: (.*)", getattr(command, "help", None) or "")
             return f"{path} needs {_named(error)}{what}" + (f"; example: {example[1]}" if example else "")
         case "BadParameter":
@@ -423,6 +423,9 @@ _SETTINGS = {
     "--jobs": "workload.count=200",
     "--load": "workload.load=0.7",
     "--preset": "workload=steady",
+    "--engine": "engine=compiled",
+    "--estimates": "estimates.kind=exact",
+    "--gpu": "cluster.groups.0.gpu=H100",
 }
 """Options that newcomers expect, each with a setting that has the same effect."""
 

@@ -287,7 +287,8 @@ def _place(folder: Store, policy: str | None, number: int | None) -> int:
 
     if is_sweep(folder.path):
         raise InputError(
-            f"{folder.path}: sweeps store no schedules, so run the cell again with dagsim eval or dagsim replay"
+            f"{folder.path}: sweep, whatif and plan store no schedules, so run the simulation again with dagsim eval "
+            "or dagsim replay"
         )
     if policy is not None and number is not None:
         raise InputError("why: --policy and --run both select the run, so give only one of them")

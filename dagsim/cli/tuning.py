@@ -31,6 +31,7 @@ from dagsim.cli.options import (
 )
 from dagsim.cli.running import resume_policies, run_policies
 from dagsim.cli.telling import tell_failures
+from dagsim.errors import InputError
 from dagsim.report.grid import TableFormat
 
 
@@ -87,7 +88,7 @@ def tune(
         kept = resume_policies("tune", output, what, trace, policy=policy, param=param, yaml=yaml, windows=windows)
     else:
         if policy is None:
-            raise typer.BadParameter("give --policy NAME or --resume RUN", param_hint="'--policy'")
+            raise InputError("dagsim tune: give --policy NAME, or --resume RUN to continue a run")
         chosen = experiment(what, trace, policy, windows=windows, watched=output.watched)
         checked("--metric", metric, chosen)
         check(chosen, (policy,))  # first, so that an unknown policy is reported as such

@@ -8,7 +8,7 @@ mappings are strings.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
@@ -75,7 +75,8 @@ class Document:
         """Return the position of the value at ``path``. If it is unknown, return the position of
         the nearest part that contains the value.
         """
-        return _nearest(self.values, path) or self.source
+        below = (place for key, place in self.values.items() if key[: len(path)] == path)
+        return _nearest(self.values, path) or next(below, self.source)
 
     def key_place(self, path: Key) -> str:
         """Return the position of the key at the end of ``path``. If it is unknown, return the
@@ -393,7 +394,7 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
             near = f" here; did you mean {' or '.join(homes)}?" if homes else choices(str(path[-1]), allowed, both=True)
             what = f"there is no such key{near}"
         case "missing":
-            what = "is missing"
+            what = f"is missing{_wanted(schema, fault['loc'])}"
         case kind if kind in _NO_MAPPING:
             keys = _keys(schema, fault["loc"], document.value)
             hint = f"; its keys are {', '.join(keys)}" if 0 < len(keys) < 20 else ""
@@ -491,6 +492,16 @@ def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
     own = [branch for branch in branches if branch.get("properties", {}).get("kind", {}).get("const") == kind]
     names = {name for branch in own or branches for name in branch.get("properties", {})}
     return sorted(name for name in names if name[0] != "_")
+
+
+def _wanted(schema: Schema, loc: Sequence[str | int]) -> str:
+    """Return a hint for a missing key: its meaning, if it is known, and how to write the key."""
+    node = schema
+    for key in loc:
+        node = _within(schema, node, key)
+    meaning = node.get("description", "").partition(". ")[0].rstrip(".")
+    form = {"string": "TEXT", "integer": "N", "number": "X", "array": "[...]"}.get(node.get("type", ""), "...")
+    return (f" ({meaning[:1].lower()}{meaning[1:]})" if meaning else "") + f"; add {loc[-1]}: {form}"
 
 
 _MOST_HOMES = 3

@@ -385,6 +385,9 @@ class ObservedWaits:
     """
     early: int
     """Number of jobs that start more than a second before they are eligible in the simulation."""
+    from_eligible: bool
+    """True if the wait of at least one job begins later than its arrival, because it could not start
+    before."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -406,15 +409,19 @@ def observed_against_simulated(
     each job. Both waits begin when the job could have started, or at its arrival if that time is
     unknown. Neither wait therefore includes delays that no scheduler can avoid: a dependency, a
     hold, or the delay of a requeue. ``became_eligible_s`` contains the simulated time at which a
-    job could have started, for jobs for which it differs from the time in the log. Jobs that
-    arrived before the simulation began are left out, as in all metrics.
+    job could have started, for jobs for which it differs from the time in the log. It is not used
+    for a job whose entry in ``eligible_s`` is unknown, because the observed wait of that job begins
+    at its arrival. Jobs that arrived before the simulation began are left out, as in all metrics.
     """
     cols = columns(source)
     jobs = cols.jobs
-    since_s = np.fmax(jobs.arrival_s, np.asarray(eligible_s, float))
-    observed = np.maximum(np.asarray(observed_start_s, float) - since_s, 0.0)
+    eligible = np.asarray(eligible_s, float)
+    observed_since_s = np.fmax(jobs.arrival_s, eligible)
+    observed = np.maximum(np.asarray(observed_start_s, float) - observed_since_s, 0.0)
+    since_s = observed_since_s.copy()
     for job, time_s in became_eligible_s.items():
-        since_s[job] = time_s
+        if np.isfinite(eligible[job]):
+            since_s[job] = time_s
     unclipped = _first_start_s(cols) - since_s
     simulated = np.maximum(unclipped, 0.0)
     both = np.flatnonzero(np.isfinite(observed) & np.isfinite(simulated) & cols.counted)
@@ -433,6 +440,7 @@ def observed_against_simulated(
         int((cols.counted & np.isfinite(observed_s)).sum()) - len(both),
         float(np.median(ratios)),
         int((unclipped[both] < -_EARLY_S).sum()),
+        bool((np.maximum(observed_since_s, since_s) > jobs.arrival_s)[both].any()),
     )
 
 

@@ -163,7 +163,8 @@ class Node:
                 f"node {self.name!r}: a GPU type requires a GPU count above 0, and a GPU count requires a type"
             )
         if self.mig_s is not None:
-            require(0 <= self.mig_s < inf, f"node {self.name!r}: mig_s must be 0 or more", self.mig_s, ModelError)
+            rule = f"node {self.name!r}: mig_s must be a finite number of 0 or more"
+            require(0 <= self.mig_s < inf, rule, self.mig_s, ModelError)
             if self.gpu is None or self.gpu.name not in MIG_TABLES:
                 name = "CPU machine" if self.gpu is None else self.gpu.name
                 raise ModelError(

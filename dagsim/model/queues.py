@@ -233,10 +233,8 @@ class NodePartition:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A quality of service. It has a priority and a list of the QOS that it preempts. Its limits
-    apply in total, per user, per account and per job. A preempted run continues for ``grace_s``
-    seconds. If ``keeps_usage`` is true, usage that counts against the budgets in ``limits`` does
-    not decay.
+    """A quality of service. It has a priority, limits and a list of the QOS that it preempts. The
+    limits apply in total, per user, per account and per job.
 
     Raises:
         ModelError: A number is out of range.
@@ -251,6 +249,7 @@ class Qos:
     usage_factor: float = 1.0
     """Factor by which the usage of the jobs with this QOS is multiplied."""
     limits: Caps = field(default_factory=Caps)
+    """Limits for all jobs with the QOS together."""
     user_limits: Caps = field(default_factory=Caps)
     """Limits for each user in the QOS."""
     account_limits: Caps = field(default_factory=Caps)
@@ -262,7 +261,9 @@ class Qos:
     job_limits: JobCaps = field(default_factory=JobCaps)
     """Limits for each job."""
     grace_s: float = 0.0
+    """Seconds for which a preempted run continues."""
     keeps_usage: bool = False
+    """True if usage that counts against the budgets in ``limits`` does not decay."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -287,13 +288,6 @@ class NodeReservation:
     on these nodes only if its time limit ends before the reservation begins. Jobs request the
     reservation by name (``Request.reservation``).
 
-    - ``every_s`` is the interval in seconds at which the reservation repeats, for a total of 60
-      days (``REPEATED_S``).
-    - ``known_s`` is the time at which the reservation was made, or None if policies know it from
-      the beginning.
-    - If the reservation is ``magnetic``, jobs of its ``accounts`` and ``users`` may use its nodes
-      even if they do not request the reservation.
-
     Raises:
         ModelError: It has no name or no nodes, ends before it begins, or repeats before it ends.
     """
@@ -307,10 +301,18 @@ class NodeReservation:
     end_s: float
     """Time at which the reservation ends."""
     every_s: float | None = None
+    """Interval in seconds at which the reservation repeats, for a total of 60 days."""
     known_s: float | None = None
+    """Time at which the reservation was made. None means that policies know it from the beginning.
+    """
     magnetic: bool = False
+    """True if jobs of ``accounts`` and ``users`` may use the nodes without requesting the
+    reservation.
+    """
     accounts: tuple[str, ...] = ()
+    """Accounts that may use a magnetic reservation."""
     users: tuple[str, ...] = ()
+    """Users who may use a magnetic reservation."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -502,7 +504,8 @@ class QueueTree:
 
 def _check(where: str, numbers: Mapping[str, float]) -> None:
     for name, value in numbers.items():
-        require(value >= 0 and isfinite(value), f"{where}: {name} must be 0 or more", value, ModelError)
+        rule = f"{where}: {name} must be a finite number of 0 or more"
+        require(value >= 0 and isfinite(value), rule, value, ModelError)
 
 
 def _known(where: str, names: Mapping[str, float], allowed: tuple[str, ...] = ("gpus", "cpus", "memory_gb")) -> None:

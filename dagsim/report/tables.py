@@ -165,6 +165,8 @@ def observed_table(policy: str, waits: Mapping[str, Any], tenants: int = _TENANT
     notes = [f"{count_of(missed, 'job')} missed: started in the log, but never here"] if missed else []
     notes += [f"{count_of(left_out, 'job')} left out: not observed"] if left_out else []
     notes += [f"{unlisted:,} tenants with fewer jobs are in runs.jsonl"] if unlisted > 0 else []
+    since = "the time at which the job could start" if waits.get("from_eligible") else "submission"
+    notes.append(f"wait: from {since} to the first start, of jobs that start in both")
     return Grid(f"{policy}: observed and simulated waits in s", heads, rows, tuple(notes))
 
 

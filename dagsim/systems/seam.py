@@ -191,7 +191,9 @@ class HidesTruth(Protocol):
 
 class Codec(Protocol):
     """An object that translates the views of one simulation into arrays, and choices into
-    decisions. It may keep state about this simulation.
+    decisions. It may keep state about this simulation. If it also has a method ``fork(view)``, which
+    returns the same codec for a fork of the simulation, copies of an environment need not repeat the
+    actions of the episode.
     """
 
     def encode(self, view: Any) -> Any | None:
@@ -229,7 +231,9 @@ class RewardTerm(Protocol):
     """A cost that accrues during one simulation.
 
     If a term also has a method ``take(row)``, this method is called with every new row of the log
-    before the cost is read.
+    before the cost is read. If it also has a method ``fork(kernel, twin)``, which returns the same
+    term for ``twin``, a fork of its ``kernel``, copies of an environment need not repeat the actions
+    of the episode.
     """
 
     def cost(self, now: float) -> float:
@@ -508,12 +512,16 @@ class Conversation(Generic[ViewT, DecisionT]):
     ``view`` is the view for which decisions are expected, or ``None`` at the end.
     """
 
-    __slots__ = ("_talk", "kernel", "view")
+    __slots__ = ("_talk", "_until_s", "kernel", "view")
 
     def __init__(self, kernel: Kernel[ViewT, DecisionT], until_s: float = inf) -> None:
-        self.kernel = kernel
+        self.kernel, self._until_s = kernel, until_s
         self._talk = kernel.decisions(until_s)
         self.view: ViewT | None = next(self._talk, None)
+
+    def of_fork(self, kernel: Kernel[ViewT, DecisionT]) -> Conversation[ViewT, DecisionT]:
+        """Return the same conversation with a fork of the kernel."""
+        return Conversation(kernel, self._until_s)
 
     def answer(self, decisions: Iterable[DecisionT] | None) -> ViewT | None:
         """Send the decisions for the current view, and return the next view, or ``None`` at the

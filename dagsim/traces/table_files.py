@@ -93,7 +93,7 @@ class NamedColumns:
             if theirs.lower() not in self.names:
                 raise TraceError(
                     f"--map {ours}={theirs}: {self._source} has no column {clipped_repr(theirs)}; "
-                    f"there are {clipped(', '.join(self.names))}"
+                    f"its columns are {clipped(', '.join(self.names))}"
                 )
         twice = [name for name in dict.fromkeys(self.names) if self.names.count(name) > 1]
         if wrong := [name for name in twice if name in {self.name(ours).lower() for ours in allowed}]:

@@ -55,6 +55,7 @@ class Bursty:
     share: float = 0.8
     """The fraction of the jobs that arrives in bursts."""
     width: float = 0.03
+    """The standard deviation of a burst as a fraction of the span."""
     kind: Literal["bursty"] = "bursty"
 
     __pydantic_config__ = _FORBID

@@ -80,6 +80,7 @@ class Constant:
     """Every number is ``value``."""
 
     value: float = 0.0
+    """The number."""
     kind: Literal["constant"] = "constant"
 
     __pydantic_config__ = _FORBID
@@ -293,12 +294,12 @@ Simple: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A component of a mixture. With a probability proportional to ``weight``, a value is drawn
-    from the distribution ``of``.
-    """
+    """A component of a mixture."""
 
     weight: float
+    """The probability of this distribution, relative to the other weights."""
     of: Simple
+    """The distribution from which a value is drawn."""
 
     __pydantic_config__ = _FORBID
 

@@ -172,11 +172,10 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Tasks in a chain, where each task waits for the one before it. ``length`` gives the smallest
-    and largest number of tasks.
-    """
+    """Tasks in a chain, where each task waits for the one before it."""
 
     length: tuple[int, int] = (2, 8)
+    """The smallest and the largest number of tasks."""
     kind: Literal["chain"] = "chain"
 
     __pydantic_config__ = _FORBID
@@ -198,6 +197,7 @@ class ForkJoin:
     width: tuple[int, int] = (2, 8)
     """The smallest and the largest number of parallel tasks."""
     stages: tuple[int, int] = (1, 1)
+    """The smallest and the largest number of times that the pattern is repeated."""
     kind: Literal["fork_join"] = "fork_join"
 
     __pydantic_config__ = _FORBID
@@ -225,6 +225,7 @@ class MapReduce:
     reduces: tuple[int, int] = (1, 4)
     """The smallest and the largest number of tasks that wait for all of the first ones."""
     rounds: tuple[int, int] = (1, 1)
+    """The smallest and the largest number of times that the pattern is repeated."""
     kind: Literal["map_reduce"] = "map_reduce"
 
     __pydantic_config__ = _FORBID
@@ -252,6 +253,7 @@ class Layered:
     width: tuple[int, int] = (1, 4)
     """The smallest and the largest number of tasks in a layer."""
     density: float = 0.5
+    """Probability with which a task waits for each task in the previous layer."""
     kind: Literal["layered"] = "layered"
 
     __pydantic_config__ = _FORBID
@@ -291,7 +293,9 @@ class RandomDag:
     single: float = 0.15
     """The probability that a job has a single task."""
     tasks: tuple[int, int] = (3, 8)
+    """The smallest and the largest number of tasks of the other jobs."""
     parents: tuple[int, int] = (1, 2)
+    """The smallest and the largest number of earlier tasks for which a task waits."""
     kind: Literal["random_dag"] = "random_dag"
 
     __pydantic_config__ = _FORBID

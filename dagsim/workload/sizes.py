@@ -141,11 +141,15 @@ class Correlated:
     work: Distribution = _SHORT_AND_LONG
     """Work of a task, in the unit of the runtime model."""
     longest: float = 10000.0
-    """Work at and above which a task counts as longest (x = 1), in the same unit."""
+    """Work from which a task counts as one of the longest, in the same unit."""
     most_gpus: int = 8
+    """Largest number of GPUs of a task."""
     gpus_follow: float = 0.7
+    """How closely the number of GPUs follows the work, from 0 (random) to 1 (fully determined)."""
     top_priority: int = 10
+    """Highest priority of a job."""
     priority_follows: float = 0.6
+    """How closely the priority follows the work, from 0 (random) to 1 (fully determined)."""
     models: tuple[str, ...] = MEASURED_MODELS
     """Names of the models that tasks train. All names are equally likely."""
     kind: Literal["correlated"] = "correlated"

@@ -140,12 +140,12 @@ preemption: no
             "x.yaml:3:36: cluster.groups.0.gpu: unknown GPU type 'A1000'; did you mean 'A100-80'? (dagsim list gpus); "
             "define others in gpu_types",
             "x.yaml:5:13: cluster.groups.1.gpus: gpus is 4, but no type is named; add gpu (dagsim list gpus)",
-            "x.yaml:6:7: cluster.groups.2.name: is missing",
+            "x.yaml:6:7: cluster.groups.2.name: is missing (prefix of the names of the group's nodes); add name: TEXT",
             "x.yaml:7:7: seed: must be 0 or more, got -1",
             "x.yaml:8:34: runtime.scale: must be 'fp32', 'tf32', 'fp16' or 'none', got 'fp23'; did you mean 'fp32'?",
             "x.yaml:9:11: network.bandwith_gb_s: "
             "there is no such key; did you mean 'bandwidth_gb_s'? allowed: bandwidth_gb_s, kind, latency_s",
-            "x.yaml:11:5: failures.0.mean_down_s: is missing",
+            "x.yaml:11:5: failures.0.mean_down_s: is missing; add mean_down_s: X",
             "x.yaml:12:12: failures.1.kind: "
             "unknown failure model 'maintenence'; did you mean 'maintenance'? (dagsim list failures)",
             "x.yaml:13:20: estimates.sigma: sigma must be 0 or more, got -1.0",

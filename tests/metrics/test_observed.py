@@ -52,6 +52,20 @@ def test_both_waits_count_from_when_the_job_could_start(schedule: Schedule) -> N
     got = observed_against_simulated(schedule, [0, 10, 45], [0, 0, 30])
     assert got is not None
     assert (got.total.observed_s.mean, got.total.simulated_s.mean) == pytest.approx((25 / 3, 10 / 3))
+    assert got.from_eligible
+
+
+def test_both_waits_count_from_the_arrival_if_the_log_does_not_say_when_a_job_could_start(schedule: Schedule) -> None:
+    # the second job waited for a condition until 8 s here, and the third one until 15 s
+    got = observed_against_simulated(schedule, [0, 10, 45], [nan, nan, 30], became_eligible_s={1: 8.0, 2: 15.0})
+    assert got is not None
+    assert got.total.observed_s.mean == pytest.approx((0 + 10 + 15) / 3)
+    assert got.total.simulated_s.mean == pytest.approx((0 + 10 + 5) / 3)
+    assert got.from_eligible
+    unknown = observed_against_simulated(schedule, [0, 10, 45], [nan] * 3, became_eligible_s={1: 8.0, 2: 15.0})
+    assert unknown is not None
+    assert unknown.total.simulated_s.mean == pytest.approx(10)
+    assert not unknown.from_eligible
 
 
 def test_the_ratio_of_waits_per_job_and_early_starts_are_counted(schedule: Schedule) -> None:

@@ -226,7 +226,7 @@ def test_a_fork_goes_on_alike():
 def test_errors_name_what_is_allowed():
     with pytest.raises(ModelError, match="T4 does not support MIG, so leave out mig_s; types with MIG: A100-40"):
         Node("n", gpu_type("T4"), 1, mig_s=5.0)
-    with pytest.raises(ModelError, match="mig_s must be 0 or more, got -1"):
+    with pytest.raises(ModelError, match="mig_s must be a finite number of 0 or more, got -1"):
         machine(mig_s=-1)
 
 

@@ -115,7 +115,7 @@ def run_bench(
         system: agent_spec(spec, system=system_named(system)) for system, spec in chosen.items() if spec is not None
     }
     if not policies:
-        raise InputError("bench run: give a policy: --policy for the GPU cluster, --spark or --ramp")
+        raise InputError("bench run: give --policy NAME (for the GPU cluster), --spark NAME or --ramp NAME")
     _name_missing_tasks()
     trust()
     executor_for(on)

@@ -65,11 +65,11 @@ def print_bound(
         say(json.dumps({**least.to_dict(), "seed": number, "workload": workload_label(chosen)}))
     elif not quiet:
         unit, by = ("GPU s^2", ", weighted by area") if area else ("s", "")
-        which = "all schedules" if least.preemptive else "all schedules that do not stop a run"
+        which = "valid for all schedules" if least.preemptive else "valid for all schedules that never stop a run"
         say(
             f"{workload_label(chosen)}, seed {number}: {count_of(least.jobs, 'job takes', 'jobs take')} "
             f"{least.bound_s:,.6g} {unit} or more in "
-            f"sum, {least.mean_s:,.6g} s on average{by} ({least.kind} bound; {which})"
+            f"total, {least.mean_s:,.6g} s on average{by} ({least.kind} bound; {which})"
         )
         if least.rejected:
             say(f"left out: {count_of(least.rejected, 'job')} that the cluster cannot run")

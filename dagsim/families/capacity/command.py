@@ -360,8 +360,8 @@ def _tell_answer(
 
 
 _NO_CLUSTER = (
-    "the cluster is invented (--cluster sized), so the following about today and its cost does not "
-    "describe a real cluster"
+    "the cluster is invented (--cluster sized), so what follows about today's cluster and its cost "
+    "does not describe a real cluster"
 )
 
 

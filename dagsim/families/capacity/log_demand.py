@@ -28,8 +28,8 @@ from dagsim.workload.accept import accepting
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.load import ArrivalTimes, Load, LoadMeter, seconds_of
 
-_AFTER = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|min|h|d)")
-SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_AFTER = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|min|h|d)")
+SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _FIRST_DATE_S = 1e8
 """Times in a log below this number (a day in 1973) are not treated as dates."""
 

@@ -29,7 +29,7 @@ from dagsim.text import count_of
 from dagsim.workload.accept import Accept
 from dagsim.workload.load import Load
 
-_FORM = re.compile(r"\s*((?:[a-z]+\[[^\]]*\]\.)?[A-Za-z_][\w.-]*)\s*(?:(<=?|>=?)\s*([0-9.eE+-]+)\s*(s|min|h|d)?\s*)?")
+_FORM = re.compile(r"\s*((?:[a-z]+\[[^\]]*\]\.)?[A-Za-z_][\w.-]*)\s*(?:(<=?|>=?)\s*([0-9.eE+-]+)\s*(s|m|min|h|d)?\s*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Target:
 
     @classmethod
     def read(cls, text: str, *, bounded: bool = True) -> Target:
-        """Read ``wait_s.p95<600``, ``wait_s.p95<4h`` (s, min, h or d),
+        """Read ``wait_s.p95<600``, ``wait_s.p95<4h`` (s, min, h or d; m also means minutes),
         ``partition[gpu].wait_s.p95<1h``, or a bound with ``>`` for metrics that should be high.
         If ``bounded`` is False, a metric without a bound is enough, and every value meets it.
 
@@ -421,8 +421,8 @@ class _Search:
         self._least(lambda nodes: (*fixed, nodes), start)
 
     def within(self, budget: float) -> None:
-        """Try clusters to which the budget allows no further node to be added. Try all of them or,
-        if there are many, an even selection.
+        """Try the largest clusters within the budget, those to which no further node can be added.
+        If there are many, try an even selection of them.
         """
         largest = list(self._largest((), budget))
         if not largest:

@@ -2,9 +2,9 @@
 whether it would save time. If it is not used, the reason is stated.
 
 The SimPy kernel defines the rules and calls the policy for every decision. The compiled engine
-contains its own implementation of the policy, so it does not call the policy during the run. Its
-output has the same bytes. If the compiled engine does not support something, the kernel takes over,
-and the reason is reported.
+contains its own implementation of the policy, so it does not call the policy during the run. The
+output is the same, byte for byte. If the compiled engine does not support something, the kernel
+takes over, and the reason is reported.
 
 Reasons are checked in order of cost: first the features of the scenario, then whether numba is
 installed, then the number of tasks, and last the engine itself. Nothing here imports numba.
@@ -49,7 +49,7 @@ EXAMPLES = ("fifo", "hrrn", "min-min", "srpt-work", "easy", "srtf", "las")
 """A policy for each compiled loop, as an example."""
 
 BESIDE = "not compiled yet: it is being compiled beside this run"
-"""The reason for SimPy in a run that starts the compilation for later runs."""
+"""The reason why a run that starts the compilation for later runs uses SimPy itself."""
 _MOST = 9e9
 """Maximum cores or GB in a cluster. The sum of the millionths of a larger number would not fit
 exactly into 64 bits."""
@@ -59,7 +59,7 @@ distinguish more jobs."""
 _MOST_LEAVES = 1 << 27
 """Maximum number of leaves in all trees, which then take 1 GB."""
 LONG_S = 30.0
-"""Length of a run in seconds from which the user is told about a faster engine."""
+"""If a run takes at least this many seconds, the user is told about a faster engine."""
 
 
 class CompiledKernel:
@@ -125,8 +125,8 @@ def costs() -> Mapping[str, Mapping[str, Any]]:
 
 
 def pays(policy: str) -> int:
-    """Return the number of tasks above which the compiled engine was faster than the kernel, as
-    measured for a supported policy.
+    """Return the number of tasks above which the compiled engine was faster than the kernel in
+    measurements with this (supported) policy.
     """
     from dagsim.families.compiled.drive import plan_of
 

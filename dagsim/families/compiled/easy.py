@@ -53,8 +53,8 @@ BY_ORDER, BY_LENGTH, BY_SLOWDOWN = range(3)
 """Order within a group: the oldest, the shortest, or the largest slowdown first."""
 
 GROUP_COUNT = record_type(i8="groups active loose rank searches")
-"""Number of groups, of groups with tasks, and of partly started tasks; the rank of candidates; the
-number of searches so far."""
+"""The numbers of groups, of groups with tasks, and of partly started tasks, the rank of candidates,
+and the number of searches so far."""
 
 GROUP = record_type(i8="profile waiting behind at width members held active stuck named")
 """Fields of a group.
@@ -96,7 +96,8 @@ class Groups(NamedTuple):
 
 
 def new_groups(work: Work, rank: int) -> Groups:
-    """Return the initial groups, without ready tasks: one per profile and number of instances."""
+    """Return the initial groups: one for each profile and number of instances, without ready
+    tasks."""
     best_s, waiting = work.best_s, work.waiting
     profile = profiles(work, best_s, 9)
     pairs, group = distinct_rows(np.stack([profile, waiting], axis=1))
@@ -249,8 +250,8 @@ def _rank(s: State, g: Groups, task: int) -> float:
 
 @inner
 def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, until_s: float) -> int:
-    """Find the task with the lowest rank that ends by ``until_s``, among the leaves of at most
-    ``limit_s``. Return -1 if there is none.
+    """Among the tasks that take at most ``limit_s``, find the task with the lowest rank that ends
+    by ``until_s``. Return -1 if there is none.
 
     The leaves are sorted by age. The search visits the subtrees that contain such a leaf from left
     to right.
@@ -346,7 +347,7 @@ class Ends(NamedTuple):
 
 
 def new_ends(types: int, runs: int, classes: Classes) -> Ends:
-    """Return empty heaps with space for all slots of a state, ``runs`` in number."""
+    """Return empty heaps with space for ``runs`` runs, the number of slots in a state."""
     length = 2 * runs + _SPARE
     gpus = np.array([round(gpus * MICRO) for gpus in classes.table.gpus.tolist()], np.int64)
     return Ends(records(ENTRY, types * length), np.zeros(types, np.int64), records(ENTRY, length), gpus)

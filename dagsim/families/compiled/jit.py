@@ -13,9 +13,9 @@ takes 0.1 CPU seconds. Importing numba, setting up its typing and reading its ow
 1.3 CPU seconds. A compiled function has one argument: the address of a table of words. The table
 contains the address and the lengths of each array, in the order of the arguments (``words_of``).
 The table is built again for each call, because arrays may have moved since the previous call (those
-of a ``BoundCall`` cannot). Types and contiguity are checked at the same time. Arguments of another form
-lead to another compilation, and arguments that are not supported raise an error. No argument is
-ever read from a wrong address.
+of a ``BoundCall`` cannot). Types and contiguity are checked at the same time. If the arguments have
+other types, the function is compiled again for them, and unsupported arguments raise an error. This
+ensures that no argument is ever read from a wrong address.
 
 Object code is stored below ``NUMBA_CACHE_DIR`` or in the user's cache folder. The name of the
 folder is a digest of everything on which the code depends: the files in this folder, the core
@@ -67,7 +67,7 @@ options."""
 TUPLES: list[type] = []
 """Classes to pass by pointer, also not registered yet."""
 AT_ADDRESS: list[tuple[Callable[[int], Any], Callable[[], Any]]] = []
-"""Functions from an address to the tuple that it describes, also not registered yet, each with an
+"""Functions that turn an address into the tuple stored there, also not registered yet, each with an
 example of the tuple."""
 
 
@@ -141,13 +141,13 @@ def inner(function: Function) -> Function:
 
 
 Form: TypeAlias = tuple[np.dtype, int]
-"""What compiled code relies on in an argument, or in a member of one: its type, and the number of
-axes of an array, or -1 for a record."""
+"""The properties of an argument, or of its member, on which compiled code relies: its type, and the
+number of axes of an array (-1 for a record)."""
 
 
 class Outer:
-    """A function that Python calls. It is compiled once for each combination of forms that its
-    arguments have."""
+    """A function that Python calls. It is compiled once for each combination of types of its
+    arguments."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.plain = function
@@ -169,7 +169,7 @@ class Outer:
         return self.run(forms, words, args)
 
     def run(self, forms: list[Form], words: list[int], args: tuple[Any, ...]) -> int:
-        """Call the compiled function with arguments of these forms, which these words describe."""
+        """Call the compiled function with arguments of these types, given as words."""
         native = next((code for known, code in self._loaded if known == forms), None) or self._load(forms, args)
         table, result, error = np.array(words, np.int64), ctypes.c_int64(), ctypes.c_void_p()
         if native(ctypes.byref(result), ctypes.byref(error), _address(table)):
@@ -313,8 +313,8 @@ def _linked(symbol: str, code: bytes) -> Callable[..., int]:
 
 
 def dispatched(function: Function) -> Function:
-    """Compile a function with numba's own dispatcher, if numba is installed. This is for functions
-    that are called very often and that have numbers among their arguments.
+    """Compile a function with numba's own dispatcher, if numba is installed. Use this for functions
+    that are called very often with numbers as arguments.
     """
     if not jitted():
         return function

@@ -34,8 +34,8 @@ MAPPING_RULES: Mapping[str, int] = {"min-min": MIN_MIN, "max-min": MAX_MIN, "suf
 """The rules by the names in ``policies.batch_mode``."""
 
 MAPPING_COUNT = record_type(i8="rule mapped aside")
-"""``rule`` is one of MAPPING_RULES. In a decision, tasks were ``mapped``, and entries put
-``aside``.
+"""``rule`` is one of MAPPING_RULES. ``mapped`` is the number of tasks that were mapped in a
+decision, and ``aside`` is the number of entries that were removed during it.
 """
 
 

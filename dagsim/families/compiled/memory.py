@@ -27,14 +27,17 @@ def record_type(**fields: str) -> np.dtype:
 # A field must not share its name with an attribute of arrays (item, size, shape ...), because
 # uncompiled Python would find the attribute instead.
 TASK = record_type(i4="children job kind instances")
-"""A task; the tasks of one job are adjacent. ``children`` is the start of its children in
-``Work.child`` (they end at the start of the next task's), ``kind`` its demand class."""
+"""A task. The tasks of one job are adjacent. ``children`` is the index in ``Work.child`` at which
+the task's children begin (they end where the next task's children begin), and ``kind`` is its
+demand class."""
 CLASS = record_type(f8="gpus", i8="whole share cpus memory gang")
 """A demand class. ``gpus`` is the requested number, which is counted as ``whole`` GPUs or as a
-``share`` of one. ``gang`` instances start together; 0 means that each starts by itself."""
+``share`` of one. ``gang`` is the number of instances that start together, or 0 if instances start
+independently."""
 NODE = record_type(i8="type place gpus idle partly free cpus memory")
-"""``place`` is the index among the nodes of its type. ``idle`` GPUs are wholly free (``free`` is
-their bit mask on nodes whose GPUs the log names), ``partly`` is the number of shared GPUs."""
+"""``place`` is the index among the nodes of its type. ``idle`` is the number of GPUs that are
+entirely free (``free`` is their bit mask on nodes whose GPUs the log names), and ``partly`` is the
+number of shared GPUs."""
 
 
 class Jobs(NamedTuple):
@@ -81,7 +84,8 @@ class Work(NamedTuple):
     past: np.recarray  # PAST: instances that run when the simulation begins, grouped by run, in order of start
     begins_s: float = 0.0
     has_limits: bool = False
-    """True if ``seconds`` are time limits, of which resumed pieces keep the unused part."""
+    """True if ``seconds`` are time limits. Resumed pieces then keep the unused part of their
+    limits."""
 
     @property
     def rows(self) -> Any:
@@ -129,8 +133,8 @@ NAMED_GPUS = 62
 NONE = 1 << 62
 """Score in a tree that means that nothing fits."""
 RING = 4096
-"""Number of recent node changes that are remembered, a power of two; a tree that has missed more is
-rebuilt."""
+"""Number of recent node changes that are stored, a power of two. A tree that has missed more
+changes is rebuilt."""
 SPARE = 1024
 """Initial space for runs, pieces and groups, beyond the minimum."""
 SLOTS = 24
@@ -144,9 +148,9 @@ CLOCK = record_type(f8="now_s begins_s", i8="phase")
 """The current time and its phase (``rules.MOVE``, ``SETTLE``, ``DECIDE``, ``RECALL``), and when the
 simulation begins."""
 RULE = record_type(f8="ageing", i8="placement strict limits told")
-"""Constants. A key grows by ``ageing`` per second at which its task became ready. With ``strict``,
-the first task blocks all others until it fits. With ``told``, the policy counts the runs that ended at
-the beginning of the simulation."""
+"""Constants. ``ageing`` is multiplied by the time in seconds at which a task became ready, and the
+product is added to the task's key. With ``strict``, the first task blocks all others until it fits.
+With ``told``, the policy counts the runs that ended at the beginning of the simulation."""
 COUNT = record_type(
     i8="rows jobs past started ends fresh early ended starts changes runs runs_top runs_free "
     "holds holds_top holds_free pieces"
@@ -167,16 +171,18 @@ their GPUs; if it is 0, the engine chooses them. ``last`` is set in the last row
 ENTRY = record_type(f8="key", i8="what")
 JOB = record_type(f8="arrival_s rejected", i8="first left")
 UNDONE = record_type(i4="waiting unfinished missing")
-"""Number of instances to be started, of instances not finished, and of parents not done."""
+"""Number of instances that have not started, of instances that have not finished, and of parents
+that have not finished."""
 RUN = record_type(f8="seconds start_s", i8="number task type count first last")
 """A current run, with its ``first`` and ``last`` holds. ``number`` is -1 if the slot is free."""
 HOLD = record_type(i8="node count mask gpu next")
 """``count`` instances on a node, and their GPUs. Each shared GPU has its own hold, with the number
 of the GPU."""
 TREE = record_type(i8="at wide width seen total")
-"""A tournament tree of ``width`` leaves. Its scores begin ``at`` this position of ``State.leaves``,
-and its second tree, for gangs, at ``wide`` (-1 without). ``total`` is the room on all nodes,
-``seen`` the number of changes already applied."""
+"""A tournament tree of ``width`` leaves. Its scores begin at position ``at`` in ``State.leaves``,
+and those of its second tree, for gangs, at ``wide`` (-1 if there is none). ``total`` is the number
+of instances that fit on all nodes together, and ``seen`` is the number of changes already
+applied."""
 QUEUE = record_type(i8="at held most")
 """A heap of ready tasks; it begins ``at`` and has space for ``most``."""
 TYPE = record_type(i8="count idle cpus memory")
@@ -333,7 +339,7 @@ def grown(state: Any, pieces: int) -> Any:
     """Return a copy of a named tuple of arrays, with twice the space per run and space for more
     pieces. Nested tuples are enlarged, too.
 
-    Values keep their positions, and new rows are zero. New rows are zero.
+    Values keep their positions, and new rows are zero.
     """
     changes: dict[str, object] = {}
     for name, value in zip(state._fields, state, strict=True):

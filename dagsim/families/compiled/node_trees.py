@@ -25,9 +25,9 @@ from dagsim.families.compiled.memory import (
 )
 
 SPREAD = -2
-"""Used in place of a node number if several nodes are meant."""
+"""Used instead of a node number if a task starts on several nodes."""
 _ENOUGH = 1 << 40
-"""Number of instances that fit if a task needs no resources."""
+"""Number of instances that are assumed to fit if a task needs no resources."""
 
 
 @inner
@@ -200,7 +200,7 @@ def _changed(s: State, node: int) -> None:
 
 
 _TYPES = 1 << 32
-"""Larger than any number of nodes."""
+"""A number larger than the number of nodes in any cluster."""
 
 
 @inner

@@ -39,7 +39,8 @@ from dagsim.families.compiled.jit import int64
 
 _WORD = ir.IntType(64)
 _njit: Any = njit
-"""Typed loosely, because it takes options that its signature does not name."""
+"""numba's decorator, typed as Any because it accepts options that are missing from its
+signature."""
 
 
 class PointerType(types.Type):
@@ -76,8 +77,8 @@ def object_code(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[st
     """Compile an outer function for arguments of these types.
 
     Return the symbol and the object code of a function that takes the address of a table of words.
-    The first two parameters of that function are required by numba: where to write the result, and
-    where to write an exception. No function here raises exceptions.
+    The first two parameters of that function are required by numba: the addresses of the result and
+    of an exception. No function here raises exceptions.
     """
     _register()
     arguments, called = _arguments_at(args), _njit(**jit.COMMON)(function)

@@ -38,7 +38,8 @@ from dagsim.workload.arrays import JobArrays, Labels, combinations, distinct_row
 from dagsim.workload.load import seconds_of
 
 _MOST = 1 << 62
-"""More than any node in the engine has; a class that requests more is rejected in any case."""
+"""An amount larger than any node in the engine has. A demand class that requests more is rejected
+in any case."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class EngineScenario:
 
     @cached_property
     def facts(self) -> Sequence[JobFacts]:
-        """The data about jobs that only a schedule needs."""
+        """The data about jobs that are only needed for the schedule."""
         return self.describe()
 
     @property

@@ -64,15 +64,16 @@ def pop(heap: np.recarray, at: int, held: int) -> None:
 ARRIVED, REJECTED, STARTED_ROW, FINISHED, PREEMPTED, COMPLETED = 0, 2, 3, 5, 6, 8
 """Kinds of rows, the numbers of ``dagsim.model.Kind``."""
 MOVE, SETTLE, DECIDE, RECALL, BEGIN, ENDLESS = 0, 1, 2, 3, 4, 5
-"""Phases at one time: let time pass, settle what is due, decide. Before them, in a simulation with
-a past: recall what happened, and settle what is due at the beginning. Instead of them, if the
-policy would have to decide too often: do nothing more."""
+"""Phases of the loop. At each time: let time pass, process the events that are due, make decisions.
+At the start of a simulation with a past: process past events, and process the events that are due
+at the beginning. The last phase ends the simulation if the policy would have to decide too
+often."""
 
 
 @inner
 def steps(s: State, log: np.recarray) -> int:
     """Return for how many turns (at most 64) there is enough space, whatever happens in these
-    turns. It saves time to check this once for all of these turns.
+    turns. Checking this once for all of these turns saves time.
     """
     nodes = len(s.nodes)
     runs = len(s.runs) - max(s.count.ends, s.count.ended, s.count.starts)

@@ -150,8 +150,7 @@ def seek_room(r: RoomSearch) -> None:
 @inner
 def consider(s: State, r: RoomSearch, task: int, run: int) -> bool:
     """Examine one more run. Return True if the task would fit without some of the examined runs,
-    which are then marked for stopping. Return True if the task would fit without some of the
-    examined runs, which are then doomed.
+    which are then marked for stopping.
 
     An independent instance gets the first node on which it fits.
     """

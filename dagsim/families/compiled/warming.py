@@ -25,10 +25,10 @@ from dagsim.files import Lock
 from dagsim.systems.policy_spec import PolicySpec
 
 EPISODES = "episodes"
-"""Stands for environments in place of the name of a policy."""
+"""Used instead of the name of a policy for environments."""
 
 OFF = "DAGSIM_WARM"
-"""The environment variable that, set to 0, keeps runs from starting a compilation."""
+"""The environment variable that keeps runs from starting a compilation if its value is 0."""
 
 _started: dict[str, subprocess.Popen[bytes] | None] = {}
 

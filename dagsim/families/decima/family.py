@@ -6,9 +6,13 @@ FAMILY = Family(
     "learning on Spark with Decima's graph network",
     needs=("learning", "spark"),
     adds={
-        "nets": (Entry("decima", ".decima_settings:DecimaNetConfig", "Decima's graph network over stages, two heads"),),
+        "nets": (
+            Entry("decima", ".decima_settings:DecimaNetConfig", "Decima's graph network over stages, with two heads"),
+        ),
         "advantages": (
-            Entry("fluid", ".fluid:FluidAdvantages", "replicas minus the part that the backlog explains (spark)"),
+            Entry(
+                "fluid", ".fluid:FluidAdvantages", "replicas, minus the part that is explained by the backlog (spark)"
+            ),
         ),
         "environments": (Entry("spark", ".decima_env:DecimaEnv", "dagsim/Decima-v0"),),
         "agents": (Entry("decima", "w2.pt", "trained on TPC-H queries", ("spark",)),),

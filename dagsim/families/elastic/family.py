@@ -11,7 +11,7 @@ FAMILY = Family(
             Entry("measured_applications", ".profiles:read_applications"),
             Entry("seconds_alone", ".training_jobs:seconds_alone"),
         ),
-        "keys": (Entry("elastic", ".tasks:ElasticTasks", "ranges of GPUs and goodput models of tasks"),),
+        "keys": (Entry("elastic", ".tasks:ElasticTasks", "ranges of GPUs and goodput models for tasks"),),
         "policies": (
             Entry(
                 "pollux",

@@ -311,7 +311,7 @@ class Sia(_Resizing):
             power=self.power,
             waiting_cost=self.waiting_cost,
         )
-        # A task gets no GPUs if the configuration chosen for it is one that it may not have yet.
+        # If a task may not use the configuration that was chosen for it yet, it gets no GPUs.
         chosen = [None if at is None or goodputs[row, at] <= _UNKNOWN else at for row, at in enumerate(choice.chosen)]
         wanted = {task.order: None if at is None else options[at] for task, at in zip(tasks, chosen, strict=True)}
         yield from self._tasks.change(view, tasks, _moves(view, tasks, wanted, nodes))

@@ -60,19 +60,13 @@ class ElasticTasks:
     outside this range, the range is extended to include it. The task is rejected if its user
     requested more GPUs than the cluster has.
 
-    ``models`` maps each model in the workload to an application in ``SHIPPED_MODELS``. Models that
-    are named like an application or like one of Gavel's models need no entry in ``models``.
-    ``default`` is the application for tasks whose model has none: ``by-size`` chooses one according
-    to the task's GPU-hours, and ``null`` leaves these tasks rigid. The application only determines
-    the shape of the goodput; with the requested GPUs, a task takes the seconds of the runtime model
-    on each GPU type. Each start begins with a delay of ``restart_s`` seconds. The default is the
-    application's restart time.
+    Each model in the workload has an application from ``SHIPPED_MODELS``. The application only
+    determines how speed changes with the number of GPUs. With the requested GPUs, a task takes as
+    long on each GPU type as the runtime model states.
 
     ``profiles`` is a folder of measured applications in Pollux's layout (variables such as
     ``$DAGSIM_DATA`` are replaced). Tasks of these applications then train all epochs as measured.
-    ``batch`` determines which batch size a task uses: ``best`` for the best one at each placement,
-    or ``asked`` for the one that the user requested. On GPU types other than the slowest, the rate
-    is scaled by the runtime model.
+    On GPU types other than the slowest, the rate is scaled by the runtime model.
 
     Raises:
         ConfigError: There is no such application, the range is empty, or the profiles cannot be
@@ -80,12 +74,24 @@ class ElasticTasks:
     """
 
     models: Mapping[str, str] = field(default_factory=dict)
+    """The application for each model in the workload. Models that are named like an application or
+    like one of Gavel's models need no entry.
+    """
     default: str | None = "by-size"
+    """The application for all other models. ``by-size`` chooses an application according to the
+    task's GPU-hours, and ``null`` leaves these tasks rigid.
+    """
     least: int = 1
+    """Smallest number of GPUs on which a task runs."""
     most: int = 64
+    """Largest number of GPUs on which a task runs."""
     restart_s: float | None = None
+    """Delay in seconds at each start of a task. Default: the application's restart time."""
     profiles: str | None = None
     batch: Literal["best", "asked"] = "best"
+    """The batch size of a task: the best one at each placement (``best``), or the one that the user
+    requested (``asked``).
+    """
 
     __pydantic_config__ = {"extra": "forbid"}
 

@@ -469,25 +469,44 @@ class CompiledEpisodes:
         return twin
 
     def saved(self, number: int) -> bytes | None:
-        """Return the memory of an episode, from which ``restore`` can restore it, or None for an
-        episode with a whole log."""
+        """Return the memory of an episode and, if it is kept, its log. ``restore`` can restore the
+        episode from them. Return None if no episode has begun."""
         image = self._playing[number]
-        return None if image is None or self._recorded else self._arenas[number][: len(image.bytes)].tobytes()
+        if image is None:
+            return None
+        memory, rows = (
+            self._arenas[number][: len(image.bytes)].tobytes(),
+            self._rows_of(number) if self._recorded else 0,
+        )
+        return memory + self._logs[number][:rows].tobytes()
 
     def restore(self, number: int, seed: int, content: bytes) -> bool | None:
         """Restore an episode on the job sequence ``seed`` from its memory (``saved``). Return True if it
         is over, and None if the memory does not fit.
         """
         image = self._image(seed)
-        if self._recorded or len(content) != len(image.bytes):
+        memory, rows = content[: len(image.bytes)], content[len(image.bytes) :]
+        if len(memory) != len(image.bytes) or (rows and not self._recorded):
             return None
         self._make_room(image.state)
         self._seed_of[number] = seed
-        self._put(number, image, np.frombuffer(content, np.uint8), self._log_for(image))
+        log = whole_log_of(image.scene) if self._recorded else self._log_for(image)
+        self._put(number, image, np.frombuffer(memory, np.uint8), log)
+        if self._recorded:
+            self._priced[number] = self._rows_of(number)
+            if len(rows) != self._priced[number] * log.itemsize:
+                return None
+            log[: self._priced[number]] = np.frombuffer(rows, log.dtype)
         arena = self._arenas[number]
         self.now_s[number] = image.part(arena, "state.clock")["now_s"]
         tally = image.part(arena, "tally")
         return not (tally["choices"] or tally["pending"])
+
+    def _rows_of(self, number: int) -> int:
+        """Return the number of rows in the log of an episode."""
+        image = self._playing[number]
+        assert image is not None
+        return int(image.part(self._arenas[number], "state.count")["rows"])
 
     def keep(self, sequences: int) -> None:
         """Keep the images of at least this many job sequences, so that each is built only once."""
@@ -540,9 +559,8 @@ class CompiledEpisodes:
         """
         logs, facts = [], []
         for number in which.tolist():
-            image, arena = self._playing[number], self._arenas[number]
+            image, rows = self._playing[number], self._rows_of(number)
             assert image is not None
-            rows = int(image.part(arena, "state.count")["rows"])
             logs.append(self._logs[number][self._priced[number] : rows])
             facts.append(image.scene.facts)
             self._priced[number] = rows

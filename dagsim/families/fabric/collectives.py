@@ -47,17 +47,19 @@ _TREE_S, _TREE_NET_S = 28e-6, 50e-6
 
 @dataclass(frozen=True, slots=True)
 class GroupTraffic:
-    """The traffic that groups of ranks send in one step. Each group has ``size`` ranks, whose
-    numbers are ``stride`` apart. All groups send at the same time, and each rank sends ``gb`` GB. A
-    pipeline sends the same amount backward as forward.
+    """The traffic that groups of ranks send in one step. All groups send at the same time. A
+    pipeline sends the same amount of data backward as forward.
 
     Raises:
         ModelError: A number is out of range.
     """
 
     gb: float
+    """Amount of data in GB that each rank sends."""
     size: int
+    """Number of ranks in a group."""
     stride: int = 1
+    """Difference between the numbers of two neighbouring ranks in a group."""
     collective: Literal["ring", "all_gather", "pipeline"] = "ring"
     """How the ranks of a group exchange data."""
 
@@ -82,19 +84,22 @@ class StepTraffic:
     """One training step of a gang. The gang computes for ``step_s`` seconds, and each rank takes
     part in ``calls`` collectives, which send ``gb`` GB per rank in total.
 
-    ``step_s`` is measured on the fastest GPU type in the cluster on which the task may run. If
-    ``overlap`` is 1, the gang communicates while it computes. If it is 0, the gang communicates
-    afterwards. Each GPU is a rank; if instances have no whole GPU, each instance is a rank.
+    Each GPU is a rank; if instances have no whole GPU, each instance is a rank.
 
     Raises:
         ModelError: A number is out of range.
     """
 
     gb: float
+    """Amount of data in GB that each rank sends in one step."""
     step_s: float
+    """Seconds of computation in one step, on the fastest GPU type in the cluster on which the task
+    may run.
+    """
     collective: Collective = "ring"
     """How the ranks exchange data."""
     overlap: int = 0
+    """With 1, the gang communicates while it computes. With 0, it communicates afterwards."""
     calls: int = 1
     """Number of collectives. Each of them adds its latency, so with 0, latencies are ignored."""
     groups: tuple[GroupTraffic, ...] = field(default=(), kw_only=True)

@@ -18,8 +18,7 @@ from dagsim.systems.cluster.models.runtime import _ByType
 
 @dataclass(frozen=True, slots=True)
 class ModelTraffic:
-    """The traffic per step, by the name of the model. ``default`` applies to gangs whose model is
-    not listed. If it is None, these gangs send nothing.
+    """The traffic of gangs per step, by the name of the model.
 
     A task's work is only its compute time. The time that its gang needs for communication is added,
     and depends on where the task runs.
@@ -31,6 +30,7 @@ class ModelTraffic:
     models: Mapping[str, StepTraffic] = field(default_factory=dict)
     """Traffic per step of a gang, by the name of the task's model."""
     default: StepTraffic | None = None
+    """Traffic of gangs whose model is not listed. None means that they send nothing."""
     kind: Literal["models"] = "models"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -47,18 +47,18 @@ class ModelTraffic:
 @dataclass(frozen=True, slots=True)
 class Llm(_ByType):
     """A runtime model for training language models, in which work is a number of training steps.
-    ``models`` describes the language models, and a task refers to one of them as its ``model``.
 
-    A step computes for the seconds of ``dagsim.families.fabric.llm``, then waits for its
-    collectives. Their time depends on the placement and on the gang's share of the links, so this
-    runtime model needs a shared network. Only A100 and H100 GPUs have been measured, so tasks
-    cannot run on other types.
+    A step first computes, for as long as ``dagsim.families.fabric.llm`` predicts, and then waits
+    for its collectives. Their time depends on the placement and on the gang's share of the links,
+    so this runtime model needs a shared network. Only A100 and H100 GPUs have been measured, so
+    tasks cannot run on other types.
 
     Raises:
         ModelError: There are no models; or, during a simulation, a task names an unknown model.
     """
 
     models: Mapping[str, LlmTraining]
+    """The language models, by name. A task refers to one of them as its ``model``."""
     kind: Literal["llm"] = "llm"
 
     __pydantic_config__ = {"extra": "forbid"}

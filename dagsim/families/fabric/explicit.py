@@ -104,9 +104,7 @@ class Explicit:
 
 @dataclass(frozen=True, slots=True)
 class TreeSwitch:
-    """A switch with nodes or switches below it. ``bandwidth_gb_s`` is the bandwidth of the link
-    upward. By default, this is the total bandwidth of the links below the switch, divided by the
-    tree's ``oversubscription``."""
+    """A switch with nodes or switches below it."""
 
     name: str
     """Name of the switch."""
@@ -115,6 +113,9 @@ class TreeSwitch:
     switches: tuple[str, ...] = ()
     """Names of the switches directly below the switch."""
     bandwidth_gb_s: float | None = None
+    """Bandwidth of the link upward. Default: the total bandwidth of the links below the switch,
+    divided by the tree's ``oversubscription``.
+    """
 
     __pydantic_config__ = _FORBID
 

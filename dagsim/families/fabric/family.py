@@ -33,7 +33,9 @@ FAMILY = Family(
                 ".topology_policies:SmallestDomain",
                 "smallest sufficient node, rack or pod, fullest first",
             ),
-            Entry("block", ".topology_policies:SegmentsInBlocks", "segments within blocks, as Slurm's topology/block"),
+            Entry(
+                "block", ".topology_policies:SegmentsInBlocks", "segments within blocks, as in Slurm's topology/block"
+            ),
             Entry(
                 "skew",
                 ".topology_policies:SkewRule",
@@ -42,7 +44,7 @@ FAMILY = Family(
         ),
         "services": (Entry("link_traffic", ".usage:link_traffic"),),
         "networks": (
-            Entry("shared", ".shared_network:SharedNetwork", "links of a topology that flows share max-min fairly"),
+            Entry("shared", ".shared_network:SharedNetwork", "flows share the links of a topology by max-min fairness"),
         ),
         "runtimes": (
             Entry(
@@ -52,7 +54,7 @@ FAMILY = Family(
             ),
         ),
         "communications": (
-            Entry("models", ".communication:ModelTraffic", "traffic of a step by model, with a default"),
+            Entry("models", ".communication:ModelTraffic", "traffic per step for each model, with a default"),
         ),
     },
 )

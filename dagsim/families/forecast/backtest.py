@@ -36,18 +36,20 @@ BASELINES = ("slurm", "limits", "history", "history_account", "qbets", "limits_h
 _SIMPLE = ("limits", "history", "history_account", "qbets")
 _MEMBERS = ("arrivals", "runs", "history_account")
 _MOST_INSTANTS, _LEAST_EVERY_S = 72, 600.0
-"""By default, the number of times at which forecasts are made, and the least seconds between two."""
+"""Defaults: the number of times at which forecasts are made, and the minimum number of seconds
+between two of them."""
 _WARM_UP, _LEAST_RESOLVED = 0.1, 40
-"""Scoring begins after this share of the forecast times and this number of starts of forecast jobs."""
+"""Scoring begins after this share of the forecast times, and after this number of starts for which
+there were forecasts."""
 _MOST_CHUNK = 16
 """Maximum number of times that a process handles before it returns their forecasts."""
 _REFUTED_S = 300.0
-"""Age of a job from which on a forecast that it starts immediately is refuted."""
+"""Once a job has waited for this long, a forecast that it starts immediately counts as wrong."""
 _MANY_CENSORED = 0.05
-"""Share of forecasts without a start above which scores with inverse-censoring weights are
+"""If a larger share of the forecasts has no start, scores with inverse-censoring weights are
 added."""
 _NOW = log1p(60.0)
-"""Waits of at most a minute count as an immediate start."""
+"""A wait of up to this many seconds counts as an immediate start."""
 _HORIZONS = np.log1p([*HORIZONS.values()][:-1])
 _LISTINGS = ("squeue.tsv.gz", "squeue.tsv")
 """File names of queue listings in a folder."""
@@ -173,8 +175,8 @@ def forecasts_of(rows: Rows, raw: dict[str, np.ndarray]) -> Forecasts:
 def played_in_processes(
     log: JobLog, queue: QueueLog | None, forecaster: Forecaster, instants: Sequence[float], workers: int
 ) -> Iterator[Forecasts]:
-    """Make the same forecasts as ``played``, but divide the times among processes. The forecasts
-    may come in another order.
+    """Make the same forecasts as ``played``, but divide the times among processes. The order of the
+    forecasts may differ.
     """
     size = max(1, min(_MOST_CHUNK, -(-len(instants) // (4 * workers))))
     pool = ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent)
@@ -294,9 +296,9 @@ class Backtest:
         return calibrated(self.outcomes, quantiles, classes)
 
     def _scored(self, log: JobLog) -> np.ndarray:
-        """Return a mask of the rows whose forecasts are scored, (n,) bool. These are the plain and
-        the limited rows after the warm-up. If the log continues after the last submission, leave
-        out rows in the last hour before that submission.
+        """Return a mask of the rows whose forecasts are scored, (n,) bool. These are the rows of
+        the kinds plain and limited after the warm-up. If the log continues after the last
+        submission, the rows in the last hour before that submission are left out.
         """
         rows = self.forecasts
         scored = np.isin(rows.kind, SCORED)
@@ -410,7 +412,8 @@ class Backtest:
         return answer
 
     def scores_of_kind(self, kind: int) -> Score:
-        """Score all started rows of a kind, including those that the other scores leave out."""
+        """Score all rows of a kind that started, including those that the other scores leave
+        out."""
         rows = (self.forecasts.kind == kind) & self.forecasts.started
         return score(self.forecast[rows], self.outcomes.y[rows])
 

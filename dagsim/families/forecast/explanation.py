@@ -49,9 +49,9 @@ class Ahead(NamedTuple):
     """The jobs that a scheduler examines before a given job."""
 
     same_group: int
-    """Number of those in its own partition or queue."""
+    """Number of these jobs in the given job's own partition or queue."""
     others: int
-    """Number of those in other partitions that use the same nodes."""
+    """Number of these jobs in other partitions that use the same nodes."""
     jobs: Sequence[tuple[str, str, float]]
     """Id, user and priority of each job, in the order in which they are served."""
     priority: float | None
@@ -86,8 +86,8 @@ class Sooner(NamedTuple):
     change: JobChange
     median_s: float
     sooner_s: float
-    """Seconds by which that is sooner than without the change, or infinity if it would not start
-    without it."""
+    """Seconds by which the job would start sooner with the change, or infinity if it would not
+    start without the change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +103,14 @@ class Explanation:
     """The reason that the scheduler stated. It is empty if it stated none."""
     ahead: Ahead
     limit_start_s: float
-    """Seconds until it starts if all jobs run to their limits and no other job arrives."""
+    """Seconds until the job starts if all jobs run to their limits and no other job arrives."""
     median_s: float
-    """Median of the seconds until it starts, over futures with drawn run times, or infinity if it
-    does not start in half of them.
+    """Median of the seconds until the job starts, over futures with random run times, or infinity
+    if the job does not start in half of them.
     """
     frees: Sequence[Freeing]
     changes: Sequence[Sooner]
-    """Changes that were tried, the soonest start first."""
+    """Changes that were tried, beginning with the one with the soonest start."""
     futures: int
 
     @property
@@ -364,7 +364,7 @@ def _hindrance(
 
 
 def _reserved(reserved: Sequence[Any], zero_s: float, t: float, task: TaskState) -> str:
-    """Name the first of these reservations, and describe how it prevents a task from starting."""
+    """Describe how the first of these reservations prevents a task from starting."""
     one = reserved[0]
     begins_s, ends_s = one.start_s + zero_s - t, one.end_s + zero_s - t
     when = f"begins in {span(begins_s)}" if begins_s > 0 else f"ends in {span(ends_s)}"

@@ -35,10 +35,11 @@ _OVERDUE_S = 60.0
 """Seconds left for a job that has reached its limit."""
 _LEAST_HORIZON_S, _MOST_HORIZON_S = 12 * HOUR_S, WEEK_S
 _YOUNG_S = 14 * DAY_S
-"""Length of a log from which new arrivals repeat those at the same hour of the week."""
+"""Minimum length of a log for new arrivals to repeat those at the same hour of the week."""
 _BLOCK_S = HOUR_S
 _MANY_SEARCHES = 500_000
-"""Number of futures times jobs times nodes from which loading Slurm's compiled backfill pays off."""
+"""If the product of futures, jobs and nodes is at least this large, it pays off to load Slurm's
+compiled backfill."""
 
 
 class Future(Enum):
@@ -73,8 +74,8 @@ class QueueState:
 
     @property
     def eligible_s(self) -> np.ndarray:
-        """(n,) float64: the time since which each waiting job could start, or infinite if it cannot
-        yet."""
+        """(n,) float64: the time from which each waiting job could start, or infinity if it cannot
+        start yet."""
         seen_s = self.log.eligible_s[self.waiting]
         return np.where(seen_s <= self.t, seen_s, inf)
 
@@ -100,7 +101,7 @@ class QueueState:
 
 def run_times_at(log: JobLog, ended: Iterable[int], into: RunTimes) -> RunTimes:
     """Add the run times of ended jobs, which are given by their indices in the log, in order of
-    their ends. Requeued runs are left out, because it is unknown how long they would have run.
+    their ends. Requeued runs are left out, because it is not known how long they would have run.
     """
     for job in ended:
         if log.requeued[job]:
@@ -139,7 +140,7 @@ class Player:
 
     def obstacle(self, job: int, t: float) -> str:
         """Describe what prevents the job at an index of the log from ever starting after time
-        ``t``, even if nothing else runs. The result is empty if nothing does."""
+        ``t``, even if nothing else runs. The text is empty if nothing prevents it."""
         words = self._hindered.get(job)
         if words is None:
             self._obstacles = self._obstacles or Obstacles(self._estimated, self._policy)
@@ -240,9 +241,8 @@ class Player:
         return scenario.kernel(0), policy
 
     def present(self, state: QueueState) -> tuple[Present, dict[str, TaskState], float]:
-        """Return what holds back the waiting jobs in a state. The result consists of the causes, of
-        the first task of each eligible job by job id, and of the time in the log at which the clock
-        of the causes begins.
+        """Return the causes for which the jobs in a state are waiting, the first task of each
+        eligible job (by job id), and the time in the log at which the clock of the causes begins.
         """
         scene = _Scene(self._estimated, state)
         run_s = scene.run_s(Future.LIMITS, RunTimes(), [np.random.default_rng(0)])

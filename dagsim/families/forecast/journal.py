@@ -40,7 +40,7 @@ class Watched(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Counts of the last week's forecasts, or of a part of them, that had jobs that started near the
+    """How many of last week's forecasts, or of a part of them, were for jobs that started near the
     median.
     """
 
@@ -76,8 +76,8 @@ class _Tally:
 
 
 class Journal:
-    """A file with forecasts and their later outcomes (``forecasts.jsonl``). Each is a line of JSON,
-    and lines are only ever appended.
+    """A file with forecasts and their later outcomes (``forecasts.jsonl``). Each entry is a line of
+    JSON, and lines are only ever appended.
 
     All lines are complete, because an incomplete line that a killed process left is removed when
     the file is opened again. Only the last week is kept in memory. Only one process may write.

@@ -39,7 +39,8 @@ from dagsim.workload.accept import accepting
 from dagsim.workload.records import clipped
 
 _INSTANTS = 24
-"""Number of earlier times in a week whose forecasts calibrate those at present."""
+"""Number of earlier times within a week at which forecasts are made to calibrate the current
+ones."""
 _LEAST_STEPS = 17
 _FUTURES = 10
 """Number of futures at earlier times, which are used only for calibration."""
@@ -124,17 +125,17 @@ class Prospect(Generic[T]):
 
     rows: list[T]
     futures: int
-    """Number of futures from the current state. They are the first ones, so a run with only this
-    number of futures gives the same forecasts.
+    """Number of futures from the current state. These are the first futures, so a run with only
+    this number of futures gives the same forecasts.
     """
     instants: int
-    """Number of earlier times whose forecasts calibrate these."""
+    """Number of earlier times at which forecasts were made to calibrate these."""
     without: Sequence[WithoutForecast] = ()
     """The waiting jobs that get no forecast."""
 
     @property
     def calibrated(self) -> bool:
-        """True if forecasts at earlier times have calibrated these."""
+        """True if these forecasts were calibrated by forecasts at earlier times."""
         return self.instants > 0
 
 
@@ -282,8 +283,8 @@ def workload_of(state: Path) -> dict[str, str]:
 
 
 def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
-    """Return the end of a sentence that describes which facts from before the snapshot the policy
-    lacks.
+    """Return the end of a sentence that states which facts from before the snapshot the policy does
+    not know.
     """
     decider = make_policy(scenario, policy, 0)
     unknown = forgotten(decider)
@@ -342,11 +343,11 @@ def expected(
     jobs: Collection[str] = (), early: IsDue | None = None, kept: EarlierForecasts | None = None,
 ) -> Iterator[Prospect[Expected]]:  # fmt: skip
     """Yield the forecasts at time ``t`` for the given jobs (default: all waiting jobs), with
-    increasing accuracy. The first forecasts come from some futures of the current state, whenever
-    ``early`` returns True. The next one comes from all futures. The last two are calibrated by
-    forecasts at earlier times in the log, first at a third of these times and then at all of them.
-    ``kept`` contains the forecasts at earlier times that were made for an earlier snapshot of the
-    same queue.
+    increasing accuracy. Preliminary forecasts come from some of the futures, whenever ``early``
+    returns True. The next forecast comes from all futures. The last two are calibrated by forecasts
+    at earlier times in the log, first at a third of these times and then at all of them. ``kept``
+    contains the forecasts at earlier times that were made for an earlier snapshot of the same
+    queue.
 
     Raises:
         InputError: One of the given jobs is not waiting. In that case, nothing has been simulated.

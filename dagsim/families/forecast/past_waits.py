@@ -88,7 +88,7 @@ class History:
 
 _KEPT_TIMES = 400
 _WEIGHING = {"all": 10.0, "user": 10.0, "band": 4.0, "user-band": 10.0, "user-limit": 4.0, "array": 2.0}
-"""The number of ended jobs at which a class has as much weight as all wider ones together."""
+"""A class with this number of ended jobs has as much weight as all wider classes together."""
 _PRIOR = np.linspace(0.02, 1.0, 12)
 _LEAST_SHARE, _MOST_SHARE = 1e-4, 1.02
 

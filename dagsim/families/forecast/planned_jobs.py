@@ -34,7 +34,7 @@ class PlannedJob:
     gpus: int = 0
     cpus: int = 0
     nodes: int = 0
-    """0 means as few nodes as its GPUs and CPUs fit on."""
+    """Number of nodes. 0 means the smallest number on which the job's GPUs and CPUs fit."""
     memory_gb: float = 0.0
     limit_s: float = DAY_S
     type: str = ""

@@ -34,9 +34,9 @@ class Listed(NamedTuple):
     user: str = ""
     partition: str = ""
     after: tuple[str, ...] = ()
-    """Submissions for which it still waits."""
+    """Submissions for which the job still waits."""
     one_of: bool = False
-    """True if it need only wait for one of them."""
+    """True if the job only has to wait for one of them."""
     priority: float | None = None
 
 
@@ -116,7 +116,7 @@ class Rows:
     """
 
     state: QueueState
-    """The running and waiting jobs, without those that get no forecast, because no simulation
+    """The running and waiting jobs. Jobs that get no forecast are left out, because no simulation
     starts them."""
     members: Sequence[np.ndarray]
     """Indices into ``state.waiting`` of each row's jobs."""
@@ -222,8 +222,8 @@ def _follow(
     state: QueueState, listing: Mapping[str, Listed], places: Mapping[str, list[int]], kinds: Mapping[str, int],
     silent: dict[str, Silent],
 ) -> None:  # fmt: skip
-    """Add to ``silent`` the jobs that wait for a job without a forecast, for an unknown job, or for a
-    cause that is not stated.
+    """Add to ``silent`` the jobs that wait for a job without a forecast, for an unknown job, or for
+    an unstated cause.
     """
     log, t = state.log, state.t
     running = dict(zip(log.array[state.running].tolist(), state.running.tolist(), strict=True))

@@ -27,13 +27,14 @@ QUEUE = "queue"
 _SUFFIXES = (".json", ".json.gz")
 _EMPTY = "no snapshot yet; write the output of squeue --json, or kubectl get pods -o json, there as NAME.json"
 _LOOK_S = 1.0
-"""Seconds between two looks for a new snapshot while the queue is watched."""
+"""Seconds between two checks for a new snapshot while the queue is watched."""
 _WAIT_S = 0.05
-"""Seconds between two looks while a forecast is made."""
+"""Seconds between two checks while a forecast is being made."""
 FIRST = 5
 """Number of futures for the first page of a snapshot."""
 _BEGINNING = 10
-"""Intervals that a process may take until its first forecast, for which it also simulates earlier times."""
+"""Number of intervals that a process may take for its first forecast, for which it also simulates
+earlier times."""
 
 
 Stamp: TypeAlias = tuple[int, str, int]
@@ -52,8 +53,8 @@ class ForecastSettings(NamedTuple):
     outcomes: dict[str, dict[str, dict[str, Figures]]] | None = None
     """How earlier forecasts turned out (``Journal.figures``), if the queue is watched."""
     since_s: float = inf
-    """The time of the last forecast in a watched queue: jobs that have started since then and have ended
-    already are returned with their starts."""
+    """The time of the last forecast for a watched queue. Jobs that have started and ended since
+    then are returned with their starts."""
 
 
 class Forecasted(NamedTuple):
@@ -133,8 +134,8 @@ class Snapshots:
         return metrics(list(self.latest.rows), self.journal, self.latest.t, failures)
 
     def look(self) -> None:
-        """Fetch a finished forecast, and request the next one. It is for a new snapshot, or for the
-        same snapshot with all futures."""
+        """Fetch a finished forecast, and request the next one: for a new snapshot, or for the same
+        snapshot with all futures."""
         watched = self.journal is not None
         with self._guard:
             if self._pending is not None:
@@ -184,8 +185,9 @@ class Snapshots:
 
     def _end_late(self) -> None:
         """End a forecast that takes longer than the interval, so that the next snapshot can be
-        forecast. The first forecast of a process may take ``_BEGINNING`` intervals. Otherwise, a
-        process whose beginning takes longer than an interval would be ended again and again.
+        forecast. The first forecast of a process may take ``_BEGINNING`` intervals. Without this
+        exception, a process that needs longer than an interval to begin would be ended again and
+        again.
         """
         most_s = self._every_s * (1 if self._is_ready else _BEGINNING)
         if self._pool is None or monotonic() - self._asked_s <= most_s:

@@ -14,7 +14,7 @@ from dagsim.errors import InputError
 from dagsim.files import write_text
 
 _LARGEST = 1 << 28
-"""Most bytes that a command may print."""
+"""Maximum number of bytes that a command may print."""
 _KEPT_SNAPSHOTS = 3
 
 
@@ -47,7 +47,7 @@ class StateCommand:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop running the command. Wait at most a second for a call in progress."""
+        """Stop running the command. If the command is running, wait at most a second for it."""
         self._stop.set()
         self._thread.join(1.0)
 

@@ -1,7 +1,7 @@
-"""Lengths of time that the modules of forecasts share, in s."""
+"""Lengths of time, in seconds, that several modules for forecasts use."""
 
 HOUR_S, DAY_S, WEEK_S = 3600.0, 86400.0, 7 * 86400.0
 
 WITHIN_S = {"within_1_min": 60.0, "within_10_min": 600.0, "within_1_h": 3600.0}
-"""Scores that are shares of starts, with the largest allowed difference from the median forecast,
-in s."""
+"""Names of the scores that are shares of starts, each with the largest allowed difference from the
+median forecast, in seconds."""

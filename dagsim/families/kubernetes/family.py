@@ -22,7 +22,7 @@ FAMILY = Family(
         ),
         "programs": (
             Entry("kube-scheduler", ".kube.kube_scheduler:KubeScheduler", "the real kube-scheduler, at simulated time"),
-            Entry("kueue-manager", ".kueue.kueue_manager:KueueManager", "a real manager of Kueue, at simulated time"),
+            Entry("kueue-manager", ".kueue.kueue_manager:KueueManager", "the real manager of Kueue, at simulated time"),
         ),
         "keys": (Entry("queues.kueue", ".kueue.objects:KueueObjects"),),
         "services": (Entry("changed_queues", ".kueue.changes:changed_queues"),),

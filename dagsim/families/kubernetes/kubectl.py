@@ -164,7 +164,7 @@ class KubernetesNow(Kubernetes):
 
 
 _USUAL_S = 3600.0
-"""Time that waiting jobs take if no job is running."""
+"""Time in seconds that waiting jobs are assumed to take if no job is running."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,8 +408,8 @@ def _parts(entry: _Found) -> tuple[int, PodRecord]:
 
 
 _ALREADY_READ: WeakKeyDictionary[Source, tuple[TraceOptions, ReadReport, list[list[_Found]]]] = WeakKeyDictionary()
-"""The objects that ``begins_s`` has read, kept until ``read`` uses them. A run needs both, and
-    reading takes most of the time."""
+"""The objects that ``begins_s`` has read, kept until ``read`` uses them. A simulation needs both
+methods, and reading takes most of the time."""
 
 
 def _present(source: Source, options: TraceOptions, report: ReadReport) -> tuple[_Reading, list[list[_Found]]]:

@@ -30,7 +30,7 @@ class PodDemand(NamedTuple):
 
     gpus: int = 0
     share: float = 0.0
-    """Share of one GPU, from MIG slices or thousandths of a GPU."""
+    """Share of one GPU, computed from MIG slices or thousandths of a GPU."""
     shared: int = 0
     """Time slices of a GPU. Only the configuration of the node states how many make up a GPU."""
     cpus: float = 0.0
@@ -58,7 +58,7 @@ class _Budget(NamedTuple):
 
 class ClusterObjects:
     """The objects of a cluster that affect how its pods are scheduled: Services, ReplicaSets and
-    the like (for the default spreading), budgets (PodDisruptionBudget), PriorityClasses and
+    similar objects (for the default spreading), budgets (PodDisruptionBudget), PriorityClasses and
     namespaces.
 
     ``add`` accepts any object. Everything that affects a pod is written into its manifest. A
@@ -314,8 +314,8 @@ class PodRecord:
     priority: float
     gang: bool
     index: str
-    """Index among the job's identical pods, if stated; a second pod with the same index is another
-    attempt."""
+    """Index among the job's identical pods, if stated. A second pod with the same index is another
+    attempt of the first."""
     count: int
     demand: PodDemand
     wanted: tuple[str, ...]
@@ -346,7 +346,7 @@ class PodRecord:
 
 
 def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | None = None) -> PodRecord:
-    """Extract what is needed about a pod. ``scheduled_s`` is the time at which the pod was bound
+    """Extract the required data about a pod. ``scheduled_s`` is the time at which the pod was bound
     according to an event, and ``around`` contains the objects that affect its scheduling.
 
     Raises:
@@ -397,9 +397,9 @@ def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | 
 
 
 def kueue_workload(object: Any, around: ClusterObjects | None = None, *, now: bool = False) -> Iterator[PodRecord]:
-    """Extract what is needed about a Kueue workload, as one record per pod set. ``around`` contains
-    the objects that affect how its pods are scheduled. The manifest of each record contains the
-    whole workload and, with ``now``, also the quota that the workload holds.
+    """Extract the required data about a Kueue workload, as one record per pod set. ``around``
+    contains the objects that affect how its pods are scheduled. The manifest of each record
+    contains the whole workload and, with ``now``, also the quota that the workload holds.
 
     Raises:
         Dirty: The workload is malformed.

@@ -186,16 +186,16 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A toleration. An empty ``key`` with ``Exists`` tolerates all taints, and an empty ``effect``
-    tolerates all effects.
-    """
+    """A toleration, which lets pods run on nodes with certain taints."""
 
     key: str = ""
+    """Key of the tolerated taint. An empty key with ``Exists`` tolerates all taints."""
     operator: str = "Equal"
     """``Equal`` compares the key and the value, whereas ``Exists`` compares only the key."""
     value: str = ""
     """Value of the tolerated taint, for ``Equal``."""
     effect: str = ""
+    """Effect of the tolerated taint. An empty effect tolerates all effects."""
 
     __pydantic_config__ = _STRICT
 

@@ -17,10 +17,10 @@ class Believing:
     those of agents with ``beliefs``: where durations are hidden, they depend on the service so far
     and on tasks that have ended; elsewhere, the estimates are used, except for overdue runs.
 
-    ``policy`` is a policy that uses estimates, such as ``eft-wait[theta=0.7]``. It is created anew
-    for each decision, so it has no memory. It never preempts unless ``policy`` does. The cost is
-    that of ``policy`` on a copy of the current state, O(tasks in the system + machines) per
-    decision.
+    ``policy`` is a policy that uses estimates, such as ``eft-wait[theta=0.7]``. A new object is
+    created for each decision, so the policy has no memory. It never preempts unless ``policy``
+    does. The cost is that of ``policy`` on a copy of the current state, O(tasks in the system +
+    machines) per decision.
 
     Raises:
         ConfigError: ``policy`` uses no estimates, or cannot be created.

@@ -6,7 +6,10 @@ Each term is a running total over events in the past, and it never decreases.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import copy, deepcopy
 from math import inf
+from typing import Any, Self
 
 from dagsim.metrics.utilization import DEFAULT_POWER, Watts, off_watts
 from dagsim.model import Kind, PowerState, RejectReason
@@ -40,6 +43,10 @@ class Accrual:
         total = self.total(now)
         increase, self._charged = total - self._charged, total
         return increase
+
+    def fork(self, kernel: ClusterKernel, twin: ClusterKernel) -> Self:
+        """Return the same total for ``twin``, a fork of ``kernel``."""
+        return deepcopy(self, {id(kernel): twin, id(kernel.schedule): twin.schedule})
 
 
 class _PerJob(Accrual):
@@ -251,7 +258,7 @@ class LostGpuSeconds(_Count):
 
     def __init__(self, kernel: ClusterKernel) -> None:
         super().__init__()
-        self._preemption, self._jobs = kernel.preemption, kernel.frontier.jobs
+        self._kernel = kernel
         self._begun: dict[int, float] = {}
 
     def take(self, row: Row) -> None:
@@ -259,9 +266,9 @@ class LostGpuSeconds(_Count):
         if kind == Kind.STARTED:
             self._begun[run] = now
         elif kind == Kind.PREEMPTED:
-            active = self._jobs.get(job)
+            active = self._kernel.frontier.jobs.get(job)
             memory_gb = 0.0 if active is None else active.tasks[task].task.memory_gb
-            self.add(gpus * self._preemption.lost_s(memory_gb, now - self._begun.get(run, now)))
+            self.add(gpus * self._kernel.preemption.lost_s(memory_gb, now - self._begun.get(run, now)))
 
 
 class Rejections(_Count):
@@ -308,6 +315,16 @@ class CriticalPaths:
         self.push = self._pushed.append
         """Record a task that became ready."""
         simulation.frontier.build(self, self, simulation.running.values(), simulation.now)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CriticalPaths:
+        """Return the same paths for a fork of the simulation, which ``memo`` contains."""
+        twin = CriticalPaths(memo[id(self._simulation)])
+        tasks = {(task.order, task.piece): task for task in twin._pushed}
+        twin._paths = {number: path.fork(tasks) for number, path in self._paths.items()}
+        twin._pushed[:] = [tasks[task.order, task.piece] for task in self._pushed]
+        twin._started = [twin._simulation.running[run.id] for run in self._started]
+        twin._stopped, twin.arrived_s = self._stopped, self.arrived_s
+        return twin
 
     def started(self, run: Run, now: float) -> None:
         """Record a run that has just started."""
@@ -376,6 +393,12 @@ class _Path:
         self._waiting: dict[TaskState, float] = {}
         """Lengths of the paths from ready tasks, in seconds."""
         self.ready_s = self.until_s = 0.0
+
+    def fork(self, tasks: Mapping[tuple[int, int], TaskState]) -> _Path:
+        """Return the path in a fork, whose waiting tasks are ``tasks``, by order and piece."""
+        twin = copy(self)
+        twin._waiting = {tasks.get((task.order, task.piece), task): s for task, s in self._waiting.items()}
+        return twin
 
     def wait(self, task: TaskState) -> None:
         """Add a task that has become ready."""

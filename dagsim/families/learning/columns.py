@@ -4,7 +4,8 @@ engine."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from copy import copy
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -44,6 +45,12 @@ class ColumnReward:
             raise ConfigError(f"{type(self).__name__}: columns: name at least one of {', '.join(names)}")
         self._schedule = schedule
         self._new: list[Row] = []
+
+    def fork(self, kernel: Any, twin: Any) -> Self:
+        """Return the same reward for ``twin``, a fork of ``kernel``."""
+        other = copy(self)
+        other._schedule, other._new = twin.schedule, list(self._new)
+        return other
 
     def costs(self, **columns: np.ndarray) -> np.ndarray:
         """Return (rows,): the cost of each row."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from gymnasium.error import ResetNeeded
 
+from dagsim.families.learning.episode_env import EnvState
 from dagsim.families.learning.scheduling_env import SchedulingEnv
 from dagsim.model import Decision
 
 _ONE = np.zeros(1, np.int64)
 _WAIT = 1 << 40
-"""The choice to wait; it is not a row of the observation."""
+"""The choice to wait, which has no row in the observation."""
 
 
 class CompiledSchedulingEnv(SchedulingEnv):
@@ -78,6 +79,27 @@ class CompiledSchedulingEnv(SchedulingEnv):
             self.render()
         observation, info = self._seen()
         return observation, reward, self._over, bool(truncated), info
+
+    def _state(self) -> EnvState:
+        state = super()._state()
+        return state if self._in_kernel else state._replace(reward=-self._cost, arena=self._episodes.saved(0))
+
+    def _continue_from(self, state: EnvState) -> bool:
+        if state.arena is None or self._episodes is None:
+            self._in_kernel = True
+            return super()._continue_from(state)
+        over = self._episodes.restore(0, state.seed, state.arena)
+        if over is None:
+            return False
+        self._in_kernel, self._kernel, self._episode = False, None, None
+        self._over, self._cost = over, -state.reward
+        return True
+
+    def _another(self) -> Self:
+        twin = super()._another()
+        if self._episodes is not None and twin._episodes is self._episodes:
+            twin._episodes, twin._chosen = self._episodes.beside(), np.zeros(1, np.int64)
+        return twin
 
     def _choice_of(self, action: int) -> int:
         """Return the engine's choice for an action. For an illegal action, return the first legal

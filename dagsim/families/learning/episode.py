@@ -4,6 +4,7 @@ imports neither torch nor Gymnasium."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Protocol
@@ -45,7 +46,8 @@ class Episode:
         self.codec = codec
         self.witness = witness
         self.observation: Any | None = None
-        self._reward = reward
+        self.accrued = reward
+        """The reward of this episode, or None."""
         self._conversation: Conversation[Any, Any] = Conversation(kernel, until_s)
         self._to_next_choice()
         self.reward()
@@ -62,7 +64,24 @@ class Episode:
 
     def reward(self) -> float:
         """Return the reward since the previous call."""
-        return 0.0 if self._reward is None else self._reward.step()
+        return 0.0 if self.accrued is None else self.accrued.step()
+
+    def fork(self) -> Episode | None:
+        """Return an identical episode that continues independently. Return None if the kernel, the
+        codec or a term of the reward has no ``fork``.
+        """
+        if self.observation is None:
+            return self  # because it never changes again
+        parts = (self.kernel, self.codec, *(() if self.accrued is None else self.accrued.terms.values()))
+        if not all(hasattr(part, "fork") and getattr(part, "forks", True) for part in parts):
+            return None
+        twin = copy(self)
+        twin.kernel = kernel = self.kernel.fork()  # type: ignore[attr-defined]
+        twin._conversation = self._conversation.of_fork(kernel)
+        twin.accrued = None if self.accrued is None else self.accrued.fork(kernel)
+        twin.codec = self.codec.fork(twin.view)  # type: ignore[attr-defined]
+        twin.observation = twin.codec.encode(twin.view)
+        return twin
 
     def step(self, choice: Any) -> None:
         """Carry out the choice and advance to the next one.
@@ -159,9 +178,20 @@ class Reward:
         self._kernel = kernel
         schedule = kernel.schedule
         self.terms = {name: registry.create(name, kernel=kernel, schedule=schedule) for name in config.terms}
-        self._takers = [taker for term in self.terms.values() if (taker := getattr(term, "take", None)) is not None]
+        self._takers = self._takers_of()
         self._log = schedule.log
         self._read = 0
+
+    def fork(self, kernel: Kernel[Any, Any]) -> Reward:
+        """Return the same reward for a fork of the simulation. Every term must have a ``fork``."""
+        twin = copy(self)
+        twin._kernel, twin._log, twin.last = kernel, kernel.schedule.log, dict(self.last)
+        twin.terms = {name: term.fork(self._kernel, kernel) for name, term in self.terms.items()}  # type: ignore[attr-defined]
+        twin._takers = twin._takers_of()
+        return twin
+
+    def _takers_of(self) -> list[Callable[[Any], None]]:
+        return [taker for term in self.terms.values() if (taker := getattr(term, "take", None)) is not None]
 
     def step(self) -> float:
         """Return the reward since the previous call, which is minus the cost since then."""

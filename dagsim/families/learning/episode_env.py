@@ -41,13 +41,18 @@ class EnvState(NamedTuple):
     """The random stream that draws the seeds of further episodes."""
     illegal: int = 0
     """Number of illegal actions among them."""
+    reward: float = 0.0
+    """The last reward, if the compiled engine computed it."""
     arena: bytes | None = None
-    """The memory of the simulation in the compiled engine, which restores it at once. It is left out
-    of pickles, because another version of dagsim could not read it.
+    """The memory of the simulation in the compiled engine, from which the engine can restore the
+    state immediately. It is left out of pickles, because another version of dagsim could not read
+    it.
     """
+    episode: Episode | None = None
+    """The episode in the SimPy kernel, which restores it at once. It cannot be pickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return EnvState, tuple(self[:-1])
+        return EnvState, tuple(self[:-2])
 
 
 class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
@@ -58,8 +63,10 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
     ``rgb_array`` and ``human`` (a window).
 
     The current state can be saved and restored with ``copy.deepcopy``, with ``pickle``, or with
-    ``get_state`` and ``set_state``. A restored environment repeats the actions of the episode. The
-    result is exact for every system, reward and codec, but takes as long as the original steps.
+    ``get_state`` and ``set_state``. The simulation is forked if its kernel, the codec and the terms of
+    the reward have a method ``fork``. Otherwise, and after ``pickle``, a restored environment repeats
+    the actions of the episode. The result is exact either way, but repeating takes as long as the
+    original steps.
 
     Raises:
         ConfigError: The render mode is unknown.
@@ -163,15 +170,24 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
 
     def get_state(self) -> EnvState:
         """Return the current state as plain values, which can be pickled."""
+        state = self._state()
+        return state if state.episode is None else state._replace(episode=state.episode.fork())
+
+    def _state(self) -> EnvState:
+        """Return the current state, which changes with the environment."""
         rng = self.np_random.bit_generator.state
-        return EnvState(self._seed, self._options, tuple(self._actions), rng, self._illegal)
+        return EnvState(self._seed, self._options, tuple(self._actions), rng, self._illegal, episode=self._episode)
 
     def set_state(self, state: EnvState) -> tuple[Any, dict[str, Any]] | None:
-        """Restore a state from ``get_state`` by repeating the actions. Return the observation and the
-        info, or None if no episode had begun.
+        """Restore a state from ``get_state``. Return the observation and the info, or None if no
+        episode had begun. A state that contains no simulation is restored by repeating its actions.
         """
         seen = None
-        if state.seed is not None:
+        if state.seed is not None and self._continue_from(state):
+            self._seed, self._options, self._actions = state.seed, dict(state.options), list(state.actions)
+            self._steps, self._illegal = len(state.actions), state.illegal
+            seen = self._seen()
+        elif state.seed is not None:
             seen = self.reset(seed=state.seed, options=dict(state.options))
             mode, self.render_mode = self.render_mode, None
             for action in state.actions:
@@ -181,16 +197,31 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         self.np_random.bit_generator.state = state.rng
         return seen
 
+    def _continue_from(self, state: EnvState) -> bool:
+        """Continue from the simulation in a state. Return False if the state contains none, or one that
+        cannot be forked.
+        """
+        episode = None if state.episode is None else state.episode.fork()
+        if episode is None:
+            return False
+        self._episode, self.simulation = episode, episode.kernel
+        self.codec, self._reward = episode.codec, episode.accrued
+        return True
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Return another environment in the same state, which is then independent of this one. Both
         environments share the scenario, which never changes."""
-        arguments, settings = self._made_with
-        memo[id(self)] = twin = type(self)(*arguments, **settings)
-        twin.set_state(self.get_state())
+        memo[id(self)] = twin = self._another()
+        twin.set_state(self._state())
         return twin
 
+    def _another(self) -> Self:
+        """Return another environment with the same settings."""
+        arguments, settings = self._made_with
+        return type(self)(*arguments, **settings)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _remade, (type(self), *self._made_with, self.get_state())
+        return _remade, (type(self), *self._made_with, self._state())
 
     def render(self) -> Any:
         """Render the current state according to the render mode, as text, (540, 960, 3) uint8, or a

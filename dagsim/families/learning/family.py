@@ -27,7 +27,7 @@ FAMILY = Family(
             ),
         ),
         "rewards": (
-            Entry("job_seconds", ".cluster_rewards:JobSeconds", "seconds in the system, over all jobs"),
+            Entry("job_seconds", ".cluster_rewards:JobSeconds", "seconds that all jobs spend in the system"),
             Entry(
                 "shaped_job_seconds",
                 ".cluster_rewards:ShapedJobSeconds",
@@ -38,7 +38,11 @@ FAMILY = Family(
                 ".cluster_rewards:WeightedJobSeconds",
                 "job_seconds multiplied by the weights of jobs",
             ),
-            Entry("bounded_stretch", ".cluster_rewards:BoundedStretch", "completion time over ideal time, 1 or more"),
+            Entry(
+                "bounded_stretch",
+                ".cluster_rewards:BoundedStretch",
+                "completion time divided by ideal time, at least 1",
+            ),
             Entry(
                 "makespan", ".cluster_rewards:Makespan", "seconds from the first arrival until the last job has left"
             ),

@@ -39,7 +39,8 @@ _FINAL = 6
 _COSTLY = "costly"
 
 Tell = Callable[[str, int, int], None]
-"""Called with the name of a policy, the number of finished runs, and the number of all runs."""
+"""A function that is called with the name of a policy, the number of finished runs and the number
+of all runs."""
 
 
 class PolicyRuns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from math import log1p
 from struct import Struct
 from typing import Any, NamedTuple
@@ -194,6 +195,12 @@ class Levelled:
         can be chosen."""
         self._parallelism: Sequence[float] = ()
         """For each row, the fraction of the startable waiting instances that it starts."""
+
+    def fork(self, view: ClusterView) -> Levelled:
+        """Return the codec for a fork of the simulation."""
+        twin = copy(self)
+        twin.codec = self.codec.fork(view)
+        return twin
 
     def encode(self, view: ClusterView) -> Observation | None:
         """Encode the choices at this level. Return ``None`` if there are none."""

@@ -228,7 +228,7 @@ def play_stage(
     explore: float | None = None,
     keep: bool = True,
 ) -> list[EpisodeSteps]:
-    """Do the same as ``play``, in any engine, for the ``count`` episodes on a stage."""
+    """Do the same as ``play`` for the ``count`` episodes on a stage, in any engine."""
     moments: list[_Moment] = []
     while stage.live:
         live = stage.live

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import gymnasium
 import numpy as np
@@ -13,7 +14,7 @@ from dagsim.errors import ConfigError
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
 from dagsim.families.learning.env_settings import EnvConfig
 from dagsim.families.learning.episode import Episode, RewardConfig
-from dagsim.families.learning.episode_env import EpisodeEnv, picture_of
+from dagsim.families.learning.episode_env import EnvState, EpisodeEnv, Screen, picture_of
 from dagsim.families.learning.observations import Levelled, Presets
 from dagsim.families.learning.vector_env import VectorSchedulingEnv, episode_seeds
 from dagsim.model import Decision, Kind
@@ -122,6 +123,21 @@ class SchedulingEnv(EpisodeEnv):
         terminated = episode.observation is None
         over = self.config.max_steps is not None and self._steps >= self.config.max_steps
         return terminated, not terminated and (over or episode.now >= self.config.horizon_s)
+
+    def _another(self) -> Self:
+        if not type(self).__module__.startswith("dagsim."):
+            return super()._another()  # because a subclass may have further parts
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        twin.action_space, twin.observation_space = deepcopy((self.action_space, self.observation_space))
+        twin._np_random, twin._screen = None, Screen()
+        twin._episode, twin.simulation = None, None
+        return twin
+
+    def _continue_from(self, state: EnvState) -> bool:
+        continued = super()._continue_from(state)
+        self._legal = self._presets.legal(self._observation)
+        return continued
 
     def action_masks(self) -> np.ndarray:
         """Return (slots,) bool: True for the actions that are currently legal."""

@@ -78,8 +78,9 @@ from dagsim.sections import kind_of
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 
 _PAYS = 10
-"""Number of iterations from which episodes run in the compiled engine, because loading it takes a
-second, and compiling it, once per machine, ten."""
+"""Episodes run in the compiled engine if there are at least this many iterations. For fewer
+iterations it does not pay off, because loading the engine takes a second, and compiling it, once
+per machine, ten seconds."""
 TRACKERS: Registry[Tracker] = Registry("tracker", method="add")
 """No tracker ships with dagsim; a user's own is ``module:attr``."""
 _SEQUENCES_PER_SEED = 50_000

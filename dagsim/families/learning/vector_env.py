@@ -20,7 +20,7 @@ from dagsim.families.learning.observations import Presets
 
 _NO_ACTION = -(1 << 62)
 _FORGET = 4096
-"""Steps of episodes that are over, after which their actions are forgotten."""
+"""Number of steps in ended episodes after which their actions are dropped."""
 
 
 def episode_seeds(config: EnvConfig) -> range:
@@ -129,6 +129,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
                 self._actions_of(number),
                 generator.bit_generator.state,
                 int(self._illegal[number]),
+                float(self._rewards[number]),
                 None if self._seeds[number] < 0 else self._episodes.saved(number),
             )
             for number, generator in enumerate(self._generators)
@@ -219,7 +220,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         self._seeds[number], self._before[number] = state.seed, state.actions
         self._first[number] = self._dropped + len(self._taken)
         self._steps[number], self._illegal[number] = len(state.actions), state.illegal
-        self._rewards[number], self._terminated[number] = 0.0, over
+        self._rewards[number], self._terminated[number] = state.reward, over
         self._truncated[number] = self._late()[number] and not over
         return True
 

@@ -6,8 +6,8 @@ FAMILY = Family(
     "schedulers in other programs, in any language",
     adds={
         "programs": (
-            Entry("exec", ".external:External", "a command that exchanges lines of JSON with dagsim"),
-            Entry("batsim", ".batsim:Batsim", "a scheduler of Batsim, at an endpoint of ZeroMQ"),
+            Entry("exec", ".external:External", "a program that exchanges lines of JSON with dagsim"),
+            Entry("batsim", ".batsim:Batsim", "a scheduler written for Batsim, connected through ZeroMQ"),
         )
     },
 )

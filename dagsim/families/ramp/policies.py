@@ -22,10 +22,10 @@ RAMP_POLICIES: Registry[RampPolicy] = Registry(
     "RAMP policy",
     (
         Entry("no", ".policies:NoParallelism", "every job on one GPU"),
-        Entry("min", ".policies:MinParallelism", "every job split two ways if possible"),
+        Entry("min", ".policies:MinParallelism", "every job split over two servers if possible"),
         Entry("max", ".policies:MaxParallelism", "every job split as far as possible"),
-        Entry("random", ".policies:RandomDegree", "a random degree that may be chosen, never 0"),
-        Entry("sip_ml", ".policies:SipMlDegree", "as far as possible, up to a number of ways"),
+        Entry("random", ".policies:RandomDegree", "a random permitted degree other than 0"),
+        Entry("sip_ml", ".policies:SipMlDegree", "every job split as far as possible, up to a maximum degree"),
         Entry(
             "constant",
             ".policies:ConstantDegree",
@@ -36,7 +36,7 @@ RAMP_POLICIES: Registry[RampPolicy] = Registry(
             ".policies:AcceptableJct",
             "the smallest degree that the deadline allows if splitting is free",
         ),
-        Entry("roomy", ".policies:Roomy", "in time, on the servers that leave the most space for later jobs"),
+        Entry("roomy", ".policies:Roomy", "a placement that is in time and leaves the most space for later jobs"),
         Entry("on_time", ".policies:OnTime", "the smallest degree that is in time"),
     ),
     group="dagsim.ramp_policies",

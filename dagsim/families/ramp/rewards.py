@@ -242,8 +242,16 @@ RAMP_TERMS: Registry[RewardTerm] = Registry(
             ".rewards:LookaheadJct",
             "minus the completion time according to the look-ahead",
         ),
-        Entry("multi_objective_jct_blocking", ".rewards:MultiObjective", "minus relative completion time, or blocking"),
-        Entry("mean_compute_throughput", ".rewards:compute_throughput", "memory of the pieces processed, bytes/s"),
+        Entry(
+            "multi_objective_jct_blocking",
+            ".rewards:MultiObjective",
+            "negative relative completion time, or a penalty for a blocked job",
+        ),
+        Entry(
+            "mean_compute_throughput",
+            ".rewards:compute_throughput",
+            "memory of the processed pieces, in bytes per second",
+        ),
         Entry(
             "mean_cluster_throughput",
             ".rewards:cluster_throughput",

@@ -40,11 +40,19 @@ _HERE = "dagsim.families.ramp.server_placement"
 PLACERS: Registry[Placer] = Registry(
     "placer",
     (
-        Entry("first_fit", f"{_HERE}:FirstFitBlocks", "a parent's servers, else the first free block (ddls)"),
-        Entry("packed", f"{_HERE}:Packed", "the first free block for all, smaller operations inside it"),
-        Entry("best_fit", f"{_HERE}:BestFitBlocks", "as packed, on the block that keeps most others free"),
-        Entry("same_type", f"{_HERE}:SameType", "as packed, on GPUs of one type, the fastest first"),
-        Entry("random", f"{_HERE}:RandomPlacer", "servers drawn for each operation, symmetric or not"),
+        Entry(
+            "first_fit",
+            f"{_HERE}:FirstFitBlocks",
+            "the servers of a parent operation, or else the first free block (ddls)",
+        ),
+        Entry(
+            "packed", f"{_HERE}:Packed", "the first free block for all operations, with smaller operations inside it"
+        ),
+        Entry(
+            "best_fit", f"{_HERE}:BestFitBlocks", "as packed, but on the block that keeps the most other blocks free"
+        ),
+        Entry("same_type", f"{_HERE}:SameType", "as packed, but on GPUs of a single type, fastest type first"),
+        Entry("random", f"{_HERE}:RandomPlacer", "random servers for each operation"),
     ),
     method="place",
 )

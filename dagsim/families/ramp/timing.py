@@ -170,7 +170,7 @@ OpScheduler = Callable[[int, PartitionedGraph, Fabric], OpSchedule]
 OP_SCHEDULES: Registry[OpScheduler] = Registry(
     "op schedule",
     (
-        Entry("srpt", "dagsim.families.ramp.timing:Srpt", "the operation of the shortest piece first (ddls)"),
+        Entry("srpt", "dagsim.families.ramp.timing:Srpt", "the operation with the shortest piece first (ddls)"),
         Entry("fifo", "dagsim.families.ramp.timing:GraphOrder", "operations in the order of the graph, forward first"),
     ),
     method="__call__",

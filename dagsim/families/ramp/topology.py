@@ -79,7 +79,7 @@ TOPOLOGIES: Registry[Topology] = Registry(
     "topology",
     (
         Entry("ramp", "dagsim.families.ramp.topology:Ramp", "C groups of R racks of S servers, one optical hop apart"),
-        Entry("torus", "dagsim.families.ramp.topology:TorusBoxes", "neighbours linked in closed rows"),
+        Entry("torus", "dagsim.families.ramp.topology:TorusBoxes", "servers linked to their neighbours in closed rows"),
         Entry("switch", "dagsim.families.ramp.topology:Switch", "one switch for all servers"),
         Entry("fat_tree", "dagsim.families.ramp.topology:LeafSpine", "leaf switches on a spine"),
     ),

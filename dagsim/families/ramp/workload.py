@@ -155,9 +155,9 @@ _HERE = "dagsim.families.ramp.workload"
 BETAS: Registry[Betas] = Registry(
     "distribution of beta",
     (
-        Entry("fixed", f"{_HERE}:FixedBeta", "the same for all"),
+        Entry("fixed", f"{_HERE}:FixedBeta", "the same value for all jobs"),
         Entry("uniform", f"{_HERE}:UniformBeta", "all values on a grid are equally likely"),
-        Entry("listed", f"{_HERE}:ListedBeta", "values with weights"),
+        Entry("listed", f"{_HERE}:ListedBeta", "listed values, with weights"),
         Entry("skewed", f"{_HERE}:SkewedBeta", "a skew normal distribution, stretched and cut off"),
     ),
     method="__call__",

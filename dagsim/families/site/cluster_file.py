@@ -157,7 +157,7 @@ def _cluster_of(
 
 
 def _node_lists(files: Sequence[Path]) -> list[Path]:
-    """Return the files that describe a cluster without queues. This is a single file, or all node
+    """Return the files that describe a cluster without queues. These are a single file, or all node
     lists whose format implies a scheduler.
     """
     if len(files) == 1:

@@ -24,7 +24,7 @@ MOST_NODES = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class FoundNode:
-    """One node: its GPUs under the site's names, and whether jobs may run on it."""
+    """A node: its GPUs, by the names that the site uses, and whether jobs may run on it."""
 
     name: str
     gpus: tuple[tuple[str, int], ...]
@@ -46,7 +46,7 @@ class FoundNode:
     """When it is powered up and down, or None if it is always up."""
 
     def of_group(self, name: str, rule: OnDemand) -> FoundNode:
-        """Return a node of the same kind that does not exist yet. A rule powers it up and down."""
+        """Return a further node like this one, which an on-demand rule powers up and down."""
         labels = {label: text for label, text in self.labels.items() if text != self.name}
         return replace(self, name=name, labels=labels, state="off", usable=True, on_demand=rule)
 
@@ -64,7 +64,7 @@ class ImportedSite:
     read: list[tuple[str, str]] = field(default_factory=list)
     """The names of the files that were read, each with what it contains."""
     unread: list[tuple[str, str]] = field(default_factory=list)
-    """The names of the files of which nothing was read, each with the reason."""
+    """The names of the files from which nothing was read, each with the reason."""
     unmodelled: dict[str, None] = field(default_factory=dict)
     """Settings that have no effect here."""
     written_s: float | None = None
@@ -139,16 +139,16 @@ class ImportedCluster:
 
     groups: list[HostGroup] = field(default_factory=list)
     gpu_types: dict[str, GpuType] = field(default_factory=dict)
-    """GPU types that are not in the catalogue: MIG slots, and types whose figures the user must
-    fill in."""
+    """GPU types that are not in the catalogue: MIG slots, and types whose data the user has to fill
+    in."""
     unknown: list[str] = field(default_factory=list)
-    """Names of unknown GPU types; their figures are placeholders."""
+    """Names of unknown GPU types, whose data are placeholders."""
     left_out: list[str] = field(default_factory=list)
     """Nodes on which jobs cannot run, with their states."""
     notes: list[str] = field(default_factory=list)
     accept: dict[str, dict[str, float | None]] = field(default_factory=dict)
-    """GPU types to which the site's names refer by default, each with the type that the name means
-    at this site; in a log, for example, ``a100`` alone requests the smaller type.
+    """For GPU types to which a name refers by default, the type to which it refers at this site. In
+    a log, for example, ``a100`` alone requests the smaller type by default.
     """
 
     def node_names(self) -> list[str]:
@@ -296,7 +296,8 @@ class NodeFormat(NamedTuple):
     read: Callable[[Source], Iterable[FoundNode]]
     """Reads the list; raises ``TraceError`` with the place of what cannot be read."""
     policy: str = ""
-    """The policy that represents the scheduler, if every such list comes from the same scheduler.
+    """The policy that represents the scheduler, if all lists in this format come from the same
+    scheduler.
     """
     notes: Callable[[Source], Iterable[str]] = lambda source: ()
     """Describes the properties of the nodes in a list that are not modelled."""

@@ -21,7 +21,7 @@ from dagsim.traces import Trace, open_trace
 from dagsim.traces.source import Source
 
 _OWNED = re.compile(r"(partition|QOS|reservation|queue|LocalQueue) ([^:\s]+):(?!.* workloads\)$)")
-"""The owner of a setting, which its text begins with."""
+"""Pattern for the owner of a setting, with which the text of the setting begins."""
 
 
 def site_files(paths: Iterable[Path]) -> list[Path]:

@@ -93,7 +93,7 @@ _FORMS = {
     "reqtres": (_TRES := re.compile(r"(?:\w[^|]*=[^|]*)?$")),
     "alloctres": _TRES,
 }
-"""What the values of these columns look like, to put split rows together again."""
+"""Patterns for the values in these columns, by which split rows are recognised and joined."""
 _DELIMITERS = "|,;\t^~"
 
 

@@ -31,7 +31,7 @@ class Resources(NamedTuple):
     types: tuple[tuple[str, int], ...] = ()
     """GPUs by the site's type name, if stated, without slices."""
     slices: tuple[tuple[float, int], ...] = ()
-    """MIG slices, by the share of a GPU that each is."""
+    """Number of MIG slices, by the share of a GPU that each slice has."""
     shards: int = 0
     cpus: float = 0.0
     memory_gb: float = 0.0
@@ -131,8 +131,8 @@ def with_older_columns(stated: Resources, gres: str, memory: str, cpus: str, nod
 _GRES = re.compile(
     r"(?:PER_\w+:)?(?:gres[:/])?(gpu|shard|7696487)(?:[:=]([^:=]*[^\d:=][^:=]*))?(?:[:=](\d{1,9}))?", re.IGNORECASE
 )
-"""A resource in a list of gres; 7696487 is "gpu" with its letters read as a number, which old
-versions wrote in AllocGRES."""
+"""A resource in a list of gres. Old versions wrote 7696487 instead of "gpu" in AllocGRES: its
+letters, read as a number."""
 
 
 def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int = 1, *, counted: bool = False) -> str:

@@ -24,7 +24,8 @@ _STARTED = re.compile(r"(?:Allocate JobId=(\S+) NodeList=\S+|_start_job: Started
 _BOOTED = re.compile(r"Resetting JobId=(\S+) start time for node power up")
 _SUSPENDED = re.compile(r"_slurm_rpc_suspend\((suspend|resume)\) for (?:JobId=)?(\S+)")
 _CALCULATES = "_read_last_decay_ran"
-"""Written when the calculation of priorities begins, which is then repeated at its period."""
+"""Message that slurmctld writes when it first calculates priorities, which it then repeats
+periodically."""
 _DOWN = frozenset({"DOWN", "FAIL", "POWER_DOWN", "POWERED_DOWN", "REBOOT"})
 _DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAILING"})
 

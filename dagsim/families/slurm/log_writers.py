@@ -54,8 +54,8 @@ def _write_slurm_events(path: Path, jobs: Iterable[Job], cluster: Cluster | None
 _SACCT_HEAD = ("JobID", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "State", "Timelimit", "NNodes", "NCPUS",
                "ReqTRES", "AllocTRES", "User", "Account", "Partition", "QOS", "NodeList")  # fmt: skip
 _CLOCK_S = 86_400.0
-"""Time in Slurm's log that corresponds to 0 s, because the beginning of 1970 means that a time is
-not set."""
+"""Time in Slurm's log that corresponds to 0 s. It is later than the beginning of 1970, which means
+that a time is not set."""
 
 
 def _slurm_time(seconds: float) -> str:

@@ -16,7 +16,7 @@ from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.times import duration_s, with_offsets
 
 AT = {name: place for place, name in enumerate(COLUMNS)}
-"""The place of each column of accounting."""
+"""The index of each accounting column."""
 MOMENTS = ("Submit", "Eligible", "Start", "End")
 _HOUR_S = 3600.0
 FAULTS = (

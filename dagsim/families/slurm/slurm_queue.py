@@ -33,7 +33,7 @@ from dagsim.traces.trace_options import TraceOptions
 _LAST_UPDATE = re.compile(rb'"last_update"\s*:\s*(\{[^{}]*\}|\d+)')
 _UPDATE_S = re.compile(rb'(?:"number"\s*:\s*|^)([1-9]\d*)')
 _FIRST = 1_000_000_000
-"""Priority with which a suspended job comes back before waiting ones."""
+"""Priority of suspended jobs, so that they resume before any waiting job starts."""
 _OVERDUE_S = 60.0
 """Time left for a job beyond its limit (OverTimeLimit)."""
 _NOT_QUEUED = {
@@ -42,7 +42,7 @@ _NOT_QUEUED = {
     "Dependency": "that wait for other jobs",
     "DependencyNeverSatisfied": "that wait for other jobs",
 }
-"""Reasons of waiting jobs that no scheduler would start."""
+"""Reasons for waiting that mean that no scheduler would start the job."""
 
 
 def is_squeue(source: Source) -> bool:
@@ -150,7 +150,7 @@ _OF_SQUEUE = {
 }  # fmt: skip
 """Headings of ``squeue``, by the names that scontrol uses for them."""
 _ENDINGS = ("NAME", "REASON", "NODELIST(REASON)")
-"""Columns that may contain blanks; the text of other columns does not."""
+"""Columns whose values may contain blanks."""
 
 
 def _squeue_names(line: str) -> list[str]:

@@ -546,7 +546,7 @@ def _read_topology(site: SlurmSite, file: Path) -> None:
 
 
 def _read_sdiag(site: SlurmSite, file: Path) -> None:
-    """Read how long a backfill cycle takes on average, in microseconds there."""
+    """Read how long a backfill cycle takes on average (in microseconds in the file)."""
     backfilling = Source(file).read_bytes().decode(errors="replace").partition("Backfilling stats")[2]
     if cycle := re.search(r"^\s*Mean cycle:\s*(\d+)\s*$", backfilling.partition("Latency")[0], re.MULTILINE):
         site.bf_cycle_s = int(cycle[1]) / 1e6

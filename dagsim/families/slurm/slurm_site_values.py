@@ -128,7 +128,7 @@ def _stated_tres(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _first(row: Mapping[str, str], keys: Sequence[str]) -> str:
-    """Return the value of the first key that has one."""
+    """Return the value of the first of these keys that has a value."""
     return next((row[key] for key in keys if row.get(key)), "")
 
 
@@ -179,7 +179,7 @@ _IDLE = frozenset({"cluster", "parent", "parentname", "description", "organizati
                    "maxsubmitjobsperaccount", "gracetime", "usagethres", "usage", "comment", "lineage",
                    "flags", "preemptexempttime", "norm_shares", "normshares", "rawusage", "normusage", "effectvusage",
                    "fairshare", "share", "levelfs", "grptresraw", "tresrunmins", "effectvusg", "normusg"})  # fmt: skip
-"""Settings of associations and QOS that have no effect on the starts of jobs that are in a log."""
+"""Settings of associations and QOS that have no effect on when the jobs in a log start."""
 
 
 _PER_JOB = ("maxtresperjob", "maxtrespj", "maxtres")

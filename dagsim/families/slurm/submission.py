@@ -24,7 +24,7 @@ class Submission(NamedTuple):
     tasks: int | None = None
     """Number of its tasks (``--ntasks``) if tasks may share nodes."""
     note: str = ""
-    """Anything about the submission that is not modelled."""
+    """Features of the submission that are not modelled."""
     name: str = ""
     """The name of the job, if its submission line gives one."""
     singleton: bool = False
@@ -32,7 +32,7 @@ class Submission(NamedTuple):
     begin: str = ""
     """The begin time as stated (``--begin``)."""
     fault: str = ""
-    """A reason to drop the job: what it requests is damaged."""
+    """The reason why the job has to be dropped, if its request is damaged."""
     gpus: tuple[tuple[str, str], ...] = ()
     """The GPUs and shards that the line requests: the unit (``job``, ``node``, ``task``,
     ``socket``), and the list."""
@@ -65,10 +65,11 @@ _BARE = frozenset(
         "use-min-nodes", "reboot", "kill-on-invalid-dep", "get-user-env", "k", "no-kill", "propagate", "export-file",
     }
 )  # fmt: skip
-"""Options without a value, or whose value can follow only after ``=``."""
+"""Options that have no value, or whose value has to follow ``=``."""
 _QUEUE = "squeue"
 _COMMANDS = ("sbatch", "srun", "salloc", _QUEUE)
-"""Commands that submit; a listing of the queue states a few terms in the same way, but no shape."""
+"""Commands that submit jobs. Listings of the queue contain a few terms in the same syntax, but not
+the shape of the job."""
 _UNMODELLED = {"contiguous": "contiguous nodes", "switches": "switches"}
 
 
@@ -178,7 +179,7 @@ _GPU_OPTIONS = {
     "gpus": ("job", "gpu:"), "gpus-per-node": ("node", "gpu:"), "gres": ("node", ""),
     "gpus-per-task": ("task", "gpu:"), "tres-per-task": ("task", ""), "gpus-per-socket": ("socket", "gpu:"),
 }  # fmt: skip
-"""Options that request GPUs: the unit of their number, and what their values leave out."""
+"""Options that request GPUs, each with the unit of its number and the part that its value omits."""
 
 
 def _gpus(options: dict[str, str]) -> tuple[tuple[str, str], ...]:

@@ -42,7 +42,7 @@ class _Row(NamedTuple):
     nodes: tuple[str, ...]
     billing: float
     line: int
-    """Number of its line, as ``Source.where`` takes it."""
+    """Number of its line, in the form that ``Source.where`` expects."""
     known_s: float
     """When the job could start, as last recorded by Slurm; NaN if it never could."""
     asked: list[str]
@@ -66,9 +66,9 @@ def read_submissions(source: Source, options: TraceOptions) -> Submissions:
     """Read the submissions in Slurm's accounting (a file, or a folder of files).
 
     If a job was requeued, each attempt is a separate submission, so its earlier waits and runs
-    count, too. Each request is read as if the job were still waiting, so it is not influenced by
-    the resources, nodes, partition and priority that the job received later. Time limits are those
-    that the accounting states.
+    count, too. Each request is read as if the job were still waiting, so the resources, nodes,
+    partition and priority that the job received later do not matter. Time limits are those that the
+    accounting states.
 
     Raises:
         TraceError: There is no accounting, or nothing in it can be used.

@@ -25,7 +25,7 @@ from dagsim.registry import Entry, Registry
 
 SPARK_CODECS: Registry[Any] = Registry(
     "codec",
-    [Entry("stages", ".codecs:StagesConfig", "a stage and a number of executors, as Decima decides")],
+    [Entry("stages", ".codecs:StagesConfig", "chooses a stage and a number of executors, as Decima does")],
     group="dagsim.spark_codecs",
     listing="dagsim list codecs",
     home="dagsim.families.spark",

@@ -29,8 +29,12 @@ from dagsim.registry import Entry, Registry
 SPARK_POLICIES: Registry[SparkPolicy] = Registry(
     "Spark policy",
     [
-        Entry("fifo", ".policies:oldest_job", "oldest job first, as many executors as it can use"),
-        Entry("fair", ".policies:FairShare", "equal shares; a job keeps its executors as long as it can use them"),
+        Entry("fifo", ".policies:oldest_job", "oldest job first, with as many executors as it can use"),
+        Entry(
+            "fair",
+            ".policies:FairShare",
+            "equal shares of executors; a job keeps its executors as long as it can use them",
+        ),
         Entry(
             "weighted-fair",
             ".policies:WeightedFair",
@@ -41,11 +45,23 @@ SPARK_POLICIES: Registry[SparkPolicy] = Registry(
             ".policies:naive_weighted_fair",
             "shares in proportion to the work of the whole job",
         ),
-        Entry("sjf-cp", ".policies:smallest_job", "job with the least total work, its critical path first"),
-        Entry("srpt-cp", ".policies:srpt_cp", "job with the least work left, with at most cap executors"),
-        Entry("tetris", ".policies:SparkTetris", "stage that fills the most free executors, minus the work left"),
-        Entry("graphene", ".policies:Graphene", "weighted fair shares, ancestors of long stages first"),
-        Entry("random", ".policies:RandomJob", "a uniform job, a uniform number of executors"),
+        Entry(
+            "sjf-cp",
+            ".policies:smallest_job",
+            "job with the least total work first, and within a job the critical path",
+        ),
+        Entry(
+            "srpt-cp",
+            ".policies:srpt_cp",
+            "job with the least remaining work first, with a limit on its executors (cap)",
+        ),
+        Entry(
+            "tetris",
+            ".policies:SparkTetris",
+            "stage that uses the most free executors first, jobs with little remaining work preferred",
+        ),
+        Entry("graphene", ".policies:Graphene", "weighted fair shares, with ancestors of long stages first"),
+        Entry("random", ".policies:RandomJob", "a random job with a random number of executors"),
     ],
     group="dagsim.spark_policies",
     listing="dagsim list spark-policies",

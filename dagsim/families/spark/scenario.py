@@ -55,9 +55,6 @@ class SparkScenario(Scenario):
     """Spark jobs that run on executors (Mao et al. 2019). The settings describe the pool of jobs,
     their arrivals, and the executors.
 
-    Jobs are drawn from ``profiles`` (a file or folder of TPC-H profiles), from ``trace`` (any trace
-    of DAG jobs, except jobs with more than ``max_tasks`` tasks), or else from synthetic queries.
-
     If the number of executors or the gap between arrivals is a range, [least, largest], it is drawn
     for every seed, uniformly on a log scale.
     """
@@ -100,8 +97,13 @@ class SparkScenario(Scenario):
     ``profiles``).
     """
     profiles: str | None = None
+    """File or folder of TPC-H profiles from which jobs are drawn. Default: jobs are synthetic
+    queries.
+    """
     trace: str | None = None
+    """Trace of DAG jobs from which jobs are drawn, if there are no profiles."""
     max_tasks: int | None = None
+    """Jobs in the trace with more tasks than this are left out."""
     kind: Literal["spark"] = "spark"
     _pool: Any = field(default_factory=_Pool, init=False, repr=False, compare=False)
 
@@ -117,7 +119,8 @@ class SparkScenario(Scenario):
                 raise ConfigError(f"{name} must be [least, largest], both positive and finite, got {list(limits)}")
         if self.load is not None and _range(self.mean_gap_s) is None:
             raise ConfigError("load determines the mean gap; mean_gap_s must be its limits, [least, largest]")
-        # Loads are only known once the pool is read, so what is drawn by load is checked by its limits.
+        # Loads are known only after the pool has been read, so check the limits of everything that
+        # depends on them.
         if self.load is None or _range(self.executors) is None:
             executor_types(self.executors_of(0))
         checked = {"mean_gap_s": self.mean_gap_s_of(0)} if self.load is None else {}

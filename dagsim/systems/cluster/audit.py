@@ -36,13 +36,13 @@ from dagsim.workload.records import clipped
 INVENTED = "sized"
 """Name of an invented cluster, which is sized to the jobs in a log."""
 _ONE_NODE, _OUTLIER = 8, 4
-"""A job decides the size of an invented cluster if it requests more GPUs than a node has, and this
-many times as many as any other job.
+"""The number of GPUs per node, and a factor. A single job decides the size of an invented cluster
+if it requests more GPUs than a node has, and at least this factor more than any other job.
 """
 URGENT = 0.01
 """Share of jobs or of resource-hours above which a contradiction comes before any result."""
 _NAMED = 4
-"""Maximum number of reasons, or of names of nodes and so on, in one sentence."""
+"""Maximum number of reasons, or of names (of nodes, partitions and so on), in one sentence."""
 _KEPT = 50
 """Maximum number of reasons of a kind that a run folder keeps, the most frequent ones."""
 

@@ -17,9 +17,11 @@ from dagsim.systems.cluster.state import JobState, Live, Run, TaskState
 SlotT = TypeVar("SlotT")
 
 Key: TypeAlias = Callable[[TaskState], float]
-"""Key of a ready task, smaller first; must not change while the task waits."""
+"""Key of a ready task. Tasks with smaller keys come first. The key must not change while the task
+waits."""
 TypedKey: TypeAlias = Callable[[TaskState, int], float]
-"""Key of a pair of ready task and GPU type (an index into ``ClusterState.types``), smaller first."""
+"""Key of a pair of a ready task and a GPU type (an index into ``ClusterState.types``). Pairs with
+smaller keys come first."""
 
 _Entry: TypeAlias = tuple[float, int, TaskState]
 

@@ -121,7 +121,7 @@ class GangStep(NamedTuple):
     """
 
     traffic: Any
-    """The traffic that it sends; only its carrier reads it."""
+    """The traffic of the gang, which only its carrier reads."""
     step_s: float
     """Seconds of compute."""
     members: list[Member]

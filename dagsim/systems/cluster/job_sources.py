@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 JOBS_KEPT = 20_000
 """Maximum number of jobs, over all seeds, that are kept as objects for the next policy."""
 _LOOKED_AT = 1_000
-"""Number of jobs within which most logs that have time limits state one."""
+"""Number of jobs to examine for time limits. Most logs with time limits state one within this many
+jobs."""
 
 
 class JobSource(ABC):

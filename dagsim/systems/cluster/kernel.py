@@ -81,9 +81,11 @@ _STARTED, _FINISHED, _COMPLETED = int(Kind.STARTED), int(Kind.FINISHED), int(Kin
 _PREEMPTED, _FAILED, _DOWN, _UP = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.DOWN), int(Kind.UP)
 _ALLOCATED, _RELEASED = int(Kind.ALLOCATED), int(Kind.RELEASED)
 _ITERABLE = frozenset((GeneratorType, list, tuple))
-"""The usual types of a policy's answer; any other answer is checked for being iterable."""
+"""The usual types of a policy's answer. If an answer has another type, the kernel checks whether it
+is iterable."""
 _NOTHING = ()
-"""The usual answer of a policy that waits; Python has only one empty tuple object."""
+"""The usual answer of a policy that waits. Comparing identities is enough, because Python has only
+one empty tuple."""
 
 
 class ClusterKernel(Forked):

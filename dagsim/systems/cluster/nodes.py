@@ -16,7 +16,8 @@ from dagsim.systems.cluster.site import Terms
 __all__ = ["ALL", "Allotted", "DemandClass", "NodeState"]
 
 _SLOT = 1 << 20
-"""Unit of the start of a part in the number of its GPU: ``gpu + (start + 1) * _SLOT``."""
+"""Factor for encoding the GPU and the start of a part as one number: ``gpu + (start + 1) *
+_SLOT``."""
 MICRO = 1_000_000
 """CPUs, memory and shares of a GPU are counted in whole millionths, so that taking and releasing
 them leaves no rounding residue.
@@ -27,7 +28,7 @@ mask).
 """
 
 _MOST = 1e15
-"""Cap on cores and GB, so that an infinite amount can be counted in millionths."""
+"""Upper bound for cores and GB, so that even an infinite amount can be counted in millionths."""
 _RESIDUE = 1e-3
 """Millionths by which rounding may leave an amount below a whole number of millionths."""
 

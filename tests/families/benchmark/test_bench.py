@@ -232,7 +232,7 @@ def test_damaged_files_and_unknown_names_are_errors(file: Path, tmp_path: Path) 
         assert message in " ".join(run("verify", str(broken), code=2).split())
         assert message in " ".join(run("table", str(broken), code=2).split())
     assert "did you mean 'dags'" in " ".join(run("run", "--algo", "sjf", "--task", "dag", code=2).split())
-    assert "give a policy" in run("run", code=2)
+    assert "give --policy NAME" in run("run", code=2)
 
 
 def test_the_leaderboard_takes_scores_from_the_runs_and_not_from_the_file(file: Path, tmp_path: Path) -> None:

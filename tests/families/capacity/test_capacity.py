@@ -181,6 +181,7 @@ def test_prices_of_a_configuration_are_checked_and_change_nothing_where_there_ar
 def test_targets_are_read_and_checked() -> None:
     assert Target.read(" wait_s.p95 < 600 ") == Target("wait_s.p95", False, 600.0)
     assert Target.read("wait_s.p95<4h") == Target("wait_s.p95", False, 14400.0)
+    assert Target.read("wait_s.p95<10m") == Target.read("wait_s.p95<10min") == Target("wait_s.p95", False, 600.0)
     assert Target.read("wait_s.p95 < 1.5 min").bound == 90
     assert Target.read("utilization>=0.5").above
     for text, message in (

@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 from dagsim.families.compiled import jit
+from dagsim.families.episodes.side_by_side import CompiledEpisodes
+from dagsim.families.learning.columns import ColumnReward
 from dagsim.families.learning.compiled_env import CompiledSchedulingEnv
 from dagsim.families.learning.make_env import make_env
 from dagsim.families.learning.scheduling_env import SchedulingEnv
+from dagsim.model import Kind
 from dagsim.systems.cluster.policies import POLICIES
 
 pytestmark = [
@@ -111,15 +114,39 @@ def test_what_asks_for_the_simulation_gets_the_kernel_at_this_moment() -> None:
     assert not fast._in_kernel
 
 
-def test_copies_continue_by_themselves() -> None:
-    fast, slow = both()
-    steps(fast, slow, 1, 4)
-    originals = [copy.deepcopy(slow) for _ in range(2)]
-    for original, twin in zip(originals, (copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))), strict=True):
+class Squared(ColumnReward):
+    columns = ("kind", "time_s", "arrival_s")
+
+    def costs(self, **column: np.ndarray) -> np.ndarray:
+        return (column["kind"] == Kind.COMPLETED) * (column["time_s"] - column["arrival_s"]) ** 2
+
+
+@pytest.mark.parametrize("reward", ["shaped_job_seconds", f"{__name__}:Squared"], ids=["default", "own"])
+def test_copies_continue_by_themselves(reward: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast, slow = both(reward={reward: 1.0})
+    steps(fast, slow, 1, 9)
+    originals, repeated = [copy.deepcopy(slow) for _ in range(3)], []
+    advance = CompiledEpisodes.advance
+    monkeypatch.setattr(CompiledEpisodes, "advance", lambda *call: (repeated.append(call), advance(*call))[1])
+    state, twins = fast.get_state(), [copy.deepcopy(fast), copy.deepcopy(fast)]
+    assert_same(twins[1].set_state(state), originals[1].set_state(slow.get_state()))
+    assert not repeated
+    for original, twin in zip(originals, (*twins, pickle.loads(pickle.dumps(fast))), strict=True):
         assert_same(fast.step(0), slow.step(0))  # does not reach the copies
-        for _ in range(5):
+        over = False
+        while not over:
             action = int(np.flatnonzero(original.action_masks())[-1])
-            assert_same(twin.step(action), original.step(action))
+            shown = original.step(action)
+            assert_same(twin.step(action), shown)
+            over = shown[2]
+    assert_same(twins[0].set_state(state)[0], twins[1].set_state(state)[0])
+    assert not twins[0]._in_kernel
+    assert slow.view is not None
+    other, expected = both(reward={reward: 1.0})[0], copy.deepcopy(slow)
+    assert_same(other.set_state(slow.get_state()), expected.set_state(slow.get_state()))  # a state of the kernel
+    assert_same(other.step(0), expected.step(0))
+    assert_same(other.reset(seed=2), expected.reset(seed=2))
+    assert not other._in_kernel
 
 
 def test_after_the_end_only_a_reset_helps() -> None:

@@ -11,6 +11,12 @@ import numpy as np
 import pytest
 
 import dagsim.envs  # noqa: F401
+from dagsim.families.learning.cluster_rewards import Accrual
+from dagsim.families.learning.codecs.further import FurtherColumns
+from dagsim.families.learning.columns import ColumnReward
+from dagsim.families.learning.make_env import make_env
+from dagsim.families.learning.scheduling_env import SchedulingEnv
+from dagsim.model import Kind
 
 ENVIRONMENTS = {
     "cluster": {"id": "dagsim/Scheduling-v0", "config": "heterogeneous-dag", "observation": "flat"},
@@ -59,6 +65,105 @@ def test_a_copy_goes_on_as_the_original_and_changes_nothing_in_it(name: str) -> 
     assert played(env, 20) == expected
     env.set_state(pickle.loads(pickle.dumps(state)))
     assert played(env, 20) == expected
+
+
+class Squared(ColumnReward):
+    columns = ("kind", "time_s", "arrival_s")
+
+    def costs(self, **column: np.ndarray) -> np.ndarray:
+        return (column["kind"] == Kind.COMPLETED) * (column["time_s"] - column["arrival_s"]) ** 2
+
+
+class WithQueue(FurtherColumns):
+    names = ("queue",)
+
+    def columns(self, view: Any, rows: list[Any]) -> float:
+        return len(view.ready) / 10
+
+
+OWN = f"{__name__}:Squared"
+KINDS = {
+    "own parts": {"codec": WithQueue(), "reward": {OWN: 1.0}},
+    "default": {},
+    "rewards": {
+        "reward": dict.fromkeys(
+            ("weighted_job_seconds", "bounded_stretch", "makespan", "idle", "energy", "unfairness"), 1.0
+        )
+    },
+    "graph": {"observation": "graph", "level": "task_type_par"},
+    "relative": {"codec": {"kind": "relative"}},
+    "stops": {
+        "codec": {"kind": "relative", "actions": ["preempt", "migrate"]},
+        "reward": {"lost_gpu_seconds": 1.0, "shaped_job_seconds": 1.0},
+        "settings": ["preemption.restart_s=30", "failures=[{kind: node_failures, mean_up_s: 20000, mean_down_s: 600}]"],
+    },
+    "admission": {
+        "codec": {"kind": "relative", "actions": ["admit"]},
+        "reward": {"rejections": 1.0},
+        "settings": ["admission=true", "workload.count=60"],
+    },
+    "noisy": {"settings": ["estimates={kind: noisy, sigma: 1.0}"], "slots": 8},
+    "beliefs": {"codec": {"kind": "relative", "beliefs": True}, "settings": ["estimates.kind=hidden"]},
+}
+
+
+def whole(env: Any, actions: list[int] | None, rng: np.random.Generator) -> tuple[list[int], list[Any]]:
+    """The actions (random where none are given), and everything that the rest of the episode returns."""
+    taken, seen, over = [], [], False
+    while not over:
+        taken.append(int(rng.choice(np.flatnonzero(env.action_masks()))) if actions is None else actions[len(taken)])
+        shown = env.step(taken[-1])
+        seen.append(shown)
+        over = shown[2] or shown[3]
+    return taken, seen
+
+
+def assert_same(one: Any, other: Any) -> None:
+    assert type(one) is type(other)
+    if isinstance(one, dict):
+        assert list(one) == list(other)
+        one, other = list(one.values()), list(other.values())
+    if isinstance(one, list | tuple):
+        for mine, theirs in zip(one, other, strict=True):
+            assert_same(mine, theirs)
+    else:
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fork_shows_what_the_original_shows(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = dict(KINDS[kind])
+    settings = ["workload.count=12", "workload.load=1.2", "engine=simpy", *changes.pop("settings", [])]
+    env = make_env("heterogeneous-dag", settings, **changes)
+    rng, repeated = np.random.default_rng(1), []
+    env.reset(seed=7)
+    for _ in range(25):
+        env.step(int(rng.choice(np.flatnonzero(env.action_masks()))))
+    choose = SchedulingEnv._choose
+    monkeypatch.setattr(SchedulingEnv, "_choose", lambda self, *step: (repeated.append(self), choose(self, *step)))
+    copied, state = copy.deepcopy(env), env.get_state()
+    assert bool(repeated) == (kind == "beliefs")
+    actions, expected = whole(env, None, rng)
+    assert len(expected) > 20
+    for again in range(2):
+        assert_same(whole(copied, actions, rng)[1], expected)
+        assert copied.simulation.schedule.log == env.simulation.schedule.log
+        observation, info = copied.set_state(state)
+        if not again:
+            first, other = copied, make_env("heterogeneous-dag", settings, **changes)
+            copied, shown = other, other.set_state(state)
+            assert_same(shown, (observation, info))
+            assert first.simulation is not other.simulation
+
+
+def test_parts_that_cannot_be_forked_are_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Accrual, "fork")
+    env = made("cluster")
+    env.reset(seed=7)
+    played(env, 15)
+    copied = copy.deepcopy(env)
+    assert env.get_state().episode is None
+    assert played(copied, 20) == played(env, 20)
 
 
 def test_later_episodes_of_a_copy_are_those_of_the_original() -> None:

@@ -1,4 +1,4 @@
-"""The decision when the real kube-scheduler is idle, so that simulated time may advance."""
+"""Determine when the real kube-scheduler is idle, so that simulated time may advance."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class _Account(NamedTuple):
 class Idleness:
     """Determines when kube-scheduler is idle, based on its requests and its own metrics.
 
-    First, every new pod needs a verdict. Second, the metrics must be consistent: the program has
-    handled all changes that were sent to it, no pod is active, being bound or being preempted, and
-    as many attempts have finished as pods have entered the queue. If the metrics remain
-    inconsistent, half a second without any change counts as idle. For a scheduler without such
-    metrics, ``still_s`` is used instead.
+    First, kube-scheduler must have decided on every new pod. Second, the metrics must be
+    consistent: the program has handled all changes that were sent to it, no pod is active, being
+    bound or being preempted, and as many attempts have finished as pods have entered the queue. If
+    the metrics remain inconsistent, half a second without any change counts as idle. For a
+    scheduler without such metrics, ``still_s`` is used instead.
     """
 
     def __init__(self, beside: Beside, still_s: float) -> None:
@@ -103,7 +103,8 @@ class Idleness:
                 pause = min(2 * pause, 0.02)
 
     async def _account(self) -> tuple[_Account, bool] | None:
-        """Return the pods without a verdict, and whether any work is in progress."""
+        """Return the pods on which no decision has been made, and whether any work is in
+        progress."""
         assert self.metrics is not None
         page = await self.metrics.page()
         if page is None:

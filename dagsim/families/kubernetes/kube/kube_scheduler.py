@@ -36,9 +36,9 @@ _TYPE = "dagsim/type"
 _GANG = "dagsim/gang"
 _MOST_PODS = "1000000"
 _NO_BACKOFF_S = 2**55
-"""Overflows to 0 in kube-scheduler's nanoseconds, which means no back-off, whereas kube-scheduler
-rejects 0 itself. A back-off is measured in real seconds, and hundreds of simulated seconds pass in
-each of them.
+"""A value that overflows to 0 when kube-scheduler converts it to nanoseconds, which means no
+back-off. (kube-scheduler rejects the value 0 itself.) Back-off is measured in real seconds, and
+hundreds of simulated seconds pass in each of them.
 """
 _OPTIONAL = {
     # Another process may take the port before the program does, so allow the program to share it.
@@ -52,10 +52,10 @@ _OPTIONAL = {
     "kubernetes_feature_enabled,rest_client_rate_limiter_duration_seconds,rest_client_request_duration_seconds,"
     "rest_client_response_size_bytes,rest_client_request_size_bytes",
 }
-"""Options that not every version has."""
+"""Options that some versions do not have."""
 _LATER_S = 1e-3
-"""Simulated seconds after which a pod is stopped if it has to leave at the moment at which it
-starts."""
+"""A pod that has to leave at the moment at which it starts is stopped this many simulated seconds
+later."""
 _NOT_READY = [{"key": "node.kubernetes.io/not-ready", "effect": effect} for effect in ("NoSchedule", "NoExecute")]
 _CORDONED = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
 _OWN_TAINTS = [taint["key"] for taint in (*_NOT_READY, *_CORDONED)]
@@ -532,7 +532,7 @@ class _Session:
 
     def _pod(self, task: TaskState, key: _TaskKey) -> Manifest:
         """Return the pod for an instance of a task. Some properties of a pod follow from other
-        objects, so these objects are created, too."""
+        objects, so this function also creates these objects."""
         carried = json.loads(task.task.manifest) if task.task.manifest else {}
         if not carried and task.task.gpus != int(task.task.gpus):
             self._beside.fail(

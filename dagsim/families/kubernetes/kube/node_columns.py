@@ -33,7 +33,7 @@ class BoundPod(NamedTuple):
 
 
 Query: TypeAlias = tuple[str, object]
-"""A kind of query about pods, and its subject: see ``NodeColumns.counts``."""
+"""A kind of query about pods, and its subject (see ``NodeColumns.counts``)."""
 
 
 class NodeColumns:

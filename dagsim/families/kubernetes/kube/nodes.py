@@ -114,14 +114,16 @@ class _NodeGroup(NamedTuple):
     name: str
     least: int
     most: int | None
-    """Largest number of nodes; None if it depends on ``limits``, or if there is none."""
+    """Largest number of nodes. None if this number depends on ``limits``, or if there is no
+    limit."""
     template: FoundNode | None = None
-    """A node by the annotations that state its capacity (for groups without nodes); None without them."""
+    """A node with the capacity that annotations state, for groups without nodes. None if there are
+    no such annotations."""
     limits: Mapping[str, float] = {}
     """Resources that all nodes of a NodePool may have together."""
     idle_s: float | None = 600.0
-    """Seconds after which an empty node is removed; None for never. The default is that of the cluster
-    autoscaler."""
+    """Seconds after which an empty node is removed, or None if it is never removed. The default is
+    the one of the cluster autoscaler."""
 
     @classmethod
     def all_of(cls, object_: Mapping[str, Any]) -> list[_NodeGroup]:
@@ -301,7 +303,7 @@ def _node_of_kube(node: Mapping[str, Any]) -> FoundNode:
 
 
 _VOLATILE = ("nvidia.com/gfd.timestamp",)
-"""Labels that record a time, not a property."""
+"""Labels whose values are times."""
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 

@@ -22,12 +22,12 @@ from dagsim.families.kubernetes.terms import HOSTNAME, Selector
 from dagsim.model.arithmetic import whole_sum
 
 _FITS, _FOR_NOW, _FOR_GOOD = 0, 1, 2
-"""Verdicts: a node passes; it fails, but preemption might help; it fails, and preemption cannot
-help."""
+"""Outcomes of a filter for a node: the node passes, fails but preemption might help, or fails and
+preemption cannot help."""
 _KEEPS_AWAY = ("NoSchedule", "NoExecute")
 _MANY = 1 << 31
 _Check: TypeAlias = tuple[str, np.ndarray, str, int]
-"""A plugin, the nodes that fail its check, the reason, and the verdict on them."""
+"""A plugin, the nodes that fail its check, the reason, and their outcome."""
 
 
 class Filters:
@@ -277,8 +277,8 @@ def _utilization_score(arguments: FitArguments, allocated: np.ndarray, capacity:
 
 
 def is_scalar(resource: str) -> bool:
-    """Return True for extended resources, huge pages and the like. They count only for pods that
-    request them."""
+    """Return True for extended resources, huge pages and similar resources, which count only for
+    pods that request them."""
     return resource not in ("cpu", "memory", "ephemeral-storage")
 
 

@@ -52,8 +52,8 @@ class _Group(NamedTuple):
     key: object
     rejection: _Rejection
     heap: list[tuple[float, int, int, float, float, int, int, TaskState]]
-    """In order: negative priority, round, place, times at which the task arrived and at which its
-    previous pod did, order, piece."""
+    """Entries that consist of: negative priority, round, place, arrival time of the task, arrival
+    time of its previous pod, order, piece."""
 
     def first(self) -> TaskState | None:
         """Drop the tasks that no longer wait, and return the first remaining one."""
@@ -63,7 +63,7 @@ class _Group(NamedTuple):
 
 
 _NEW = 1 << 62
-"""Place of a pod that has not moved: behind all that moved in the same round."""
+"""Place of a pod that has not moved, which is behind all pods that moved in the same round."""
 
 
 class PodQueue:

@@ -499,8 +499,8 @@ def _scarcest(leaf: Domain, requests: Requests) -> str:
 
 
 def _kept_away(leaf: Domain, pod_set: PodSet, tolerations: Sequence[Toleration]) -> str:
-    """Return the reason why a pod set cannot use a node, in the words of Kueue. Return an empty
-    string if it can."""
+    """Return Kueue's message that states why a pod set cannot use a node, or an empty string if it
+    can."""
     if (taint := untolerated(leaf.taints, tolerations)) is not None:
         return f'taint "{taint_text(taint)}"'
     if any(leaf.labels.get(key) != value for key, value in pod_set.node_selector.items()):

@@ -33,8 +33,8 @@ _SUSPICIOUS = 20
 """Number of cycles with preemptions at one time after which their states are compared."""
 
 _ENDLESS = 1000
-"""Number of cycles with preemptions at one time that counts as endless, because the penalties of
-admission fair sharing grow, so that no state occurs twice."""
+"""Number of cycles with preemptions at one time that counts as endless. It is needed because the
+penalties of admission fair sharing grow, so that no state occurs twice."""
 
 _NO_LONGER = "Workload no longer fits after processing another workload"
 _OVERLAP = "Workload has overlapping preemption targets with another workload"
@@ -62,7 +62,7 @@ class Preempted:
 @dataclass(slots=True)
 class Cycle:
     """The outcome of one scheduling cycle. ``pending`` contains the heads that were not admitted,
-    with Kueue's messages.
+    each with Kueue's message.
 
     ``advances`` is True if a workload was admitted, preempted or set aside. Otherwise, the next
     cycle depends only on ``heads``.
@@ -78,7 +78,7 @@ class Cycle:
 class _Answer(NamedTuple):
     """The flavors and preemption targets found for a workload, and the reason why it does not fit.
     ``inert`` means that all flavors have been tried, and that the workload can neither be admitted
-    nor preempt others while it is the head of its queue.
+    nor preempt other workloads as the head of its queue.
     """
 
     assignment: Assignment

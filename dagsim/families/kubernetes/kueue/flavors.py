@@ -1,5 +1,5 @@
-"""The search for flavors. It determines which flavor provides each resource of a workload, and at
-which price.
+"""The search for flavors, which determines which flavor provides each resource of a workload, and
+at which price.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dagsim.families.kubernetes.kueue.workloads import (
 )
 
 NO_FIT, NO_CANDIDATES, PREEMPT, RECLAIM, FIT = range(5)
-"""The prices of a flavor, worst first: impossible, nothing to preempt, preemption that includes the
-own queue, reclaim from other queues, nothing."""
+"""The prices of a flavor, worst first: impossible, nothing to preempt, preemption also in the
+workload's own queue, reclaim only from other queues, free."""
 
 _MODES = {NO_FIT: Mode.NO_FIT, NO_CANDIDATES: Mode.PREEMPT, PREEMPT: Mode.PREEMPT, RECLAIM: Mode.PREEMPT, FIT: Mode.FIT}
 
@@ -36,7 +36,7 @@ class Price(NamedTuple):
 
 
 Oracle = Callable[[WorkloadState, ClusterQueueState, int, int], Price]
-"""Returns the price at which preemption frees an amount in a slot."""
+"""A function that returns the price at which preemption frees an amount in a slot."""
 
 
 def is_better(one: Price, other: Price, rules: FlavorFungibility) -> bool:

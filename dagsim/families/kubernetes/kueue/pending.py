@@ -9,11 +9,12 @@ from typing import TypeAlias
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 
 _Entry: TypeAlias = tuple[float, float, str, str, int, WorkloadState]
-"""Negative priority, creation, UID, name and order of arrival, which differs, so that the workload is not compared."""
+"""Negative priority, creation time, UID, name, and the order of arrival. No two workloads have the
+same order of arrival, so the workload itself is never compared."""
 
 
 class PendingQueue:
-    """Workloads that wait, in order of priority, creation time and UID, and workloads that are set
+    """Waiting workloads, in order of priority, creation time and UID, and workloads that are set
     aside until quota is released. With BestEffortFIFO, a workload that is preempting others is
     *sticky*: it remains the head of its queue.
 

@@ -2,8 +2,8 @@
 
 A pair of a flavor and a resource is called a *slot*. Slots are numbered across all queues, so that
 the quotas and the usage of a node can be stored in lists. The guaranteed part of a node's quota is
-the part that the node does not lend. Usage within this part is visible only below the node. Any
-further usage also counts towards the parent.
+the part that the node does not lend. Usage within this part does not count towards the parent,
+whereas any further usage does.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class QuotaNode:
         return self.line[-1] if self.line else self
 
     def available(self, slot: int) -> int:
-        """Return how much more the node could use. The result is negative if usage exceeds the
-        quota."""
+        """Return how much more quota the node could use. The result is negative if its usage
+        exceeds the quota."""
         parent, used = self.parent, self.usage[slot]
         if parent is None:
             return self.subtree[slot] - used

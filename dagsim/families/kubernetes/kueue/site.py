@@ -45,7 +45,7 @@ _OTHER_QUEUES = {"scheduling.volcano.sh": "Volcano", "scheduling.run.ai": "KAI"}
 """Groups of queues that are not modelled."""
 _MOST_CHARACTERS = 20_000_000
 _HALF = 512
-"""Half of the GPUs that a node can have at most."""
+"""Half of the maximum number of GPUs that a node can have."""
 _OF_KUEUE = re.compile(
     rb'config\.kueue\.x-k8s\.io|kind"?\s*:\s*"?(?:ClusterQueue|Cohort|LocalQueue|ResourceFlavor|Topology|Workload)\b'
 )
@@ -387,7 +387,7 @@ def _refuse_another(source: Source, before: Mapping[str, Any] | None, element: M
 
 def _refuse_other_queues(source: Source) -> None:
     """Reject a file that contains queues of another system. Otherwise, their quotas would be
-    ignored without a word.
+    ignored without any message.
 
     Raises:
         TraceError: The file contains such queues.

@@ -269,8 +269,8 @@ class Preemptor:
         return targets if fits else []
 
     def _alone_enough(self, search: VictimSearch, candidates: Sequence[WorkloadState]) -> bool:
-        """Return True if preempting all candidates suffices for a queue without a cohort. If it
-        does not, Kueue v0.17.0 crashes.
+        """Return True if it is sufficient to preempt all candidates, for a queue without a cohort.
+        If it is not sufficient, Kueue v0.17.0 crashes.
         """
         with self._snapshot.without(candidates):
             return self._fits(search, borrowing=True)

@@ -1,9 +1,9 @@
 """The API server. It serves discovery, objects, watches and the subresources that schedulers write,
 as JSON over HTTP.
 
-It is an ASGI application, served by uvicorn on the loopback interface. It makes no decisions, and
-time does not matter to it: the simulation writes to the store, and the program that runs next to it
-reads, watches and writes.
+It is an ASGI application, served by uvicorn on the loopback interface. It makes no decisions and
+does not depend on time: the simulation writes to the store, and the program that runs next to the
+simulation reads, watches and writes.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class ApiTarget(NamedTuple):
     namespace: str
     name: str
     part: str
-    """The subresource."""
+    """The subresource to which the path refers."""
 
 
 class ApiServer:

@@ -1,5 +1,5 @@
-"""A Kubernetes scheduler that runs next to the simulation: its process, the server for it, and the
-test whether it is idle.
+"""A Kubernetes scheduler that runs next to the simulation: its process, its API server, and the
+test for whether it is idle.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Beside:
 
     ``arguments`` is a function that returns the command line. It is called with the URL of the
     server, and with a function that stores a document where the program can read it. Nothing is
-    left when this process ends, in whatever way: documents and the log are files without names, and
-    on Linux the program ends together with this process.
+    left behind when this process ends, however it ends: documents and the log are files without
+    names, and on Linux the program ends together with this process.
     """
 
     def __init__(self, name: str, timeout_s: float, log_lines: int = _LAST_LINES) -> None:
@@ -196,7 +196,7 @@ class Beside:
         await self.until(lambda: all(self.api.watched[kind] for kind in kinds), f"did not watch {names}", deadline)
 
     async def still(self, seconds: float, deadline: float) -> None:
-        """Wait until there has been no request and no change to an object for a while."""
+        """Wait until, for a certain time, there has been no request and no change to an object."""
         while True:
             self.api.activity.clear()
             if not self.api.under_way:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from heapq import nsmallest
 from itertools import islice
 from math import exp, inf, log, log1p
@@ -43,7 +44,7 @@ _CLIP = 3.0
 """Bound on the absolute value of logarithms of ratios."""
 _LOWEST, _HIGHEST = exp(-_CLIP), exp(_CLIP)
 _INSTANT_S = 1e-9
-"""Replaces 0 s in ratios."""
+"""The time that replaces 0 s in ratios."""
 _WITHIN_S = (60.0, 300.0, 900.0, 3600.0)
 """The horizons of ``cdf``, in seconds."""
 _DEFAULT = CandidatesConfig()
@@ -57,12 +58,13 @@ Offer: TypeAlias = tuple[ReadyTask, list[int]]
 class Candidates:
     """Choices at the level of task and GPU type.
 
-    Ready tasks that are alike form a group. Each group offers its shortest task, and the task
-    nearest to the end of its job, on every type on which they fit. ``CandidatesConfig.select`` can
-    offer the tasks in a window instead. Waiting is a choice as long as any event is still to come.
+    Ready tasks that are alike form a group. Each group offers its shortest task, and the task whose
+    job has the least remaining work, on every type on which they fit. ``CandidatesConfig.select``
+    can offer the tasks in a window instead. Waiting is a choice as long as any event is still to
+    come.
 
     Because of the groups, there are few choices even if the queue is long. All times are
-    logarithms. Two features compare starting here with waiting for something better:
+    logarithms. Two features compare starting on this type with waiting for a better one:
 
     - ``finish_on_best`` is the logarithm of (expected wait for the task's fastest type + its
       seconds there) / seconds here, the ratio that EFT-wait compares with ``theta``;
@@ -102,6 +104,13 @@ class Candidates:
         """Build a codec for a fork. It needs no copy of the state, because it reads everything from
         the fork's view."""
         return Candidates(self.config, tail=self._tail)
+
+    def fork(self, view: ClusterView) -> Candidates:
+        """Return the codec for a fork of the simulation, with the same order of rows."""
+        twin = deepcopy(self)
+        if self._pool is not None:
+            twin._bind(view).arrange(self._pool, view.machines.classes)
+        return twin
 
     def encode(self, view: ClusterView) -> Observation | None:
         """Encode the choices. Return ``None`` if no ready task fits."""

@@ -23,8 +23,9 @@ class FurtherColumns:
     names: ClassVar[tuple[str, ...]] = ()
 
     def columns(self, view: ClusterView, rows: list[Any]) -> Any:
-        """Return the values of ``names`` for each choice. ``rows`` has the task and the GPU type of each
-        choice that starts a task; if waiting is allowed, it is one more choice, the last one.
+        """Return the values of ``names`` for each choice. ``rows`` has the task and the GPU type of
+        each choice that starts a task. If waiting is allowed, it is an additional choice at the
+        end.
 
         Returns:
             A number or an array that NumPy can broadcast to shape (choices, names).
@@ -53,6 +54,12 @@ class _Further:
 
     def __deepcopy__(self, memo: object) -> _Further:
         return _Further(self._settings)
+
+    def fork(self, view: ClusterView) -> _Further:
+        """Return the codec for a fork of the simulation."""
+        twin = _Further(self._settings)
+        twin._inner = self._inner.fork(view)
+        return twin
 
     def encode(self, view: ClusterView) -> Observation | None:
         """Encode the choices. Return ``None`` if no ready task fits."""

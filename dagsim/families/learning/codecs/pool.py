@@ -4,13 +4,13 @@ columns as packed rows."""
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from heapq import heappop, heappush
 from math import inf, log, log1p
 from operator import add, sub
 from struct import Struct
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import DemandClass, JobState, Run, TaskState
@@ -37,7 +37,7 @@ WIDTHS = (1.0, 2.0, 4.0)
 wider."""
 
 _SCALE_S = 600.0
-"""Seconds of a typical task; its logarithm is 0."""
+"""Duration of a typical task in seconds, whose logarithm is represented as 0."""
 UNITS = 2.0**80
 """Sums are kept in whole units of 2**-80, so that adding and then removing a task leaves no
 residue."""
@@ -143,8 +143,8 @@ class Group:
         heappush(self._last, (task.rank_s, task.order, task.piece, ready))
 
     def heads(self) -> tuple[ReadyTask, ...]:
-        """Return the shortest task. If the task nearest to the end of its job is another one,
-        return it as well."""
+        """Return the shortest task. If another task belongs to the job with the least remaining
+        work, return it as well."""
         short, last = self.short, self._last
         while short and not short[0][3].task.waiting:
             heappop(short)
@@ -219,6 +219,16 @@ class Pool:
         self.new: list[Run] = []
         """Runs that started since the last observation."""
         self._group_of: dict[_Profile, Group] = {}
+
+    def arrange(self, like: Pool, classes: Mapping[Any, DemandClass]) -> None:
+        """Put the groups of a fork's pool into the order of the original pool ``like``. ``classes`` are
+        the fork's demand classes.
+        """
+        for demand, ratios in like._group_of:
+            if (twin := classes.get(demand.key)) is not None:
+                group = self._group_of.pop((twin, ratios), None)
+                self._group_of[twin, ratios] = Group(twin) if group is None else group
+        self.groups = list(self._group_of.values())
 
     def ready_task(self, task: TaskState) -> ReadyTask:
         """Return the values of a task, whether it waits or not."""

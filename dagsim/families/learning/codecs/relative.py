@@ -77,6 +77,7 @@ class Relative(Candidates):
         super().__init__(CandidatesConfig(placement=config.placement))
         self.settings = config
         self._belief: Belief | None = None
+        self.forks = not config.beliefs  # beliefs depend on the past
         if config.beliefs:
             self.token_features = (*Relative.token_features, *BELIEF_FEATURES)
         self._reference = POLICIES.create(config.reference)

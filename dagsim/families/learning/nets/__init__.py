@@ -11,11 +11,11 @@ __all__ = ["NETS"]
 NETS: Registry[NetSettings] = Registry(
     "net",
     [
-        Entry("scorer", ".net_settings:ScorerConfig", "a score per row, from the row and the mean of all rows"),
-        Entry("attention", ".net_settings:AttentionConfig", "scorer whose rows also attend to the GPU types"),
-        Entry("graph", ".net_settings:GraphConfig", "messages between rows and GPU types"),
-        Entry("mlp", ".net_settings:MlpConfig", "one flat network over the first rows"),
-        Entry("linear", ".net_settings:LinearConfig", "a weight per feature"),
+        Entry("scorer", ".net_settings:ScorerConfig", "scores each row, from the row itself and the mean of all rows"),
+        Entry("attention", ".net_settings:AttentionConfig", "like scorer, but rows also attend to the GPU types"),
+        Entry("graph", ".net_settings:GraphConfig", "graph network that passes messages between rows and GPU types"),
+        Entry("mlp", ".net_settings:MlpConfig", "multilayer perceptron that reads the first rows together"),
+        Entry("linear", ".net_settings:LinearConfig", "one weight per feature"),
     ],
     group="dagsim.nets",
     listing="dagsim list nets",

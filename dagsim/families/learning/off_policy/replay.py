@@ -32,7 +32,7 @@ class Drawn(NamedTuple):
     choices: Tensor  # (B,) int64
     rewards: Tensor  # (B,) float32: discounted over the n steps
     following: ObservationBatch
-    """Observations n steps later; arbitrary ones if the episode had ended by then."""
+    """Observations n steps later, or arbitrary observations if the episode had ended by then."""
     discounts: Tensor  # (B,) float32: factor by which the value n steps later counts; 0 if the episode had ended
     weights: Tensor  # (B,) float32: importance weights, at most 1
     places: np.ndarray  # (B,) int64: positions in the buffer, for ``update``
@@ -76,7 +76,7 @@ class ReplayBuffer:
         return self._gone, self._gone + len(self)
 
     def add(self, steps: EpisodeSteps, discounts: np.ndarray, n_step: int, scale: float) -> None:
-        """Add an episode. Rewards are divided by ``scale``. ``discounts`` (T,) is the result of
+        """Add an episode. Rewards are divided by ``scale``. ``discounts`` (T,) comes from
         ``advantages.discounts``.
         """
         count = len(steps.choices)

@@ -23,8 +23,7 @@ class BackfillTimes:
     """The schedule of backfill cycles. Plain data."""
 
     def __init__(self, settings: SlurmSettings, coarse_after_s: float) -> None:
-        # backfill_agent in backfill.c counts the interval from the end of a cycle (last_backfill_time)
-        self._interval_s, self._phase_s = settings.bf_interval_s + settings.bf_cycle_s, settings.bf_phase_s
+        self._interval_s, self._phase_s = settings.backfill_period_s, settings.bf_phase_s
         self._coarse_after_s = coarse_after_s
         self._cycle_s = -inf
         """Time of the last cycle."""
@@ -41,7 +40,7 @@ class BackfillTimes:
 
     def tick_s(self, now: float) -> float:
         """Return the time of the first cycle after a change. It is the current time, but at least
-        ``bf_interval_s`` after the previous cycle (``backfill_agent`` and ``_more_work`` in
+        ``backfill_period_s`` after the previous cycle began (``backfill_agent`` and ``_more_work`` in
         backfill.c). While jobs wait, each cycle follows the previous one after the interval,
         because every main loop sets the reason of a job that waits (``schedule``,
         ``last_job_update`` in job_scheduler.c).

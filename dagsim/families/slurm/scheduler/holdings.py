@@ -46,15 +46,16 @@ def of_nodes(amounts: Amounts, nodes: Sequence[Node]) -> Amounts:
 
 
 _HELD = ("gpus", "cpus", "memory_gb", "jobs")
-"""Resources that are summed over runs; different nodes are counted."""
+"""Resources whose amounts are added up over runs. (For nodes, the number of different nodes
+counts.)"""
 
 
 _EMPTY = (0.0, 0.0, 0.0, 0.0)
 
 
 class PastUse(NamedTuple):
-    """The usage of a user's jobs in one account, QOS and partition before the simulation began. It
-    is stated in seconds by resource, both in full and decayed.
+    """The usage of a user's jobs in one account, QOS and partition before the simulation began, as
+    resource-seconds for each resource, without decay (``full``) and with decay (``decayed``).
     """
 
     account: str

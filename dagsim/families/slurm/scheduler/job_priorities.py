@@ -97,7 +97,9 @@ class JobPriorities:
             (holders, amounts), alone = rules.claim(task, part, gpu), rules.alone(task.job, part)
             # a job that has waited since before the simulation began has been in a backfill cycle, and
             # so has the array of a task that had to wait for other tasks
-            waited = self.now - self.eligible_s(task) > self._settings.bf_interval_s or task.job.queued_s is not None
+            waited = (
+                self.now - self.eligible_s(task) > self._settings.backfill_period_s or task.job.queued_s is not None
+            )
             whole_cpus = amounts.cpus if alone and waited else None
             tier = part.tier + (_RESERVED if reserved_in(task) >= 0 else 0)
             slot = self._slot(task, place, part, tier, whole_cpus) if self.are_used else -1

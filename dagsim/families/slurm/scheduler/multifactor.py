@@ -46,8 +46,8 @@ _PARTITION = "in which of several partitions a job had started"
 
 
 class SlurmMultifactor:
-    """Slurm's scheduler: it orders jobs by tier and by priority, which is computed from age, fair
-    share, size, partition, QOS and TRES.
+    """Slurm's scheduler: it sorts jobs by tier and then by priority, which is computed from age,
+    fair share, size, partition, QOS and TRES.
 
     The main loop runs at every event. It starts jobs in order of priority, and stops in a partition
     at the first job that does not fit. Backfill runs every ``bf_interval_s`` seconds if anything
@@ -82,15 +82,14 @@ class SlurmMultifactor:
     ``sched_min_interval_s`` is the shortest time between two main loops (sched_min_interval).
     ``backfill`` turns backfill on or off. ``bf_phase_s`` is the time of the first backfill cycle.
     ``bf_cycle_s`` is how long a cycle takes (*Mean cycle* of sdiag). The interval between cycles
-    begins when a cycle ends.
-    ``bf_window_s`` is how far ahead backfill plans (bf_window). ``bf_window_linear_s`` is the time
-    by which each further window is longer when backfill searches a start time. With 0, the window
-    is doubled instead (bf_window_linear). ``bf_max_job_user``, ``bf_max_job_assoc`` and
-    ``bf_max_job_part`` limit how many jobs a cycle tests for each user, association and partition.
-    0 means no limit. ``bf_max_job_array_resv`` is the number of tasks of one array that may have
-    reservations. Backfill rounds times down to multiples of ``bf_resolution_s`` seconds
-    (bf_resolution). With ``bf_ties=fit``, a job may start if its time limit ends exactly when a
-    reservation begins.
+    begins when a cycle ends. ``bf_window_s`` is how far ahead backfill plans (bf_window).
+    ``bf_window_linear_s`` is the time by which each further window is longer when backfill searches
+    for a start time. With 0, the window is doubled instead (bf_window_linear). ``bf_max_job_user``,
+    ``bf_max_job_assoc`` and ``bf_max_job_part`` limit how many jobs a cycle tests for each user,
+    association and partition. 0 means no limit. ``bf_max_job_array_resv`` is the number of tasks of
+    one array that may have reservations. Backfill rounds times down to multiples of
+    ``bf_resolution_s`` seconds (bf_resolution). With ``bf_ties=fit``, a job may start if its time
+    limit ends exactly when a reservation begins.
 
     With ``limits=safe``, a job only starts if its whole time limit fits into the budgets of its
     account and QOS. With ``limits=used``, it starts unless these budgets are used up. ``preempt``
@@ -98,8 +97,8 @@ class SlurmMultifactor:
     QOS. A requeued job is eligible again after ``requeue_delay_s`` seconds. With ``kill=limit``, a
     run is also ended at the user's own time limit. With ``kill=never``, a run is never ended at a
     time limit. A run ends ``over_time_s`` seconds after it has reached its limit. With
-    ``gangs=distinct``, each instance of a gang is placed on a node of its own. With ``place=best``,
-    a job is placed on the fullest node on which it fits, instead of the first one.
+    ``gangs=distinct``, each instance of a gang is placed on a separate node. With ``place=best``, a
+    job is placed on the fullest node on which it fits, instead of the first one.
 
     The policy uses estimates (for tasks without a requested time), and is preemptive if configured.
     It is costly by definition: a backfill cycle takes O(running + jobs tested x times x nodes), and
@@ -186,7 +185,7 @@ class SlurmMultifactor:
     def push(self, task: TaskState) -> None:
         """Record the user of a task that became ready before the simulation began. From then on,
         the user's association exists. The users of later tasks are recorded when their jobs are
-        listed. A job that can never run is not listed, and so adds no association.
+        listed. A job that can never run is not listed, so it adds no association.
         """
         if self._recalls and task.ready_s < self._now:
             self._priorities.book.user(account_of(task.job), user_of(task.job), task.ready_s)

@@ -41,18 +41,19 @@ class PendingJob(NamedTuple):
     alone: bool
     """True if the job does not share nodes."""
     layout: NodeLayout
-    """How its instances must lie on nodes."""
+    """How the instances have to be distributed over nodes."""
     span: int
     """The nodes of the partition, as a bit set."""
     asked: tuple[tuple[float, tuple[int, ...]], ...]
-    """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
+    """The alternatives for a reservation: time limits, each with the groups of nodes to which it
+    applies."""
     counts: tuple[tuple[int, int], ...] = ()
-    """For each feature that its constraint counts: the nodes, and the instances that a plan has to find
-    there."""
+    """For each feature that the job's constraint counts: the nodes with the feature, and the number
+    of instances for which a plan has to find space on them."""
     refused: bool = False
     """True if the partition refuses the job's account, so that the job never starts there."""
     quality: Qos | None = None
-    """Its QOS if a QOS may preempt others."""
+    """The job's QOS, if any QOS may preempt others."""
     reservation: int = -1
     """The number of the reservation in which the job would start, or -1."""
     attracted: bool = False
@@ -208,8 +209,9 @@ class PendingJobs:
             yield self.listed.pop(place), place
 
     def recall(self, freed: Iterable[Holder], holdings: Holdings) -> None:
-        """List the jobs again whose limits now allow starts. For each demand, list ``_BESIDE`` jobs
-        more than the limit allows, because some of them may not find nodes.
+        """Put jobs back in the list whose limits now allow them to start. For each demand, list
+        ``_BESIDE`` more jobs than the limit allows, because some of the jobs may not fit on the
+        nodes.
         """
         for holder in freed:
             by_amounts = self._aside.get(holder)

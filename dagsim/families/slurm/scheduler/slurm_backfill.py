@@ -255,9 +255,10 @@ class _Search:
     where: Where
     least_s: float
     never_s: float
-    """The shortest limit for which no time was found; none will be found later in the cycle."""
+    """The shortest limit for which no time was found. No time will be found later in the cycle
+    either."""
     steps: FitSteps | None = None
-    """The steps of these nodes; None if a run has started since."""
+    """The steps of these nodes, or None if a run has started since they were computed."""
 
 
 class NodePlan:

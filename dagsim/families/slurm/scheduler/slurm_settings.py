@@ -127,6 +127,13 @@ class SlurmSettings:
         return phase_s - self.calc_period_s if phase_s else 0.0
 
     @property
+    def backfill_period_s(self) -> float:
+        """Return the time from the beginning of a backfill cycle to the beginning of the next one. Slurm
+        counts ``bf_interval_s`` from the end of a cycle (last_backfill_time in backfill_agent).
+        """
+        return self.bf_interval_s + self.bf_cycle_s
+
+    @property
     def distinct(self) -> bool:
         """True if each instance of a gang goes to a different node."""
         return self.gangs == "distinct"

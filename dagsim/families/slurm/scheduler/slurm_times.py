@@ -19,7 +19,7 @@ from dagsim.model import Cluster, Placement, Share
 from dagsim.model.arithmetic import bits, whole_sum
 
 MANY = 1099511627776.0
-"""Number of instances that fit on a node if they need none of its resources."""
+"""Number of instances that are assumed to fit on a node if they need none of its resources."""
 FIRST_WINDOW_S = 30.0
 """Length of a forecast's first window."""
 
@@ -34,7 +34,7 @@ class Where(NamedTuple):
     asked: Any
     """For each node, 1 if it satisfies the constraint."""
     own: int
-    """Number of the site's reservation in which the demand runs, else -2."""
+    """Number of the site's reservation in which the demand runs, or -2 if there is none."""
     until_s: float
     """The latest start."""
 
@@ -173,15 +173,16 @@ def earliest(
     keeps the job from nodes in its partition (_attempt_backfill in backfill.c). For each start, it
     considers the nodes that satisfy the constraint and are not reserved during the following
     ``limit_s``, whatever GPUs they have. It assumes that the runs on these nodes end in the order
-    of their limits. It frees the resources of all runs in a window of time together, and then tests
+    of their limits. It frees the resources of all runs that end in a window of time, and then tests
     whether the job fits (_will_run_test in job_test.c). The first window lasts until
     ``FIRST_WINDOW_S`` after the first end, rounded up to a multiple of ``FIRST_WINDOW_S``. Each
     further window ends twice as late, or ``linear_s`` later, or as late as is needed to include the
     next end of a run.
 
     The reservation ``own`` is ignored. Reservations of the site end at the next multiple of
-    ``resolution_s``. With ``spread``, a node takes at most one instance. At ``least_s`` itself, only
-    tests after ``after_s`` count, because those before did not find the nodes that the job needs.
+    ``resolution_s``. With ``spread``, a node takes at most one instance. At ``least_s`` itself,
+    only tests after ``after_s`` count, because earlier tests did not find the nodes that the job
+    needs.
     """
     nodes, span, asked, own, until_s = where
     times, rooms, counts = steps

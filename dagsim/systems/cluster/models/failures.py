@@ -82,7 +82,7 @@ class NodeFailures:
     mean_up_s: float
     """Mean time in seconds from a repair to the next failure."""
     mean_down_s: float
-    """Mean seconds of a repair."""
+    """Mean time in seconds that a repair takes."""
     kind: Literal["node_failures"] = "node_failures"
     rack: int = 1
 
@@ -433,18 +433,14 @@ class Preemption:
     """The costs of preemption. With ``on_resume="resume"``, a preempted run writes a checkpoint and
     keeps its work. With ``"restart"``, it loses its work.
 
-    When a run is resumed or restarted, it first needs ``restart_s`` seconds of set-up. A run that
-    resumes its work also needs ``checkpoint_s_per_gb`` seconds for each GB of its task's memory,
-    which covers saving and loading the checkpoint. ``on_failure`` is the same choice as
-    ``on_resume``, but for runs that a node failure has killed. By default, these runs start over,
-    because nothing could be saved in time. Measured restart costs are 25 to 250 s, depending on the
-    model (Sia, SOSP 2023, artifact).
+    By default, runs that a node failure has stopped start over, because nothing could be saved in
+    time. Measured restart costs are 25 to 250 s, depending on the model (Sia, SOSP 2023, artifact).
 
-    Every ``checkpoint_interval_s`` seconds of work, each run writes a checkpoint, which takes
-    ``checkpoint_write_s`` seconds. It writes none at its end. A run killed by a failure then loses
-    only the work since its last checkpoint. Estimates do not include the writes. If the network has
-    storage for checkpoints, transferring the checkpoints over the network takes the place of
-    ``checkpoint_write_s`` and ``checkpoint_s_per_gb``.
+    With ``checkpoint_interval_s``, a run that is stopped by a failure loses only the work since its
+    last checkpoint. No checkpoint is written at the end of a run. Estimates do not include the time
+    for writing checkpoints. If the network has storage for checkpoints, transferring the
+    checkpoints over the network takes the place of ``checkpoint_write_s`` and
+    ``checkpoint_s_per_gb``.
 
     Raises:
         ModelError: A mode is unknown, a cost is negative, or an interval is not positive.
@@ -453,10 +449,19 @@ class Preemption:
     on_resume: Literal["resume", "restart"] = "resume"
     """Whether a preempted run keeps its work (``resume``) or starts over (``restart``)."""
     on_failure: Literal["resume", "restart"] = "restart"
+    """The same for runs that a node failure has stopped."""
     restart_s: float = 0.0
+    """Seconds of set-up that a run needs first when it is resumed or restarted."""
     checkpoint_s_per_gb: float = 0.0
+    """Seconds that a resumed run needs in addition, per GB of its task's memory, to save and load
+    the checkpoint.
+    """
     checkpoint_interval_s: float | None = None
+    """Seconds of work after which each run writes a checkpoint. None means that runs write no
+    periodic checkpoints.
+    """
     checkpoint_write_s: float = 0.0
+    """Seconds that it takes to write one of these checkpoints."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

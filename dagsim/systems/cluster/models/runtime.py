@@ -323,7 +323,12 @@ class Fed(_ByType):
     base: Recorded | Throughput | Flops = field(default_factory=Throughput)
     """The runtime model that applies if the task has enough cores and memory."""
     reference: str = "V100-16"
+    """The GPU type to which the values in ``models`` refer."""
     cores: Literal["asked", "proportional", "sensitive"] = "asked"
+    """How many cores each task with whole GPUs gets when it arrives: as many as it requests
+    (``asked``), its proportional share of the node (``proportional``), or as many as its model
+    needs (``sensitive``).
+    """
     kind: Literal["fed"] = "fed"
 
     __pydantic_config__ = {"extra": "forbid"}

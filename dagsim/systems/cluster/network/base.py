@@ -84,12 +84,11 @@ class HasLevels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Nodes that store data and checkpoints. Jobs are assigned to ``nodes`` in turn.
+    """Nodes that store data and checkpoints.
 
-    Before a task computes, it reads the amount of data (in GB) that ``models`` lists for its model,
-    or ``default_gb`` if ``models`` does not list it. Each of its nodes reads a share in proportion
-    to the number of its instances there. With ``checkpoints``, the storage also receives the states
-    of instances, each as large as the instance's memory:
+    Before a task computes, each of its nodes reads a share of the task's data, in proportion to the
+    number of instances on this node. With ``checkpoints``, the storage also receives the states of
+    instances, each as large as the instance's memory:
 
     - After ``Preemption.checkpoint_interval_s`` of work, a run pauses until its state has reached
       the storage.
@@ -106,8 +105,11 @@ class Storage:
     """
 
     nodes: tuple[str, ...]
+    """Names of the nodes. Jobs are assigned to them in turn."""
     models: Mapping[str, float] = field(default_factory=dict)
+    """Amount of data in GB that a task reads before it computes, by the name of its model."""
     default_gb: float = 0.0
+    """The same amount for tasks whose model is not listed."""
     checkpoints: bool = True
     """True if checkpoints are written to and read from these nodes over the network."""
 

@@ -20,23 +20,28 @@ _COSTLY = ("estimates", "costly")
 POLICIES: Registry[ClusterPolicy] = Registry(
     "policy",
     [
-        Entry("fifo", ".orders:fifo", "oldest first; a task that does not fit blocks all later tasks"),
-        Entry("fifo-fit", ".orders:fifo_fit", "oldest first among those that fit"),
+        Entry("fifo", ".orders:fifo", "first in, first out: a task that does not fit blocks all later tasks"),
+        Entry("fifo-fit", ".orders:fifo_fit", "first in, first out, but tasks that do not fit are skipped"),
         Entry(
             "easy",
             ".backfilling:easy",
-            "EASY backfilling: oldest first, but others may start if they do not delay the oldest",
+            "EASY backfilling: oldest task first, but later tasks may start if they do not delay the oldest one",
             _KNOWS,
         ),
-        Entry("easy-sjf", ".backfilling:easy_sjf", "EASY, with the shortest candidate first", _KNOWS),
-        Entry("easy-lxf", ".backfilling:easy_lxf", "EASY, with the candidate with the largest slowdown first", _KNOWS),
+        Entry("easy-sjf", ".backfilling:easy_sjf", "EASY, but the shortest task is backfilled first", _KNOWS),
+        Entry(
+            "easy-lxf",
+            ".backfilling:easy_lxf",
+            "EASY, but the task with the largest slowdown is backfilled first",
+            _KNOWS,
+        ),
         Entry(
             "conservative",
             ".conservative:Conservative",
             "conservative backfilling: a reservation for every task",
             _COSTLY,
         ),
-        Entry("easy-events", ".backfilling:EasyEvents", "EASY with one pass per event, as in PYSS", _COSTLY),
+        Entry("easy-events", ".backfilling:EasyEvents", "EASY with one scheduling pass per event, as in PYSS", _COSTLY),
         Entry(
             "committed",
             ".committed:Committed",
@@ -44,13 +49,20 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             _COSTLY,
         ),
         Entry("recorded", ".history:AsObserved", "starts tasks at the times and on the nodes recorded in the trace"),
-        Entry("random", ".orders:RandomFeasible", "random choice among everything that fits"),
-        Entry("sjf", ".orders:sjf", "shortest pair of task and GPU type first", _KNOWS),
+        Entry("random", ".orders:RandomFeasible", "a random task among those that fit"),
+        Entry(
+            "sjf",
+            ".orders:sjf",
+            "shortest job first: of all tasks and GPU types that fit, the pair that takes the least time",
+            _KNOWS,
+        ),
         Entry("srtf", ".preemption:srtf", "shortest remaining time first", ("estimates", "preemptive")),
-        Entry("srsf", ".preemption:srsf", "smallest GPUs x remaining time first", ("estimates", "preemptive")),
-        Entry("round-robin", ".rounds:RoundRobin", "each task in turn for one time slice", _STOPS),
-        Entry("las", ".attained:las", "fewest seconds of service first, in rounds", _STOPS),
-        Entry("2d-las", ".attained:las_2d", "fewest GPU-seconds of service first, in rounds", _STOPS),
+        Entry(
+            "srsf", ".preemption:srsf", "smallest product of GPUs and remaining time first", ("estimates", "preemptive")
+        ),
+        Entry("round-robin", ".rounds:RoundRobin", "each task runs in turn for one time slice", _STOPS),
+        Entry("las", ".attained:las", "least attained service (seconds) first, in rounds", _STOPS),
+        Entry("2d-las", ".attained:las_2d", "least attained service (GPU-seconds) first, in rounds", _STOPS),
         Entry(
             "2d-gittins",
             ".attained:gittins_2d",
@@ -59,8 +71,10 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         ),
         Entry("tiresias", ".attained:tiresias", "based on Tiresias: 2D-LAS in levels, with promotion", _STOPS),
         Entry("ljf", ".orders:ljf", "longest task first", _KNOWS),
-        Entry("saf", ".orders:saf", "smallest GPUs x time first", _KNOWS),
-        Entry("wspt", ".orders:wspt", "weighted shortest processing time: fewest seconds per weight first", _KNOWS),
+        Entry("saf", ".orders:saf", "smallest product of GPUs and time first", _KNOWS),
+        Entry(
+            "wspt", ".orders:wspt", "weighted shortest processing time first: shortest time divided by weight", _KNOWS
+        ),
         Entry("edf", ".orders:edf", "earliest deadline first"),
         Entry("llf", ".orders:llf", "least slack to the deadline first", _KNOWS),
         Entry("priority", ".orders:priority", "highest priority first, with optional ageing"),
@@ -70,7 +84,7 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry(
             "tetris",
             ".job_orders:Tetris",
-            "based on Tetris: best match of demand and free resources, minus the remaining work",
+            "based on Tetris: best match of demand and free resources first, jobs with little remaining work preferred",
             _KNOWS,
         ),
         Entry("f1", ".orders:f1", "lowest log10(r) n + 870 log10(s) first", _KNOWS),
@@ -81,25 +95,40 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry(
             "sjf-cp",
             ".job_orders:sjf_cp",
-            "job with the least total work first, and the longest path in it first",
+            "job with the least total work first, and within a job the task with the longest path",
             _KNOWS,
         ),
         Entry("scpt", ".job_orders:scpt", "job with the shortest remaining critical path first", _KNOWS),
         Entry("srpt-work", ".job_orders:srpt_work", "job with the least remaining work first", _KNOWS),
-        Entry("critical-path", ".orders:critical_path", "longest path to the end first", _KNOWS),
+        Entry(
+            "critical-path", ".orders:critical_path", "task with the longest path to the end of its job first", _KNOWS
+        ),
         Entry("max-min-fair", ".shares:max_min_fair", "tenant with the fewest GPUs first"),
         Entry("weighted-fair", ".shares:weighted_fair", "GPUs in proportion to weight x work^alpha", _KNOWS),
         Entry("drf", ".shares:drf", "tenant with the smallest dominant share first"),
-        Entry("themis", ".orders:themis", "based on Themis: first the job that would end latest for its size", _KNOWS),
-        Entry("qssf", ".history:Qssf", "based on Helios: shortest first, predicted from similar past tasks"),
-        Entry("heft", ".planned:heft", "plans each job: highest upward rank first, where it finishes earliest", _KNOWS),
-        Entry("cpop", ".planned:cpop", "plans each job: all tasks on its critical path run on one node", _KNOWS),
-        Entry("peft", ".planned:peft", "plans each job: HEFT with a look-ahead", _KNOWS),
-        Entry("dls", ".planned:dls", "plans each job: highest dynamic level first", _KNOWS),
-        Entry("min-min", ".batch_mode:min_min", "task that can complete first", _COSTLY),
-        Entry("max-min", ".batch_mode:max_min", "first the task whose earliest possible completion is latest", _COSTLY),
         Entry(
-            "sufferage", ".batch_mode:sufferage", "first the task that would lose most on its second best type", _COSTLY
+            "themis", ".orders:themis", "based on Themis: job with the largest finish-time ratio (rho) first", _KNOWS
+        ),
+        Entry(
+            "qssf",
+            ".history:Qssf",
+            "based on Helios: shortest job first, with durations predicted from similar past tasks",
+        ),
+        Entry(
+            "heft",
+            ".planned:heft",
+            "plans each job: task with the highest upward rank first, on the node where it finishes earliest",
+            _KNOWS,
+        ),
+        Entry("cpop", ".planned:cpop", "plans each job, with all tasks on its critical path on one node", _KNOWS),
+        Entry("peft", ".planned:peft", "plans each job: HEFT with a look-ahead", _KNOWS),
+        Entry("dls", ".planned:dls", "plans each job: task with the highest dynamic level first", _KNOWS),
+        Entry("min-min", ".batch_mode:min_min", "task with the earliest possible completion first", _COSTLY),
+        Entry(
+            "max-min", ".batch_mode:max_min", "task with the latest of the earliest possible completions first", _COSTLY
+        ),
+        Entry(
+            "sufferage", ".batch_mode:sufferage", "task that would lose most on its second best GPU type first", _COSTLY
         ),
         Entry(
             "allox",
@@ -110,19 +139,32 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry(
             "rollout",
             ".look_ahead:Rollout",
-            "the best of a few candidates, each of which is simulated in a fork",
+            "simulates a few candidate decisions in forked processes, and takes the best one",
             _COSTLY,
         ),
         Entry(
-            "plan-ahead", ".look_ahead:PlanAhead", "an integer program plans starts over several time slots", _COSTLY
+            "plan-ahead",
+            ".look_ahead:PlanAhead",
+            "plans starts over several time slots with an integer program",
+            _COSTLY,
         ),
-        Entry("energy-saver", ".power:EnergySaver", "least energy within a bounded slowdown", _KNOWS),
-        Entry("cheap-hours", ".power:CheapHours", "tasks with slack wait for hours in which energy is cheaper", _KNOWS),
-        Entry("power-cap", ".power:PowerCap", "shortest first, with a limit on the power that all GPUs draw", _KNOWS),
+        Entry(
+            "energy-saver",
+            ".power:EnergySaver",
+            "uses the GPU type with the least energy within a bounded slowdown",
+            _KNOWS,
+        ),
+        Entry(
+            "cheap-hours",
+            ".power:CheapHours",
+            "lets tasks with slack wait for hours in which energy is cheaper",
+            _KNOWS,
+        ),
+        Entry("power-cap", ".power:PowerCap", "shortest task first, with a limit on the power of all GPUs", _KNOWS),
         Entry(
             "eft-wait",
             ".look_ahead:EftWait",
-            "shortest first, but waits if a faster type would end sooner",
+            "shortest task first, but a task waits if it would end sooner on a faster GPU type",
             _KNOWS,
         ),
     ],

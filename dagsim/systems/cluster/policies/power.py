@@ -31,11 +31,11 @@ class EnergySaver:
     """The shortest task comes first. Each task runs where it needs the least energy without being
     too slow (bounded-slowdown energy saving as in Auxo and Zeus; You et al., NSDI 2023). A task may
     use types on which it takes at most ``slowdown`` times as long as on its fastest type. Of the
-    types on which it fits now, it uses the one with the least energy: seconds x GPUs x (busy
-    - idle watts). If it fits on none of these types, the task waits as long as an event is still
-      pending.
-    The policy uses estimates and never preempts. The cost is O(groups x types) per decision, where
-    the tasks in a group have the same demand and the same speed ratios.
+    types on which it fits now, it uses the one with the least energy, which is the product of
+    seconds, GPUs and the difference between busy and idle watts. If it fits on none of these types,
+    the task waits as long as an event is still pending. The policy uses estimates and never
+    preempts. The cost is O(groups x types) per decision, where the tasks in a group have the same
+    demand and the same speed ratios.
 
     Raises:
         ConfigError: ``slowdown`` is below 1.
