@@ -52,9 +52,7 @@ def commands(options: command.Options, say: command.Say) -> dict[str, object]:
     """Measure whole commands in SimPy, with an empty cache and with compiled code, in turn."""
     results: dict[str, object] = {}
     subprocess.run([sys.executable, "-m", "dagsim", "warm", "--quiet"], check=True)
-    say(
-        "CPU seconds (wall seconds), the least of the runs in turn: SimPy, auto with an empty cache, auto with compiled code"
-    )
+    say("CPU seconds (wall seconds), least of the runs: SimPy, auto with an empty cache, auto with compiled code")
     for name in options.command:
         for jobs in options.jobs:
             runs: dict[str, list[tuple[float, float]]] = {"simpy": [], "cold": [], "warm": []}
