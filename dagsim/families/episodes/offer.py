@@ -10,6 +10,7 @@ from dagsim.families.compiled import jit
 from dagsim.families.compiled.choice import why_not_live
 from dagsim.families.compiled.warming import EPISODES, warm_beside
 from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
+from dagsim.families.learning.codecs.further import DerivedColumns
 from dagsim.families.learning.columns import ColumnReward
 from dagsim.registry import Spec
 
@@ -30,14 +31,14 @@ def compiled_episodes(
     from dagsim.families.episodes.episode_state import EpisodeReward
     from dagsim.families.episodes.side_by_side import CompiledEpisodes
 
-    assert isinstance(codec, CandidatesConfig | RelativeConfig)
+    assert isinstance(codec, CandidatesConfig | RelativeConfig | DerivedColumns)
     ((term, weight),) = terms.items()
     reward = EpisodeReward(weight, scale, term == "shaped_job_seconds")
     own = None if term in _TERMS else scenario.terms.create(term)
     try:
         return CompiledEpisodes(scenario, count, codec, reward, recorded=recorded, own=own)
     except ConfigError as error:
-        return f"the codec {codec.kind!r}: {error}"
+        return f"the codec {getattr(codec, 'kind', type(codec).__name__)!r}: {error}"
 
 
 def at_hand() -> bool:
@@ -56,8 +57,11 @@ def why_no_episodes(scenario: ClusterScenario, codec: CodecSettings, terms: Mapp
     """Return the reason why the compiled engine cannot run the episodes, or an empty string if it
     can."""
     plain = type(codec) is CandidatesConfig and (codec.select, codec.look_ahead) == ("heads", "sorted")
-    if not plain and type(codec) is not RelativeConfig:
-        return "only the codecs 'candidates', with select heads and look_ahead sorted, and 'relative' are compiled"
+    if not plain and type(codec) is not RelativeConfig and not isinstance(codec, DerivedColumns):
+        return (
+            "only the codecs 'candidates', with select heads and look_ahead sorted, 'relative', and DerivedColumns of "
+            "your own are compiled"
+        )
     if isinstance(codec, RelativeConfig) and codec.actions:
         return f"the actions of the codec 'relative' are not compiled: {', '.join(codec.actions)}"
     if isinstance(codec, RelativeConfig) and codec.beliefs:

@@ -64,6 +64,7 @@ from dagsim.families.episodes.playout import (
     total_end_s,
 )
 from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
+from dagsim.families.learning.codecs.further import DerivedColumns
 from dagsim.families.learning.columns import ColumnReward, gathered
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import Schedule, ScheduleLog
@@ -423,13 +424,15 @@ class CompiledEpisodes:
         self,
         scenario: Any,
         count: int,
-        codec: CandidatesConfig | RelativeConfig,
+        codec: CandidatesConfig | RelativeConfig | DerivedColumns,
         terms: EpisodeReward,
         *,
         recorded: bool = False,
         own: ColumnReward | None = None,
     ) -> None:
-        self._codec, self._features = compiled_codec(codec), codec.features
+        self._derived = codec if isinstance(codec, DerivedColumns) else None
+        base = CandidatesConfig() if isinstance(codec, DerivedColumns) else codec
+        self._codec, self._features = compiled_codec(base), base.features
         compile_episodes()
         self._scenario, self._terms, self._recorded = scenario, terms, recorded or own is not None
         self._own = own
@@ -571,9 +574,11 @@ class CompiledEpisodes:
         count = len(which)
         self._observe(which)
         first = self._first[: count + 1]
-        return EpisodeBatch(
-            self._tokens[: first[-1]], self._context[:count], self._gpus[:count], first, self._waits[:count]
-        )
+        tokens, context = self._tokens[: first[-1]], self._context[:count]
+        if self._derived is not None:
+            owners = np.repeat(np.arange(count), np.diff(first))
+            tokens = np.hstack([tokens, self._derived.of_rows(tokens, context, owners)])
+        return EpisodeBatch(tokens, context, self._gpus[:count], first, self._waits[:count])
 
     def step(
         self,
@@ -593,6 +598,11 @@ class CompiledEpisodes:
         self._step(live, actions, legal, *outcome, *seen)
         if self._own is not None and (which := np.flatnonzero(live)).size:
             outcome[0][which] = 0.0 - self._own_costs(self._own, which) * self._terms.weight / self._terms.scale
+        if self._derived is not None:
+            (tokens, context, _, mask), over = seen, outcome[1]
+            owners, rows = np.nonzero(mask * ~over[:, None])  # an episode that is over is shown as zeros
+            chosen = tokens[owners, rows]
+            tokens[owners, rows, -len(self._derived.names) :] = self._derived.of_rows(chosen, context, owners)
 
     def fill(self, over: np.ndarray, seen: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]) -> None:
         """Observe all episodes, as ``step`` does without a live episode."""

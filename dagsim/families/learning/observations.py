@@ -12,8 +12,8 @@ import numpy as np
 from gymnasium import spaces
 
 from dagsim.families.learning.codecs.candidates import Candidates
-from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
-from dagsim.families.learning.env_settings import EnvConfig, Level
+from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation, RelativeConfig
+from dagsim.families.learning.env_settings import ActionLevel, EnvConfig
 from dagsim.model import Decision, Share, Start
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.state import TaskState
@@ -80,7 +80,7 @@ class Presets:
     def spread(self, gpus: np.ndarray) -> None:
         """Repeat the row of the single GPU type for all types (..., types, D), if the codec
         describes only one."""
-        if not self._levelled:
+        if isinstance(self.config.codec, RelativeConfig):
             gpus[..., 1:, :] = gpus[..., :1, :]
 
     def form(self, parts: Parts, mask: np.ndarray) -> Any:
@@ -187,7 +187,7 @@ class Levelled:
     context_features = Candidates.context_features
     gpu_features = Candidates.gpu_features
 
-    def __init__(self, config: CandidatesConfig, level: Level) -> None:
+    def __init__(self, config: CandidatesConfig, level: ActionLevel) -> None:
         self.codec = Candidates(config, tail=Struct("f").pack(1.0))
         self.level = level
         self._rows: Sequence[int] = ()

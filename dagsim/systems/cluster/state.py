@@ -325,7 +325,7 @@ def hidden_truth(name: str, task: TaskState, instead: str) -> IllegalDecision:
     )
 
 
-Held: TypeAlias = tuple[NodeState, int, int, tuple[int, ...]]
+HeldOnNode: TypeAlias = tuple[NodeState, int, int, tuple[int, ...]]
 """The resources that a run holds on one machine: the machine, instances, the GPUs' bit mask and, if
 it shares GPUs, the GPU of each instance.
 """
@@ -412,7 +412,7 @@ class Run(Due, Forked):
         id_: int,
         task: TaskState,
         instances: int,
-        held: tuple[Held, ...],
+        held: tuple[HeldOnNode, ...],
         started_s: float,
     ) -> None:
         # ``Event.__init__`` is inlined here, because this is the innermost loop

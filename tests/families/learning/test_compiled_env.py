@@ -12,6 +12,7 @@ import pytest
 
 from dagsim.families.compiled import jit
 from dagsim.families.episodes.side_by_side import CompiledEpisodes
+from dagsim.families.learning.codecs.further import DerivedColumns
 from dagsim.families.learning.columns import ColumnReward
 from dagsim.families.learning.compiled_env import CompiledSchedulingEnv
 from dagsim.families.learning.make_env import make_env
@@ -64,17 +65,27 @@ def steps(env: SchedulingEnv, other: SchedulingEnv, seed: int, most: int = 10_00
     return most
 
 
+class Derived(DerivedColumns):
+    names = ("crowd", "wide")
+    of = ("log_area", "running", "gpus")
+
+    def derive(self, **column: np.ndarray) -> np.ndarray:
+        return np.stack([np.exp(column["log_area"]) / (1 + column["running"]), np.log1p(column["gpus"])], axis=1)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {},
+        {"codec": Derived(), "slots": 12},
+        {"codec": Derived(), "observation": "flat"},
         {"observation": "flat"},
         {"observation": "candidates", "reward": {"job_seconds": 2.0}, "reward_scale": 10.0},
         {"slots": 4, "max_steps": 15},
         {"horizon_s": 2000.0, "pool": 4},
         {"codec": {"kind": "relative"}},
     ],
-    ids=lambda changes: ",".join(changes),
+    ids=lambda changes: ",".join(map(str, changes.values())),
 )
 def test_both_return_the_same(changes: dict[str, Any]) -> None:
     fast, slow = both(**changes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
@@ -12,7 +13,11 @@ from gymnasium.vector import SyncVectorEnv
 
 from dagsim.errors import ConfigError
 from dagsim.families.compiled import jit
+from dagsim.families.episodes.episode_state import EpisodeReward
+from dagsim.families.episodes.side_by_side import CompiledEpisodes
+from dagsim.families.learning.codecs.further import DerivedColumns
 from dagsim.families.learning.columns import ColumnReward
+from dagsim.families.learning.episode import Episode
 from dagsim.families.learning.make_env import make_env, make_vector_env
 from dagsim.families.learning.vector_env import VectorSchedulingEnv
 from dagsim.model import Kind
@@ -38,6 +43,26 @@ class LateCompletions(ColumnReward):
 
 
 OWN = f"{__name__}:LateCompletions"
+
+
+@dataclass(frozen=True)
+class Areas(DerivedColumns):
+    """The area of a task relative to the work in the queue."""
+
+    power: float = 0.5
+    names = ("relative_area",)
+    of = ("log_area", "work")
+
+    def derive(self, log_area: Any, work: Any) -> Any:
+        return np.exp(log_area) / (1 + work) ** np.float32(self.power)
+
+
+class Nothing(DerivedColumns):
+    names = ("nothing",)
+
+
+class Pair(Areas):
+    names = ("one", "two")
 
 
 def both(count: int, mode: str = "NextStep", **changes: Any) -> tuple[Any, Any]:
@@ -82,6 +107,8 @@ def assert_equal(one: Any, other: Any) -> None:
         ("SameStep", {"horizon_s": 900.0}),
         ("SameStep", {"reward": {OWN: 2.0}}),
         ("NextStep", {"codec": {"kind": "relative"}}),
+        ("NextStep", {"codec": Areas()}),
+        ("SameStep", {"codec": Areas(1.0), "observation": "flat", "slots": 5}),
     ],
     ids=str,
 )
@@ -155,6 +182,24 @@ class Single(ColumnReward):
 def test_an_own_reward_that_does_not_fit_is_refused(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_vector_env(2, WORKLOAD, FEW, reward={f"{__name__}:{name}": 1.0}).reset(seed=1)
+
+
+def test_own_columns_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ConfigError, match="name at least one of wait, log_seconds"):
+        Nothing()
+    with pytest.raises(ConfigError, match=r"derive must return shape \(\d+, 2\)"):
+        make_vector_env(2, WORKLOAD, FEW, codec=Pair()).reset(seed=1)
+
+
+def test_agents_in_training_see_own_columns_in_the_compiled_engine() -> None:
+    single = make_env(WORKLOAD, [*FEW, "engine=simpy"], codec=Areas())
+    codec, scenario = Areas(), single.scenario
+    episodes = CompiledEpisodes(scenario, 2, codec, EpisodeReward())
+    episodes.begin(np.arange(2), [3, 4])
+    batch = episodes.observe(np.arange(2))
+    for number, seed in enumerate((3, 4)):
+        seen = Episode(scenario.kernel(seed), codec.build()).observation
+        np.testing.assert_array_equal(batch.tokens[batch.first[number] : batch.first[number + 1]], seen.tokens)
 
 
 def test_the_compiled_engine_is_refused_with_the_reason() -> None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dagsim.errors import ConfigError
 from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.codecs.codec import Observation
 from dagsim.model import Decision
@@ -17,7 +18,8 @@ from dagsim.systems.cluster.api import ClusterView
 @dataclass(frozen=True)
 class FurtherColumns:
     """The choices of the codec ``candidates``, with further columns. A subclass lists their names in
-    ``names`` and computes them in ``columns``.
+    ``names`` and computes them in ``columns``. This excludes the compiled engine; ``DerivedColumns``
+    does not.
     """
 
     names: ClassVar[tuple[str, ...]] = ()
@@ -41,6 +43,65 @@ class FurtherColumns:
     def build(self) -> _Further:
         """Build a codec for one simulation."""
         return _Further(self)
+
+    def added(self, view: ClusterView, rows: list[Any], seen: Observation) -> Any:
+        """Return the values of ``names`` for the choices of one observation."""
+        return self.columns(view, rows)
+
+
+@dataclass(frozen=True)
+class DerivedColumns(FurtherColumns):
+    """Further columns that follow from columns of the codec ``candidates``. ``derive`` computes them for
+    the choices of all episodes together, so environments with them stay in the compiled engine.
+
+    ``of`` names the columns that ``derive`` receives: features of the choice, or of the state of the
+    system. ``derive`` must not keep any state.
+
+        class Areas(DerivedColumns):
+            names = ("area_per_work",)
+            of = ("log_area", "work")
+
+            def derive(self, log_area, work):
+                return log_area / (1 + work)
+
+    Raises:
+        ConfigError: ``of`` contains an unknown name or is empty.
+    """
+
+    of: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        known = (*Candidates.token_features, *Candidates.context_features)
+        if wrong := [name for name in self.of if name not in known]:
+            raise ConfigError(f"{type(self).__name__}: of: {wrong[0]!r} is not one of {', '.join(known)}")
+        if not self.of:
+            raise ConfigError(f"{type(self).__name__}: of: name at least one of {', '.join(known)}")
+
+    def derive(self, **columns: np.ndarray) -> Any:
+        """Return (choices,) or (choices, names), from columns of shape (choices,)."""
+        raise NotImplementedError
+
+    def added(self, view: ClusterView, rows: list[Any], seen: Observation) -> np.ndarray:
+        """Return the values of ``names`` for the choices of one observation."""
+        return self.of_rows(seen.tokens, seen.context[None], np.zeros(len(seen.tokens), np.int64))
+
+    def of_rows(self, tokens: np.ndarray, context: np.ndarray, owners: np.ndarray) -> np.ndarray:
+        """Return (rows, names) float32: the values for the rows ``tokens`` (rows, F) of several
+        observations. ``context`` is (observations, C), and ``owners`` contains the observation of each
+        row.
+
+        Raises:
+            ConfigError: ``derive`` does not return one value, or one for each name, per row.
+        """
+        places = {name: at for at, name in enumerate(Candidates.context_features)}
+        columns = {name: context[owners, at] for name, at in places.items() if name in self.of}
+        places = {name: at for at, name in enumerate(Candidates.token_features)}
+        columns |= {name: tokens[:, at].copy() for name, at in places.items() if name in self.of}
+        values = np.asarray(self.derive(**columns), np.float32)
+        shape = (len(tokens), len(self.names))
+        if values.shape not in (shape, shape[:1]) or (values.ndim == 1 and shape[1] != 1):
+            raise ConfigError(f"{type(self).__name__}: derive must return shape {shape}, got {values.shape}")
+        return values.reshape(shape)
 
 
 class _Further:
@@ -66,7 +127,7 @@ class _Further:
         seen = self._inner.encode(view)
         if seen is None:
             return None
-        values = np.asarray(self._settings.columns(view, self._inner.rows), np.float32)
+        values = np.asarray(self._settings.added(view, self._inner.rows, seen), np.float32)
         added = np.broadcast_to(values, (len(seen.tokens), len(self._settings.names)))
         return seen._replace(tokens=np.hstack([seen.tokens, added]))
 
