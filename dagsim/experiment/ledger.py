@@ -6,8 +6,8 @@ A ledger is the file ``seeds.yaml`` in the folder that contains the run folders.
 
 Each training run is tested on a block of seeds that no other training run in the same folder uses
 (``claim_report_seeds``). If all training runs used the same seeds, choosing the best of them by its
-test would be choosing on the test set. A training run claims its block of seeds at its first test,
-records the block in its run folder, and keeps it when it is resumed.
+test would be choosing on the test set. A training run reserves its block of seeds at its first
+test, records the block in its run folder, and keeps it when it is resumed.
 
 A script that makes a table requests seeds (``Ledger.spend``) before its first run, and closes the
 entry (``Ledger.close``) when the table has been written. A second request for the same table is

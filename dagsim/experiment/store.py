@@ -423,8 +423,8 @@ class Store(ABC):
         return f"{count} finished {self._unit}{aside} are kept in {self.path}; continue with: {again}"
 
     def _kept_by_command(self) -> Entry | None:
-        """Return what the folder keeps, if its command belongs to a family that keeps its own
-        progress there instead of cells. Otherwise, return None."""
+        """Return the entry of the folder's command, if a family has registered one because the
+        command stores its own progress in the folder instead of cells. Otherwise, return None."""
         entries = (entry for _, entry in family_entries("kept_by_command"))
         return next((entry for entry in entries if entry.name == self.manifest["command"]), None)
 
@@ -457,8 +457,8 @@ class Store(ABC):
         self._lock.release()
 
     def mark(self, state: RunState, error: str | None = None) -> None:
-        """Write a new ``status.json``. The state ``running`` claims the folder, and any other state
-        releases it.
+        """Write a new ``status.json``. The state ``running`` reserves the folder for this process,
+        and any other state releases it.
 
         Raises:
             RunFolderError: Another process writes to the folder.

@@ -422,7 +422,7 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
 
 def _stable_order(keys: Ints) -> Ints:
     """Return the indices that sort 32-bit ``keys``, with equal keys in their order. Sorting numbers
-    that contain both takes half as long as ``np.argsort``.
+    that contain both a key and its index takes half as long as ``np.argsort``.
     """
     both = (keys.astype(np.int64) << 32) + np.arange(len(keys))
     both.sort()

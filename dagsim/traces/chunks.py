@@ -46,7 +46,7 @@ _FIRSTS = np.arange("1970-01", "10000-02", dtype="datetime64[M]").astype("dateti
 
 
 class FileLayout(NamedTuple):
-    """The places of a form's columns in a file: the index of each column's field."""
+    """The fields in which the columns of a form are found in a file."""
 
     places: Sequence[int | None]
     """The field index of each column, or ``None`` if the file lacks the column."""

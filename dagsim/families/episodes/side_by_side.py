@@ -591,8 +591,8 @@ class CompiledEpisodes:
         """Carry out an action in each ``live`` episode, and observe all episodes (``step_episodes``).
 
         ``outcome`` has one entry per episode: the rewards, whether it is over, and the number of
-        illegal actions. Only those of live episodes change. ``seen`` are arrays of zeros for the
-        observations: ``tokens`` (N, rows, F or more), whose additional column is 1 for starts,
+        illegal actions. Only those of live episodes change. ``seen`` contains arrays of zeros for
+        the observations: ``tokens`` (N, rows, F or more), whose additional column is 1 for starts,
         ``context`` (N, C), ``gpus`` (N, types, D), and ``mask`` (N, rows) int8.
         """
         self._step(live, actions, legal, *outcome, *seen)

@@ -33,20 +33,21 @@ class Terms(NamedTuple):
     """
 
     nodes: int
-    """The nodes of its partitions that satisfy its constraint, as a bit set."""
+    """The nodes in the task's partitions that satisfy the task's constraint, as a bit set."""
     limit_s: float = 0.0
-    """Its time limit, or 0 if the site has no reservations."""
+    """The task's time limit, or 0 if the site has no reservations."""
     reservation: int = -1
     """Number of the reservation in which the task runs."""
     licences: tuple[tuple[str, int], ...] = ()
     domains: tuple[int, ...] = ()
-    """Bit sets of nodes: a gang must be placed within one of them."""
+    """Bit sets of nodes. A gang must be placed within one of them."""
     counts: tuple[NodeCount, ...] = ()
-    """Numbers of nodes of a gang that must be among some nodes."""
+    """For some sets of nodes, how many of a gang's nodes must be in the set."""
     named: int = 0
-    """The nodes that must be among those of a start, as a bit set."""
+    """The nodes that each start must include, as a bit set."""
     welcome: tuple[int, ...] = ()
-    """Numbers of further reservations whose nodes it may use while they are under way."""
+    """Numbers of further reservations whose nodes the task may use while these reservations
+    last."""
 
 
 class NodeCount(NamedTuple):

@@ -185,7 +185,7 @@ class Holding(NamedTuple):
     """GPUs, or cores if it holds no GPUs."""
     id: int
     by_node: tuple[tuple[int, float], ...]
-    """The same, by the index of the node."""
+    """The number of GPUs (or cores) that the run holds on each node, by the index of the node."""
     licences: tuple[tuple[str, int], ...]
 
     @classmethod

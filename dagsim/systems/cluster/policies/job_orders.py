@@ -177,7 +177,8 @@ class JobQueue:
 
 
 _WIDE = 64
-"""Number of tasks from which the sum of a job is kept; for smaller jobs it is added up each time."""
+"""The sum over a job's tasks is stored if the job has at least this many tasks. For smaller jobs,
+it is computed each time."""
 
 
 class PathLeft:

@@ -228,10 +228,10 @@ def _root(value: float) -> float:
 
 
 Rate = Callable[[TaskState], float]
-"""Weight of one second of waiting; must not change while the task waits."""
+"""The weight of one second of waiting. It must not change while the task waits."""
 
 _SHORTEST_S = 1e-9
-"""Seconds that a task of zero length counts as."""
+"""Number of seconds that is assumed for a task of zero length."""
 
 
 class LongestWait:

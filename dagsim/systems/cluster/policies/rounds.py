@@ -500,11 +500,13 @@ class ServiceColumns(NamedTuple):
 
 
 _IDS = 3
-"""Per run: its id, the order of its task, the number of its job."""
+"""Number of columns for each run: the run's id, the order of its task, and the number of its
+job."""
 
 
 _AMOUNTS = 4
-"""Per run: GPU-seconds and seconds of the ended runs of its job, its GPUs and its start."""
+"""Number of columns for each run: the GPU-seconds and the seconds of the ended runs of its job, the
+run's GPUs, and its start."""
 
 
 class Service:
