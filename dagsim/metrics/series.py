@@ -445,8 +445,8 @@ def _of_quantile(values: Floats, order: float) -> Floats:
 
 def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float]:
     """Return the standard error of the mean of a stationary series, estimated from its blocks. Also
-    return the number of blocks, and how many times as long the series would have to be for enough
-    blocks. The standard error is NaN if there are too few blocks.
+    return the number of blocks, and the factor by which the series would have to be longer to have
+    enough blocks. The standard error is NaN if there are too few blocks.
 
     Blocks are long enough for the slowest of all series. The standard error has a lower bound: the
     standard error of the logarithm of the mean of the first level or, with two levels, of the

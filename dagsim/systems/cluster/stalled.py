@@ -51,8 +51,8 @@ class Wakes(Forked):
         self.least_s, self.idle = inf, 0
 
     def count_one(self, kernel: ClusterKernel) -> None:
-        """Count one call at the current time. The cost is O(1), and O(tasks) for one in
-        ``JUDGED_EVERY`` calls.
+        """Count one call at the current time. A call costs O(1), except that one in
+        ``JUDGED_EVERY`` calls costs O(tasks).
 
         Raises:
             Stalled: Runs stop and start without progress, or would do so too often.

@@ -387,7 +387,7 @@ class NodeChoice:
     def _counts(
         self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> dict[int, int]:
-        """Return ``counts`` for all nodes, or an empty result if that takes too many nodes."""
+        """Return ``counts`` for all nodes, or an empty result if too many nodes would be needed."""
         counts: dict[int, int] = {}
         spread, left, fewest = layout.spread, wanted, layout.fewest
         for share, number in layout.shares:
