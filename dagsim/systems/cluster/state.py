@@ -21,6 +21,8 @@ from dagsim.systems.cluster.nodes import DemandClass, NodeState
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
+_keys = dict.keys  # looking it up through ``super()`` would take as long as a short loop itself
+
 
 class Live(dict[KeyT, ValueT]):
     """A dictionary that may change during an iteration, because each iteration visits a snapshot.
@@ -34,7 +36,7 @@ class Live(dict[KeyT, ValueT]):
     __slots__ = ()
 
     def __iter__(self) -> Iterator[KeyT]:
-        return iter(list(super().keys()))
+        return iter(list(_keys(self)))
 
     def keys(self) -> KeysView[KeyT]:  # type: ignore[override]
         return dict.fromkeys(super().keys()).keys()
