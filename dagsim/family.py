@@ -55,7 +55,8 @@ class Family:
     """The entries that the family adds to each registry. The keys are the registries' entry-point
     groups without the prefix ``dagsim.`` (``policies``, ``readers``). ``services`` are functions
     that others call (``dagsim.services``), ``public`` are functions of dagsim's interface, and ``keys`` are the
-    classes behind configuration keys.
+    classes behind configuration keys. ``kept_by_command`` names commands that keep their own
+    progress in a run folder, with a summary of what they keep.
     """
     commands: Mapping[str, str] = field(default_factory=dict)
     """The family's commands, each with the module that adds it to ``dagsim.cli.app.app`` on import."""

@@ -3,7 +3,8 @@
     python scripts/bench_episodes.py [--seconds 1.5] [--workload heterogeneous-dag] [--train] [--json]
 
 Decisions per CPU-second, and their ratio to ``Episode`` with the codec, the reward and random choices. The job
-sequences are drawn before. ``--train`` adds whole iterations of PPO in both engines, whose weights must be equal.
+sequences are drawn before. ``--train`` adds whole iterations of PPO in both engines, whose weights must be equal, and
+the share that torch takes (choices, evaluations, gradients and steps of the network), which bounds what is possible.
 ``--vector`` adds 64 environments as a user steps them (first legal action, observations and masks copied, new episodes
 included) beside Gymnasium's CartPole. The machine may be busy: read the ratios, and repeat. Exits with 1 if random
 choices in 64 episodes are less than 10 times as fast as in the kernel, or if weights differ.
@@ -12,9 +13,11 @@ choices in 64 episodes are less than 10 times as fast as in the kernel, or if we
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import count
 from time import process_time
 from typing import Any
+from unittest.mock import patch
 
 import command
 import gymnasium
@@ -174,15 +177,36 @@ def forks(scenario: ClusterScenario) -> tuple[float, float]:
     return times[0], times[1]
 
 
-def ppo(scenario: ClusterScenario, in_engine: bool) -> tuple[float, bytes]:
-    """Samples per CPU-second of whole iterations of PPO after the first one, and the weights."""
+def ppo(scenario: ClusterScenario, in_engine: bool) -> tuple[float, bytes, float]:
+    """Samples per CPU-second of whole iterations of PPO after the first one, the weights, and the share of torch."""
     learner = fresh_ppo(scenario, compiled=in_engine)
     learner.iterate(0, 0.0)
-    samples, began = 0.0, process_time()
-    for number in (1, 2, 3):
-        samples += learner.iterate(number, number / 100)["samples"]
-    rate = samples / (process_time() - began)
-    return rate, b"".join(value.numpy().tobytes() for value in learner.net.state_dict().values())
+    torch_s = 0.0
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **settings: Any) -> Any:
+            nonlocal torch_s
+            began = process_time()
+            value = call(*arguments, **settings)
+            torch_s += process_time() - began
+            return value
+
+        return run
+
+    with ExitStack() as stack:
+        for of, name in (
+            (learner.net, "act"),
+            (learner.net, "evaluate"),
+            (learner.optimizer, "step"),
+            (torch.Tensor, "backward"),
+        ):
+            stack.enter_context(patch.object(of, name, counted(getattr(of, name))))
+        samples, began = 0.0, process_time()
+        for number in (1, 2, 3):
+            samples += learner.iterate(number, number / 100)["samples"]
+        spent_s = process_time() - began
+    weights = b"".join(value.numpy().tobytes() for value in learner.net.state_dict().values())
+    return samples / spent_s, weights, torch_s / spent_s
 
 
 def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
@@ -220,9 +244,11 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
         say(f"forks                        {fast_us:.1f} us, view.fork() {slow_us:.0f} us, {ratios['forks']:.0f} times")
         same = True
         if options.train:
-            (slow, weights), (fast, others) = ppo(scenario, False), ppo(scenario, True)
+            (slow, weights, _), (fast, others, share) = ppo(scenario, False), ppo(scenario, True)
             rates["PPO"], ratios["PPO"], same = fast, fast / slow, weights == others
             say(f"PPO {fast:,.0f} samples per CPU-second, {fast / slow:.1f} times; weights equal: {same}")
+            rates["torch"] = fast / share
+            say(f"torch takes {100 * share:.0f} % of it: {fast / share:,.0f} per CPU-second if nothing else took time")
         for name, make in vectors().items() if options.vector else ():
             rates[name] = stepped(make, seconds)
             say(f"{name:42} {rates[name]:10,.0f} steps per CPU-second")

@@ -31,7 +31,7 @@ from dagsim.config.bundled import shipped as shipped_files
 from dagsim.config.schema import load_config
 from dagsim.families.benchmark.bench import read_entry, suite
 from dagsim.families.benchmark.page import leaderboards
-from dagsim.metrics.paired import Paired, Row, Verdict, compared, holm, paired, verdict
+from dagsim.metrics.paired import ComparedRow, Paired, Verdict, compared, holm, paired, verdict
 from dagsim.model import Cluster
 from dagsim.model.arithmetic import rounded
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
@@ -148,12 +148,12 @@ def _judged(file: str) -> Iterator[list[str]]:
         yield [*cells, *(("-", "reference") if is_reference else _ratio_cells(row))]
 
 
-def _ratio_cells(row: Row) -> tuple[str, str]:
+def _ratio_cells(row: ComparedRow) -> tuple[str, str]:
     return interval(row.pair.low, row.pair.high), str(verdict(row.pair, row.p))
 
 
 @cache
-def decima_rows(file: str) -> dict[str, tuple[float, Row]]:
+def decima_rows(file: str) -> dict[str, tuple[float, ComparedRow]]:
     """For each policy of a file of ``results/decima``, the mean, and the comparison with the first
     policy.
     """

@@ -27,7 +27,7 @@ from dagsim.metrics import glossary
 from dagsim.metrics.standings import lower_is_better
 from dagsim.registry import Registry
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.workload.distributions import Distribution
+from dagsim.workload.distributions import AnyDistribution
 
 ROOT = Path(__file__).parent.parent
 MODULES = ("dagsim", "dagsim.systems.seam", "dagsim.testing", "dagsim.model", "dagsim.model.log", "dagsim.errors")
@@ -183,7 +183,7 @@ def _of_type(part: Mapping[str, Any]) -> str:
     return "{...}"
 
 
-_DISTRIBUTIONS = [f"[`{kind.__name__}`](#{kind.__name__.lower()})" for kind in get_args(get_args(Distribution)[0])]
+_DISTRIBUTIONS = [f"[`{kind.__name__}`](#{kind.__name__.lower()})" for kind in get_args(get_args(AnyDistribution)[0])]
 
 
 def _type(part: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Every validation against independent simulators, published tables and known optima, in one table.
 
     python scripts/validate_all.py --data DIR [--only NAME ...] [--json]
+    python scripts/validate_all.py --data DIR --paper NAME
 
 ``DIR`` holds ``traces/`` and ``golden/``. Each validation calls the function that its own script prints
 (``validate_<name>.py``). The table has, per figure, the expected value, ours, the difference, and ``MISS`` if that is
@@ -9,6 +10,7 @@ not within the tolerance. Exits with 1 if any figure misses.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from pathlib import Path
@@ -307,6 +309,10 @@ def figures(data: Path, names: Iterable[str]) -> Iterator[tuple[str, PaperFigure
 
 
 def _work(options: command.Options, say: command.Say) -> list[tuple[str, PaperFigure]]:
+    if options.paper:
+        for figure in PAPERS[options.paper](options.data):
+            say(json.dumps(figure))
+        return []
     counting = counted("validating", not options.json, "figures", every=1)
     rows = list(counting(figures(options.data, options.only)))
     table = Table("validation", "figure")
@@ -330,6 +336,7 @@ def main() -> int:
     parser = command.arguments(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="the folder with traces/ and golden/")
     parser.add_argument("--only", nargs="+", choices=VALIDATIONS, default=list(VALIDATIONS), metavar="NAME")
+    parser.add_argument("--paper", choices=PAPERS, metavar="NAME", help="print a paper's figures, one per line")
     return command.run(
         parser,
         _work,

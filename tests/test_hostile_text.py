@@ -20,7 +20,6 @@ from dataclasses import asdict, fields
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
-from tempfile import mkdtemp
 from time import monotonic, sleep
 from typing import Any, get_type_hints
 from urllib.error import HTTPError
@@ -428,18 +427,6 @@ def test_why_a_job_of_a_queue_waits_is_told_in_plain_lines(queues: dict[str, tup
         assert_plain(said.output)
         shown.append([len(re.split(r"(?<!\\)[|&]", line)) for line in said.stdout.splitlines() if line[:1] in "|&"])
     assert shown[0] == shown[1]
-
-
-@pytest.mark.family("web")
-def test_metrics_for_prometheus_have_a_line_for_each_hostile_partition() -> None:
-    from dagsim.families.forecast.journal import Journal, Watched
-    from dagsim.families.forecast.prometheus import metrics
-
-    rows = [Watched("1", name, name, name, True, 1.0, 2.0, 3.0, 4.0) for name in HOSTILE.values()]
-    text = metrics(rows, Journal(Path(mkdtemp())), 0.0, 0)
-    assert_plain(text)
-    waiting = re.findall(r'^dagsim_waiting_jobs\{partition="((?:[^"\\\n]|\\[\\"n])*)"\} 1$', text, re.MULTILINE)
-    assert len(waiting) == len(HOSTILE)
 
 
 def test_every_text_field_of_jobs_is_hostile() -> None:

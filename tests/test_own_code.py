@@ -9,79 +9,20 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from support.own_code import MARK, POLICY, SHORT, begin_in, imported, run
 
-from dagsim.cli import app
 from dagsim.config.schema import dump_config, foreign_parts, load_config
-from dagsim.errors import CodeNotAllowed, ConfigError, RunFolderError
+from dagsim.errors import CodeNotAllowed, ConfigError
 from dagsim.experiment.provenance import provenance
 from dagsim.experiment.store import Store
-from dagsim.families.learning.agents import shipped_agent
-from dagsim.families.learning.checkpoint import Checkpoint, read_plain, write_plain
 from dagsim.own_code import Allowed, allow, attribute, own_names, source_file, source_sha256
 from dagsim.sections import Foreign
-from dagsim.systems import system_named
 from dagsim.systems.cluster.policies import POLICIES
-
-MARK = "from pathlib import Path\nPath(__file__).with_suffix('.imported').touch()\n"
-"""The first lines of a module that leaves a file when it is imported."""
-NETWORK = (
-    MARK
-    + """
-from dataclasses import dataclass
-from dagsim.systems.cluster.network.base import UniformNetwork
-
-@dataclass(frozen=True)
-class Slow(UniformNetwork):
-    latency_s: float = 1
-"""
-)
-POLICY = (
-    MARK
-    + """
-class Mine:
-    def decide(self, view):
-        return [view.start(task) for task in ()]
-
-class Fifo:
-    def __init__(self):
-        from dagsim.systems.cluster.policies import POLICIES
-        self.rule = POLICIES.create("fifo")
-
-    def decide(self, view):
-        return self.rule.decide(view)
-
-def ready() -> Mine:
-    return Mine()
-
-def bare():
-    return Mine()
-"""
-)
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, on the search path, with modules that notice their import."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    for name, text in (("evil_net", NETWORK), ("evil_policy", POLICY)):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
-    monkeypatch.delitem(sys.modules, "own_world", raising=False)
-    return tmp_path
-
-
-def run(*args: str) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
-
-
-def imported(folder: Path) -> list[str]:
-    return sorted(path.stem for path in folder.glob("*.imported"))
-
-
-SHORT = ("--set", "workload.count=5", "--seeds", "1", "--no-plots", "--workers", "1")
+    return begin_in(tmp_path, monkeypatch)
 
 
 def run_folder(*args: str) -> Path:
@@ -187,43 +128,6 @@ def test_a_trace_imports_nothing(command: tuple[str, ...], folder: Path) -> None
         assert ended.exit_code == 2
         assert "t.jsonl:1: the runtime model saved in this file is code outside dagsim, 'evil_net:Slow'" in ended.output
     assert imported(folder) == []
-
-
-@pytest.mark.parametrize("part", ["codec", "net"])
-def test_a_checkpoint_imports_nothing(part: str, folder: Path) -> None:
-    plain = dict(read_plain(shipped_agent("ppo", system_named("cluster"))))
-    plain[part] = {**plain[part], "kind": "evil_policy:Codec"}
-    write_plain(folder / "evil.pt", plain)
-    ended = run("eval", "--algo", "ppo", "--checkpoint", "evil.pt", *SHORT)
-    assert ended.exit_code == 2
-    assert f"evil.pt: the {part} 'evil_policy:Codec' of the agent is code outside dagsim" in ended.output
-    assert imported(folder) == []
-
-
-def test_an_agent_of_an_unknown_system_is_refused(folder: Path) -> None:
-    plain = dict(read_plain(shipped_agent("ppo", system_named("cluster"))))
-    write_plain(folder / "far.pt", {**plain, "system": "clusters"})
-    with pytest.raises(RunFolderError, match=r"far\.pt: .* 'clusters', which is unknown; did you mean 'cluster'"):
-        Checkpoint.load(folder / "far.pt")
-    ended = run("eval", "--algo", "ppo", "--checkpoint", "far.pt", *SHORT)
-    assert ended.exit_code == 2
-    assert "far.pt: the agent was trained for the system 'clusters', so it cannot schedule 'cluster'" in ended.output
-
-
-def test_a_codec_of_ones_own_is_named_by_whoever_loads_the_agent(folder: Path) -> None:
-    own = MARK + (
-        "from dataclasses import dataclass\nfrom dagsim.families.learning.codecs.codec import CandidatesConfig\n"
-        "@dataclass(frozen=True)\nclass Codec(CandidatesConfig):\n    pass\n"
-    )
-    (folder / "own_codec.py").write_text(own, encoding="utf-8")
-    plain = dict(read_plain(Path(__file__).parents[1] / "dagsim" / "families" / "learning" / "independent-0.9.pt"))
-    plain["codec"] = {**plain["codec"], "kind": "own_codec:Codec"}
-    write_plain(folder / "own.pt", plain)
-    with pytest.raises(CodeNotAllowed, match=r"parameter codec=own_codec:Codec"):
-        Checkpoint.load(folder / "own.pt")
-    ended = run("eval", "--algo", "ppo[codec=own_codec:Codec]", "--checkpoint", "own.pt", *SHORT)
-    assert ended.exit_code == 0, ended.output
-    assert imported(folder) == ["own_codec"]
 
 
 @pytest.mark.parametrize("signed", [False, True])

@@ -56,14 +56,6 @@ def test_an_error_about_an_old_key_names_the_new_one(text: str, new: str, tmp_pa
         load_config(file)
 
 
-@pytest.mark.family("capacity")
-def test_a_target_with_an_old_metric_names_the_new_one() -> None:
-    from dagsim.families.capacity.size_search import Target
-
-    with pytest.raises(ConfigError, match=r"'slowdown\.mean'; it is now called 'stretch\.mean'"):
-        Target.read("slowdown.mean<2")
-
-
 def test_upper_case_leads_to_the_name_in_lower_case() -> None:
     assert nearest("SJF", ["fifo", "sjf"]) == "; did you mean 'sjf'?"
     assert nearest("a100-40", ["A100-40", "T4"]) == "; did you mean 'A100-40'?"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dagsim.cli.app import App, app, say
-from dagsim.cli.options import Json, OutFile, Quiet, Read, Strict, TraceColumns, TraceFormat, one_output, read_settings
+from dagsim.cli.options import Json, OutFile, Quiet, Read, Strict, TraceFormat, TraceMap, one_output, read_settings
 from dagsim.family import added_names
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def show_trace(
     format_: TraceFormat = None,
     skip: Annotated[int, typer.Option(min=0, help="Number of jobs to skip at the beginning.")] = 0,
     max_jobs: Annotated[int | None, typer.Option(min=1, help="Maximum number of jobs to keep (default: all).")] = None,
-    map_: TraceColumns = None,
+    map_: TraceMap = None,
     read: Read = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plot.")] = Path("results"),
     plots: Annotated[

@@ -97,11 +97,11 @@ Settings = Annotated[
     list[str] | None,
     _experiment("--set", "-s", metavar="KEY=VALUE", help="Change one key of the configuration (repeatable)."),
 ]
-Jobs = Annotated[
+WorkloadName = Annotated[
     str | None,
     _experiment("--workload", "-w", metavar="NAME", help="Jobs: a name from `dagsim list workloads`, or a file."),
 ]
-System = Annotated[
+SystemName = Annotated[
     str | None,
     _experiment(
         "--system",
@@ -170,7 +170,7 @@ TraceFormat = Annotated[
         help="Format of the trace, from dagsim list readers (default: detected automatically).",
     ),
 ]
-TraceColumns = Annotated[
+TraceMap = Annotated[
     str | None,
     _of_trace(
         "--map", metavar="OURS=THEIRS,...", help="Which columns of a CSV or JSON Lines file contain dagsim's fields."
@@ -302,10 +302,10 @@ def read_settings(texts: Iterable[str]) -> Iterator[Setting]:
 class Experiment(NamedTuple):
     """Options that select a configuration and change it."""
 
-    workload: Jobs = None
+    workload: WorkloadName = None
     config: ConfigFile = None
     set_: Settings = None
-    system: System = None
+    system: SystemName = None
     seeds: Seeds = None
     seed: Seed = None
     precision: Within = None
@@ -404,7 +404,7 @@ class TraceFlags(NamedTuple):
         _of_trace(help="Offered load to which the times of arrival are scaled (default: as in the trace)."),
     ] = None
     max_jobs: Annotated[int | None, _of_trace(help="Maximum number of jobs to keep (default: all).")] = None
-    map_: TraceColumns = None
+    map_: TraceMap = None
     read: Read = None
     from_: Annotated[
         str | None,

@@ -13,7 +13,6 @@ from dagsim.cli.configuring import checked, experiment
 from dagsim.cli.options import (
     ConfigFile,
     Experiment,
-    Jobs,
     Json,
     Name,
     On,
@@ -22,11 +21,12 @@ from dagsim.cli.options import (
     Quiet,
     Resume,
     Settings,
-    System,
+    SystemName,
     TableLook,
     TraceFlags,
     Wide,
     Windows,
+    WorkloadName,
     expand_options,
 )
 from dagsim.cli.running import resume_policies, run_policies
@@ -58,10 +58,10 @@ def tune(
     yaml: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the tuned configuration to this file.")
     ] = None,
-    workload: Jobs = None,
+    workload: WorkloadName = None,
     config: ConfigFile = None,
     set_: Settings = None,
-    system: System = None,
+    system: SystemName = None,
     out: Out = Path("results"),
     json_: Json = False,
     quiet: Quiet = False,

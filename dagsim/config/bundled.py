@@ -18,10 +18,10 @@ from dagsim.registry import nearest, nearest_file
 from dagsim.workload.presets import PRESETS, Preset
 from dagsim.workload.sessions import Sessions
 
-Kind: TypeAlias = Literal["configs", "workloads"]
+ShippedKind: TypeAlias = Literal["configs", "workloads"]
 
 
-def shipped(kind: Kind) -> dict[str, Path]:
+def shipped(kind: ShippedKind) -> dict[str, Path]:
     """Return the files in ``configs/`` or ``workloads/`` by name, without the file extension."""
     package = Path(__file__).parents[1]
     paths: dict[str, Path] = {}
@@ -33,7 +33,7 @@ def shipped(kind: Kind) -> dict[str, Path]:
     return paths
 
 
-def shipped_folder(kind: Kind, name: str) -> Path:
+def shipped_folder(kind: ShippedKind, name: str) -> Path:
     """Return a folder below ``configs/`` or ``workloads/`` that ships with dagsim.
 
     Raises:

@@ -25,7 +25,7 @@ from dagsim.registry import choices, nearest, scalar
 from dagsim.sections import DEFAULT_KIND, fault_in_words, got
 from dagsim.text import is_text
 
-Key: TypeAlias = tuple[str | int, ...]
+KeyPath: TypeAlias = tuple[str | int, ...]
 """The path to a value: the mapping keys and list indices that lead to it from the top."""
 
 _MOST_BYTES = 10_000_000
@@ -68,17 +68,17 @@ class Document:
 
     value: Any
     source: str
-    values: dict[Key, str] = field(default_factory=dict)
-    keys: dict[Key, str] = field(default_factory=dict)
+    values: dict[KeyPath, str] = field(default_factory=dict)
+    keys: dict[KeyPath, str] = field(default_factory=dict)
 
-    def place(self, path: Key) -> str:
+    def place(self, path: KeyPath) -> str:
         """Return the position of the value at ``path``. If it is unknown, return the position of
         the nearest part that contains the value.
         """
         below = (place for key, place in self.values.items() if key[: len(path)] == path)
         return _nearest(self.values, path) or next(below, self.source)
 
-    def key_place(self, path: Key) -> str:
+    def key_place(self, path: KeyPath) -> str:
         """Return the position of the key at the end of ``path``. If it is unknown, return the
         position of the nearest part that contains the key.
         """
@@ -111,7 +111,7 @@ class Document:
             raise ConfigError(f"{self.place(())}: the file must be a mapping of keys to values, got {kind}")
         value = deepcopy(value)  # copied, because a later setting may change a part of it
         holder = self.value
-        path: Key = ()
+        path: KeyPath = ()
         *way, last = key.split(".")
         for word, below in pairwise((*way, last)):
             step = _step(holder, word, path, source)
@@ -130,7 +130,7 @@ class Document:
                 del places[key_below]
             places[path] = source
 
-    def _check_no_option_lost(self, key: Key, replaced: Key, source: str) -> None:
+    def _check_no_option_lost(self, key: KeyPath, replaced: KeyPath, source: str) -> None:
         """Raise an error if setting ``key`` would remove a value that another option has set inside
         ``replaced``. An option may replace a value that ``--set`` or the same option has set for
         the same key.
@@ -288,7 +288,7 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def _value(node: yaml.Node, path: Key, document: Document, faults: list[str], within: tuple[yaml.Node, ...]) -> Any:
+def _value(node: yaml.Node, path: KeyPath, document: Document, faults: list[str], within: tuple[yaml.Node, ...]) -> Any:
     """Return the value of ``node``. Add the positions of its parts to ``document``, and any errors
     to ``faults``.
     """
@@ -316,7 +316,9 @@ def _value(node: yaml.Node, path: Key, document: Document, faults: list[str], wi
     return None
 
 
-def _items(node: yaml.MappingNode, path: Key, document: Document, faults: list[str]) -> Iterator[tuple[str, yaml.Node]]:
+def _items(
+    node: yaml.MappingNode, path: KeyPath, document: Document, faults: list[str]
+) -> Iterator[tuple[str, yaml.Node]]:
     lines: dict[str, int] = {}
     for key, item in node.value:
         place = _place(document.source, key)
@@ -336,7 +338,7 @@ def _place(source: str, node: yaml.Node) -> str:
     return f"{source}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
 
 
-def _nearest(places: dict[Key, str], path: Key) -> str | None:
+def _nearest(places: dict[KeyPath, str], path: KeyPath) -> str | None:
     return next((places[path[:end]] for end in range(len(path), -1, -1) if path[:end] in places), None)
 
 
@@ -351,7 +353,7 @@ def _part(default: Any, holder: Any, word: str) -> Any:
     return default.get(word)
 
 
-def _step(holder: Any, word: str, path: Key, source: str) -> Any:
+def _step(holder: Any, word: str, path: KeyPath, source: str) -> Any:
     """Return the key or index in ``holder`` to which ``word`` refers. ``path`` leads to ``holder``."""
     at = ".".join(map(str, path))
     match holder:
@@ -422,7 +424,7 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
     return f"{place}: {'.'.join(map(str, path)) or 'the file'}: {what}"
 
 
-def _of_option(place: str, path: Key, what: str) -> str:
+def _of_option(place: str, path: KeyPath, what: str) -> str:
     """Return the line that reports a fault in the value of an option. It names the option instead
     of the key that the option sets, unless the fault is in another key than ``--set`` names.
     """
@@ -437,7 +439,7 @@ def _of_option(place: str, path: Key, what: str) -> str:
     return f"{option}: {what}, got {typed}" if what.startswith("must") and ", got " not in what else f"{option}: {what}"
 
 
-def _path(fault: ErrorDetails, value: Any) -> Key:
+def _path(fault: ErrorDetails, value: Any) -> KeyPath:
     """Return the path to the fault in the document: pydantic's ``loc`` without the tags of unions that
     pydantic inserts.
     """
@@ -465,7 +467,7 @@ def _child(value: Any, key: str | int) -> Any:
     return _ABSENT
 
 
-def _named(message: str, path: Key, value: Any) -> Key:
+def _named(message: str, path: KeyPath, value: Any) -> KeyPath:
     """Extend ``path`` by the faulty key below it. The message names either this key or its value."""
     for key in path:
         value = _child(value, key)

@@ -33,6 +33,7 @@ from dagsim.metrics.standings import (
 from dagsim.model import Job
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import services
+from dagsim.systems.cluster.network.base import HasRoutes
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.text import count_of
 
@@ -377,7 +378,7 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
     """
     traffic = services.link_traffic.offered()
     # systems other than the GPU cluster have no network
-    if getattr(folder.config.network, "kind", None) != "shared" or traffic is None:
+    if not isinstance(folder.config.network, HasRoutes) or traffic is None:
         return []
     folder.check_trace()
     scenario = cluster_scenario_of(folder.config)

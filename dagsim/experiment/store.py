@@ -74,6 +74,7 @@ from dagsim.experiment.kept_files import (
 from dagsim.experiment.plan import Cell, Plan
 from dagsim.experiment.provenance import SCHEMA, changes
 from dagsim.experiment.scenario import scenario_of, workload_label
+from dagsim.family import Entry, family_entries
 from dagsim.files import Lock, file_hash, replaced
 from dagsim.metrics.standings import PolicyResult
 from dagsim.model.cluster import Cluster
@@ -405,10 +406,9 @@ class Store(ABC):
         """State what has been kept, and which command continues the run. The result is empty if
         nothing was kept.
         """
-        command = self.manifest["command"]
-        if command == "train":
+        if kept := self._kept_by_command():
             return (
-                f"the training run is kept in {self.path}; continue with: dagsim train --resume "
+                f"the {kept.summary} is kept in {self.path}; continue with: dagsim {kept.name} --resume "
                 f"{shlex.quote(str(self.path))}"
             )
         try:
@@ -421,6 +421,12 @@ class Store(ABC):
         if not (count or logs or stopped):
             return ""
         return f"{count} finished {self._unit}{aside} are kept in {self.path}; continue with: {again}"
+
+    def _kept_by_command(self) -> Entry | None:
+        """Return what the folder keeps, if its command belongs to a family that keeps its own
+        progress there instead of cells. Otherwise, return None."""
+        entries = (entry for _, entry in family_entries("kept_by_command"))
+        return next((entry for entry in entries if entry.name == self.manifest["command"]), None)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -681,7 +687,7 @@ class Store(ABC):
         Raises:
             RunFolderError: The runs cannot be read.
         """
-        if self.state != "done" or not self.manifest.get("policies") or self.manifest["command"] == "train":
+        if self.state != "done" or not self.manifest.get("policies") or self._kept_by_command():
             return None
         due, count = self._due(), len(self.lines())
         if count >= due:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dagsim.model import Cluster, Kind, PowerState
 from dagsim.model.log import FactColumns, Schedule
+from dagsim.processes import return_freed_memory
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.signedinteger]
@@ -177,6 +178,9 @@ def _on_demand(rows: np.ndarray, cluster: Cluster, log_end_s: float) -> tuple[li
     return away, powered
 
 
+_MANY = 1_000_000
+"""Number of rows from which freed memory is returned to the system before the metrics."""
+
 _Span: TypeAlias = tuple[int, float, float, bool]
 """Node, start, end, and a flag."""
 
@@ -235,13 +239,16 @@ class ScheduleColumns:
         if end_s is None:
             end_s = max(last_s, start_s)
         log_end_s = max(last_s, end_s)
+        phases, runs = _phases(rows, jobs, log_end_s), _runs(rows, len(schedule.cluster.nodes), log_end_s)
+        if len(rows) >= _MANY:
+            return_freed_memory()
         return cls(
             cluster=schedule.cluster,
             jobs=jobs,
-            runs=_runs(rows, len(schedule.cluster.nodes), log_end_s),
+            runs=runs,
             outages=NodeOutages.of(rows, schedule.cluster, log_end_s),
             powered=PoweredNodes.of(rows, schedule.cluster, log_end_s),
-            phases=_phases(rows, jobs, log_end_s),
+            phases=phases,
             start_s=start_s,
             end_s=end_s,
             log_end_s=log_end_s,
@@ -333,10 +340,10 @@ def _last_s(schedule: Schedule, rows: np.ndarray, jobs: JobColumns) -> float:
 def _jobs(schedule: Schedule, rows: np.ndarray) -> JobColumns:
     facts = FactColumns.of(schedule.jobs)
     completed_s, rejected = np.full(len(facts), np.nan), np.zeros(len(facts), np.int64)
-    completed = rows[rows["kind"] == Kind.COMPLETED]
-    completed_s[completed["job"]] = completed["time_s"]
-    turned_away = rows[rows["kind"] == Kind.REJECTED]
-    rejected[turned_away["job"]] = turned_away["value"].astype(np.int64)
+    job, kind = rows["job"], np.ascontiguousarray(rows["kind"])
+    completed, turned_away = np.flatnonzero(kind == Kind.COMPLETED), np.flatnonzero(kind == Kind.REJECTED)
+    completed_s[job[completed]] = rows["time_s"][completed]
+    rejected[job[turned_away]] = rows["value"][turned_away].astype(np.int64)
     submitted = {field.name: getattr(facts, field.name) for field in fields(FactColumns)}
     return JobColumns(**submitted, completed_s=completed_s, rejected=rejected)
 
@@ -347,8 +354,19 @@ def _runs(rows: np.ndarray, nodes: int, log_end_s: float) -> RunColumns:
     ended = np.flatnonzero(_among(_ENDS)[kind])
     computing = np.flatnonzero(kind == Kind.COMPUTING)
     run, node = rows["run"][started], rows["node"][started]
-    key = run * nodes + node
-    end, computes = (_pair(key, rows["run"][places] * nodes + rows["node"][places]) for places in (ended, computing))
+
+    def partners(places: Ints) -> Ints:
+        """Return the index among ``places`` of the row that belongs to each start, or -1."""
+        runs, on = rows["run"][places], rows["node"][places]
+        # Usually, each run is on one node, so that its number is the index of its start.
+        if np.array_equal(run, np.arange(len(run))) and (places.size == 0 or 0 <= runs.min() <= runs.max() < len(run)):
+            pairs = np.full(len(run), -1, np.int64)
+            pairs[runs[::-1]] = np.arange(len(runs))[::-1]  # the first row of each run is written last, so it stays
+            if np.array_equal(node[runs], on):
+                return pairs
+        return _pair(run * nodes + node, runs * nodes + on)
+
+    end, computes = partners(ended), partners(computing)
     return RunColumns(
         run=run,
         job=rows["job"][started],
@@ -382,10 +400,11 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
     change[list(_ENDS)] = -1
     kind = np.ascontiguousarray(rows["kind"])
     places = np.flatnonzero(_among((Kind.ARRIVED, Kind.COMPLETED, Kind.STARTED, *_ENDS))[kind])
+    change, job = change[kind[places]], rows["job"][places]
     # The rows are sorted by time, and a stable sort keeps this order within each job.
-    places = places[np.argsort(rows["job"][places], kind="stable")]
-    job, time_s, change = rows["job"][places], rows["time_s"][places], change[kind[places]]
-    del places, kind  # frees memory, which is scarce at this point in large runs
+    order = _stable_order(job)
+    job, change, time_s = job[order], change[order], rows["time_s"][places][order]
+    del places, kind, order  # frees memory, which is scarce at this point in large runs
 
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     count = np.cumsum(change, dtype=np.int32)
@@ -399,6 +418,16 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
     end_s[last] = np.maximum(gone, time_s[last])
     keep = np.flatnonzero((end_s > time_s) & jobs.accepted[job])
     return Phases(job[keep], time_s[keep], end_s[keep], count[keep])
+
+
+def _stable_order(keys: Ints) -> Ints:
+    """Return the indices that sort 32-bit ``keys``, with equal keys in their order. Sorting numbers
+    that contain both takes half as long as ``np.argsort``.
+    """
+    both = (keys.astype(np.int64) << 32) + np.arange(len(keys))
+    both.sort()
+    both &= 0xFFFF_FFFF
+    return both
 
 
 def _pair(starts: Ints, ends: Ints) -> Ints:

@@ -215,7 +215,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparedRow:
     """One row in a table in which every row is compared with the same reference."""
 
     pair: Paired
@@ -236,7 +236,7 @@ def compared(
     *,
     seeds: Sequence[int] | None = None,
     largest_job: Mapping[str, float] = MappingProxyType({}),
-) -> dict[str, Row]:
+) -> dict[str, ComparedRow]:
     """Compare all other rows with the reference. Holm's correction is applied over the distinct
     rows.
 
@@ -270,7 +270,7 @@ def compared(
     p_of = {name: p for group, p in zip(groups, adjusted, strict=True) for name in group}
     group_of = {name: group for group in groups for name in group}
     return {
-        name: Row(
+        name: ComparedRow(
             pairs[name],
             p_of[name],
             tuple(other for other in group_of[name] if other != name)

@@ -14,7 +14,7 @@ import numpy as np
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.intervals import largest_job, ratio_of_means, samples_needed, standard_deviation, t_quantile
-from dagsim.metrics.paired import ENOUGH_SEEDS, Paired, Row, Verdict, compared, paired, verdict, words
+from dagsim.metrics.paired import ENOUGH_SEEDS, ComparedRow, Paired, Verdict, compared, paired, verdict, words
 from dagsim.model.arithmetic import ordered_sum, rounded, whole_sum
 from dagsim.registry import nearest
 
@@ -284,14 +284,14 @@ def _column(lines: Iterable[RunMetrics], metric: str) -> Floats:
 
 def _rows(
     values: Mapping[str, Floats], first: str, seeds: Sequence[int], largest: Mapping[str, float]
-) -> dict[str, Row]:
+) -> dict[str, ComparedRow]:
     """Return a row for every policy that has a ratio to the first policy, including the first."""
     positive = {policy: mine for policy, mine in values.items() if np.all(np.isfinite(mine) & (mine > 0))}
     if first not in positive:
         return {}
     rows = compared(positive, first, seeds=seeds, largest_job=largest)
     same = tuple(policy for policy, row in rows.items() if row.pair.is_identical)
-    return rows | {first: Row(paired(values[first], values[first]), nan, same)}
+    return rows | {first: ComparedRow(paired(values[first], values[first]), nan, same)}
 
 
 def _ordered(values: Mapping[str, Floats], *, lower: bool) -> list[str]:

@@ -16,6 +16,9 @@ import numpy as np
 
 from dagsim.errors import ModelError
 
+DAY_S = 86400.0
+"""The seconds of a day."""
+
 
 def ordered_sum(terms: Iterable[float]) -> float:
     """Add the terms from left to right, rounding after each of them. The sum of no terms is 0.0.

@@ -26,10 +26,10 @@ __all__ = [
     "FactColumns",
     "JobFacts",
     "Kind",
+    "LogRow",
     "Parents",
     "Record",
     "RejectReason",
-    "Row",
     "Schedule",
     "ScheduleLog",
     "packed_row",
@@ -185,7 +185,7 @@ ROW = np.dtype(
 )
 """Type of a row, 49 bytes, with the fields of ``Record``."""
 
-Row: TypeAlias = tuple[int, float, int, int, int, int, int, int, float]
+LogRow: TypeAlias = tuple[int, float, int, int, int, int, int, int, float]
 """One row as the kernel writes it: a tuple of the fields of ``Record``."""
 
 _ROW = Struct("<bdiiqiiqd")
@@ -198,7 +198,7 @@ The garbage collector does not visit bytes, and joining them gives the array. Wi
 simulation of 10,000 jobs spent 10% of its time on collections.
 """
 
-unpacked_row: Callable[[bytes], Row] = _ROW.unpack
+unpacked_row: Callable[[bytes], LogRow] = _ROW.unpack
 """Unpack the fields of a row from its bytes."""
 
 _CHUNK = 1 << 16
@@ -333,7 +333,7 @@ class ScheduleLog:
         self._tail: list[bytes] = []
         self.append_packed = self._tail.append
 
-    def append(self, row: Row) -> None:
+    def append(self, row: LogRow) -> None:
         """Add one row."""
         self._tail.append(packed_row(*row))
 
@@ -351,7 +351,7 @@ class ScheduleLog:
             self._packed = [np.concatenate(self._packed)]
         return self._packed[0] if self._packed else np.empty(0, ROW)
 
-    def since(self, row: int) -> list[Row]:
+    def since(self, row: int) -> list[LogRow]:
         """Return the rows from number ``row`` onwards as tuples. Code that follows a running
         simulation, such as a reward, uses this.
         """

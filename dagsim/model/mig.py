@@ -46,7 +46,7 @@ class MigPart(NamedTuple):
     busy: bool
 
 
-Layout = tuple[MigPart, ...]
+MigLayout = tuple[MigPart, ...]
 """The parts of a GPU by start. It is empty if it is not partitioned."""
 
 
@@ -65,7 +65,7 @@ class MigTable:
         """
         return _profile_of(self, gpus, gpu_types)
 
-    def opening(self, layout: Layout, profile: int) -> tuple[int, bool] | None:
+    def opening(self, layout: MigLayout, profile: int) -> tuple[int, bool] | None:
         """Return the position at which the next partition with this profile would be used, and
         whether a free partition with this profile exists there. Return None if such a partition
         does not fit.
@@ -76,18 +76,18 @@ class MigTable:
         """
         return _opening(self, layout, profile)
 
-    def room(self, layout: Layout, profile: int) -> int:
+    def room(self, layout: MigLayout, profile: int) -> int:
         """Return how many partitions with a profile could be used in addition to the partitions in
         use.
         """
         taken, mask = self.taken(layout), self.profiles[profile].mask
         return sum([not taken & mask(start) for start in self.profiles[profile].starts])
 
-    def taken(self, layout: Layout) -> int:
+    def taken(self, layout: MigLayout) -> int:
         """Return a bit set of the memory slices that are in use."""
         return whole_sum([self.profiles[part.profile].mask(part.start) for part in layout if part.busy])
 
-    def used(self, layout: Layout, start: int, profile: int) -> Layout:
+    def used(self, layout: MigLayout, start: int, profile: int) -> MigLayout:
         """Return the layout after a partition at ``start`` has come into use. Free partitions that
         overlap it are removed.
         """
@@ -95,7 +95,7 @@ class MigTable:
         kept = [part for part in layout if not self.profiles[part.profile].mask(part.start) & mask]
         return tuple(sorted([*kept, MigPart(start, profile, True)]))
 
-    def freed(self, layout: Layout, start: int) -> Layout:
+    def freed(self, layout: MigLayout, start: int) -> MigLayout:
         """Return the layout after the partition at ``start`` has become free. The partition
         continues to exist until its space is needed.
         """
@@ -168,7 +168,7 @@ def _profile_of(table: MigTable, gpus: float, gpu_types: tuple[str, ...] | None)
 
 
 @cache
-def _opening(table: MigTable, layout: Layout, profile: int) -> tuple[int, bool] | None:
+def _opening(table: MigTable, layout: MigLayout, profile: int) -> tuple[int, bool] | None:
     taken, wanted = table.taken(layout), table.profiles[profile]
     there = {part.start for part in layout if part.profile == profile}
     ranks = []

@@ -10,12 +10,11 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from dagsim.errors import ModelError, require
+from dagsim.model.arithmetic import DAY_S
 from dagsim.sections import Later
 
 if TYPE_CHECKING:
     from dagsim.model.job import Job
-
-_DAY_S = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +273,7 @@ class Qos:
             raise ModelError(f"qos {self.name!r}: max_time_s must be above 0")
 
 
-REPEATED_S = 60 * _DAY_S
+REPEATED_S = 60 * DAY_S
 """The period over which a repeated reservation is repeated, in s."""
 
 
@@ -392,7 +391,7 @@ class JobSuspension:
             raise ModelError(f"suspension: the end must follow the beginning, got {self.start_s!r} to {self.end_s!r}")
 
 
-UNLIMITED_S = 365 * _DAY_S
+UNLIMITED_S = 365 * DAY_S
 """The time limit of a job without one, in s: a year."""
 
 OVERDUE_S = 1.0

@@ -12,7 +12,7 @@ from dagsim.metrics.jct import bounded_slowdown, jct, wait
 from dagsim.metrics.utilization import Steps, gpus_held, gpus_up, jobs_running, jobs_waiting, node_types, watts
 from dagsim.systems.cluster.network.links import LinkUse, busiest
 
-Row = Mapping[str, float | None]
+TrainingRow = Mapping[str, float | None]
 """A row of a training log."""
 
 FIGURES = {"wait": "wait (s)", "jct": "job completion time (s)", "slowdown": "bounded slowdown"}
@@ -101,7 +101,7 @@ class Learning:
     high: Floats
 
 
-def learning_panels(logs: Mapping[str, Sequence[Row]]) -> list[Learning]:
+def learning_panels(logs: Mapping[str, Sequence[TrainingRow]]) -> list[Learning]:
     """Return a panel for each measure that at least one training run has."""
     panels = []
     for name, unit, title in _MEASURES:
@@ -124,7 +124,7 @@ def _common(curves: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats, Fl
     return grid, every.mean(axis=0), every.min(axis=0), every.max(axis=0)
 
 
-def _points(rows: Sequence[Row], name: str) -> tuple[Floats, Floats]:
+def _points(rows: Sequence[TrainingRow], name: str) -> tuple[Floats, Floats]:
     """Return the number of samples and the value for each row that has both."""
     pairs = [(row["samples"], row[name]) for row in rows if row[name] is not None and row["samples"] is not None]
     x, y = np.array(pairs, float).reshape(-1, 2).T

@@ -30,7 +30,7 @@ from dagsim.metrics.utilization import (
 from dagsim.model import JobFacts, Kind
 from dagsim.model.log import Schedule
 
-Event = dict[str, Any]
+PerfettoEvent = dict[str, Any]
 
 _CLUSTER = 1
 """The process that shows the counters. Perfetto reserves process 0 for the kernel."""
@@ -71,7 +71,7 @@ def write_perfetto(schedule: Schedule, path: Path, title: str) -> Path:
     return path
 
 
-def trace_events(schedule: Schedule) -> Iterator[Event]:
+def trace_events(schedule: Schedule) -> Iterator[PerfettoEvent]:
     """Yield the events, beginning with the names of processes and threads. Times are whole
     microseconds."""
     cols = columns(schedule)
@@ -134,7 +134,7 @@ def _numbered(threads: list[_Thread]) -> dict[_Thread, int]:
     return numbers
 
 
-def _names(cols: ScheduleColumns, numbers: dict[_Thread, int]) -> Iterator[Event]:
+def _names(cols: ScheduleColumns, numbers: dict[_Thread, int]) -> Iterator[PerfettoEvent]:
     yield _name("process_name", _CLUSTER, 0, f"{cols.cluster.name} (all nodes)")
     for place, node in enumerate(cols.cluster.nodes):
         kind = f"{node.gpus} x {node.gpu.name}" if node.gpu else "CPUs"
@@ -151,7 +151,7 @@ def _title(thread: _Thread) -> str:
     return f"GPU {thread.slot}" + (f", share {thread.share}" if thread.share else "")
 
 
-def _name(kind: str, process: int, thread: int, name: str) -> Event:
+def _name(kind: str, process: int, thread: int, name: str) -> PerfettoEvent:
     return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
 
 
@@ -166,7 +166,9 @@ def _places(cols: ScheduleColumns, entries: list[int], threads: list[int]) -> di
     return places
 
 
-def _slices(schedule: Schedule, cols: ScheduleColumns, entries: list[int], threads: list[int]) -> Iterator[Event]:
+def _slices(
+    schedule: Schedule, cols: ScheduleColumns, entries: list[int], threads: list[int]
+) -> Iterator[PerfettoEvent]:
     runs, jobs = cols.runs, cols.jobs
     starts, ends = _microseconds(runs.start_s), _microseconds(runs.end_s)
     job, node, outcome = runs.job.tolist(), runs.node.tolist(), runs.outcome.tolist()
@@ -187,7 +189,7 @@ def _slices(schedule: Schedule, cols: ScheduleColumns, entries: list[int], threa
             yield {"ph": "i", "s": "t", "name": name, "cat": name, "ts": ends[entry], **where}
 
 
-def _outages(cols: ScheduleColumns) -> Iterator[Event]:
+def _outages(cols: ScheduleColumns) -> Iterator[PerfettoEvent]:
     """Yield the outages on one thread per node. An outage that starts during another outage extends
     it.
     """
@@ -204,7 +206,7 @@ def _outages(cols: ScheduleColumns) -> Iterator[Event]:
             yield {"ph": "X", "name": name, "cat": "outage", **span, "args": {}}
 
 
-def _counter(name: str, **values: Steps) -> Iterator[Event]:
+def _counter(name: str, **values: Steps) -> Iterator[PerfettoEvent]:
     """Yield an event with all values at each moment when one of the values changes."""
     times = np.unique(np.concatenate([steps.time_s for steps in values.values()]))
     values_at = {key: steps.at(times) for key, steps in values.items()}

@@ -16,6 +16,7 @@ import numpy as np
 
 from dagsim.errors import Stalled
 from dagsim.model import Admit, Cluster, Decision, Edge, Job, Node, Reject, Task, TaskGraph, gpu_type
+from dagsim.model.arithmetic import DAY_S
 from dagsim.model.log import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.cluster import (
@@ -220,15 +221,13 @@ BLIND_UNTIL_S = 240.0
 takes.
 """
 
-_DAY_S = 86_400.0
-
 
 def patience() -> Case:
     """Return long and short tasks, wide and narrow, with every priority. A policy that never starts
     one of these tasks stalls.
     """
     cluster = Cluster((Node("n", gpu_type("T4"), 4, 16, 64), Node("m", gpu_type("T4"), 4, 16, 64)))
-    lengths = (1.0, 30.0, 600.0, 7_200.0, _DAY_S)
+    lengths = (1.0, 30.0, 600.0, 7_200.0, DAY_S)
     jobs = [
         Job.single(
             f"j{number}",

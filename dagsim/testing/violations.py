@@ -14,7 +14,7 @@ from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.model.mig import named_types
 
-Seconds = Callable[[Task, GpuType | None], float]
+SecondsOnGpu = Callable[[Task, GpuType | None], float]
 """Seconds that an instance takes on a GPU type from scratch."""
 
 _NEARLY = 1e-6
@@ -24,7 +24,7 @@ def violations(
     schedule: Schedule,
     jobs: Sequence[Job],
     *,
-    seconds: Seconds | None = None,
+    seconds: SecondsOnGpu | None = None,
     keeps_work: bool = False,
     whole: bool = True,
     sharing: bool = False,
@@ -116,7 +116,7 @@ class _Reading:
         self,
         schedule: Schedule,
         jobs: Sequence[Job],
-        seconds: Seconds | None,
+        seconds: SecondsOnGpu | None,
         most: int = 1,
         suspensions: Sequence[JobSuspension] = (),
     ) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from dagsim.model import Demand
 from dagsim.model.arithmetic import whole_sum
 from dagsim.traces.chunks import Table, tables_of
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, JobTimes, arrivals, row_blocks, single_tasks
 from dagsim.traces.sites import site_gpu
@@ -116,7 +116,7 @@ class BatchReader(Reader):
             Dirty: The record cannot be used.
         """
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         def read(report: ReadReport) -> Iterator[Table]:
             return tables_of(source, len(_AT), self._rows(source, report), _NUMBERS)
 

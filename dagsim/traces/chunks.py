@@ -25,7 +25,7 @@ from dagsim.files import LineLimit
 from dagsim.model.arithmetic import numbered
 from dagsim.traces.arrow import ArrowFile
 from dagsim.traces.report import ReadReport
-from dagsim.traces.source import LINE_BITS, Row, Source
+from dagsim.traces.source import LINE_BITS, NumberedRow, Source
 from dagsim.workload.arrays import Labels, objects
 from dagsim.workload.records import clipped
 
@@ -354,7 +354,9 @@ def read_rows(
         yield from zip(table.line.tolist(), fields, strict=True)
 
 
-def tables_of(source: Source, width: int, rows: Iterable[Row], numbers: Collection[int] = ()) -> Iterator[Table]:
+def tables_of(
+    source: Source, width: int, rows: Iterable[NumberedRow], numbers: Collection[int] = ()
+) -> Iterator[Table]:
     """Yield records from a source as rows with ``width`` columns, in chunks. The columns
     ``numbers`` are also read as numbers, and all other columns may contain any object.
     """

@@ -26,7 +26,7 @@ import dagsim
 from dagsim.errors import FetchError
 from dagsim.traces.catalogue import PublishedTrace, Remote
 
-Watch = Callable[[str, int, int | None], None]
+WatchDownload = Callable[[str, int, int | None], None]
 """A progress callback, which receives the file's name, the number of bytes present, and the total
 if it is known.
 """
@@ -46,7 +46,7 @@ class Fetched:
     downloaded: bool  # False if the file was already present
 
 
-def fetch(trace: PublishedTrace, into: Path, watch: Watch | None = None) -> tuple[Fetched, ...]:
+def fetch(trace: PublishedTrace, into: Path, watch: WatchDownload | None = None) -> tuple[Fetched, ...]:
     """Fetch all files of ``trace`` into the folder ``into``. Files that are already present are
     only verified.
 
@@ -59,7 +59,7 @@ def fetch(trace: PublishedTrace, into: Path, watch: Watch | None = None) -> tupl
     return tuple([fetch_file(file, into / file.name, watch) for file in trace.files])
 
 
-def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
+def fetch_file(file: Remote, to: Path, watch: WatchDownload | None = None) -> Fetched:
     """Fetch one ``file`` as ``to``.
 
     Raises:
@@ -80,7 +80,7 @@ def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
     return fetched
 
 
-def _download(file: Remote, part: Path, watch: Watch | None) -> None:
+def _download(file: Remote, part: Path, watch: WatchDownload | None) -> None:
     """Download the bytes that ``part`` does not contain yet."""
     version = _beside(part, ".version")
     have = part.stat().st_size if part.exists() else 0

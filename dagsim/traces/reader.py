@@ -135,7 +135,7 @@ class Reader(Protocol):
         for block in self.blocks(source, options, report, None):
             yield from block.jobs.jobs()
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         """Yield the first ``most`` jobs (default: all) as columns, in blocks. ``Trace`` calls this
         method.
 
@@ -150,7 +150,7 @@ class Reader(Protocol):
                 before = report.kept
             if not batch:
                 return
-            yield Block(JobArrays.of(batch), np.array(rows, np.int64))
+            yield JobBlock(JobArrays.of(batch), np.array(rows, np.int64))
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """Return the trace's own machines, if it lists them."""
@@ -200,7 +200,7 @@ class Reader(Protocol):
         return {}
 
 
-class Block(NamedTuple):
+class JobBlock(NamedTuple):
     """Jobs in order of arrival, and the number of rows of each."""
 
     jobs: JobArrays

@@ -21,14 +21,15 @@ from typing import IO, Any, NamedTuple, Protocol
 import numpy as np
 
 from dagsim.model import Demand, Job
+from dagsim.model.arithmetic import DAY_S
 from dagsim.traces.chunks import Table, date_seconds, distinct_texts
 from dagsim.traces.fields import Contradictory, Dirty, InvalidValue, are_counts, is_number, seconds_since_1970
-from dagsim.traces.reader import Block
+from dagsim.traces.reader import JobBlock
 from dagsim.traces.report import NO_HOURS, SHOWN, Hours, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, ranges
 from dagsim.workload.records import MOST_INSTANCES, clipped_repr
 
-MOST_WORK_S = 100 * 365.25 * 86_400
+MOST_WORK_S = 100 * 365.25 * DAY_S
 """100 years in seconds. A job that takes longer is a fault in the trace."""
 ROWS_IN_MEMORY = 1 << 21
 """Maximum number of rows of a table that is read as a whole."""
@@ -198,7 +199,7 @@ class JobBatch(NamedTuple):
     job: np.ndarray  # (n,) int64: the job of each row of the table
     findings: Findings
 
-    def block(self, report: ReadReport, most: int | None) -> Block:
+    def block(self, report: ReadReport, most: int | None) -> JobBlock:
         """Return the first ``most`` kept jobs, and report all findings up to the last of them.
 
         Raises:
@@ -212,7 +213,7 @@ class JobBatch(NamedTuple):
         self.findings.tell(report, self.table, self.job, last, self._hours)
         rows = self.rows[kept]
         report.kept += int(rows.sum())
-        return Block(self.every.chosen(kept), rows)
+        return JobBlock(self.every.chosen(kept), rows)
 
     def _hours(self, jobs: np.ndarray) -> Hours:
         """Return the GPU-hours and core-hours of the given jobs, without those that are not kept."""
@@ -446,7 +447,7 @@ def row_blocks(
     again: tuple[str, str] = _AGAIN,
     *,
     apart: bool = False,
-) -> Iterator[Block]:
+) -> Iterator[JobBlock]:
     """Return the jobs in a table with one row per job, sorted by arrival.
 
     ``read`` reads the table, whose column 0 contains the job ids. ``times`` returns the arrival of
@@ -544,7 +545,7 @@ def with_others(
     return batch._replace(every=every.chosen(filler), kept=kept, rows=rows)
 
 
-def job_blocks(batches: Iterable[JobBatch], report: ReadReport, most: int | None) -> Iterator[Block]:
+def job_blocks(batches: Iterable[JobBatch], report: ReadReport, most: int | None) -> Iterator[JobBlock]:
     """Yield the first ``most`` jobs of consecutive batches, as one block per batch."""
     for batch in batches:
         block = batch.block(report, most)

@@ -23,7 +23,7 @@ from dagsim.model.arithmetic import whole_sum
 from dagsim.registry import nearest_file
 from dagsim.traces.arrow import MAGIC, ArrowFile
 
-Row = tuple[int, Sequence[Any]]
+NumberedRow = tuple[int, Sequence[Any]]
 """The number of a row (see ``Source.where``), and the fields of the row, which are texts unless a
 reader has parsed them."""
 

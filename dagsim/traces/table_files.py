@@ -14,7 +14,7 @@ from dagsim.errors import TraceError
 from dagsim.traces.chunks import Table, csv_form, read_tables, tables_of
 from dagsim.traces.documents import elements, values
 from dagsim.traces.report import ReadReport
-from dagsim.traces.source import Row, Source
+from dagsim.traces.source import NumberedRow, Source
 from dagsim.workload.records import clipped, clipped_repr
 
 _DELIMITERS = ",;\t|"
@@ -123,7 +123,7 @@ class NamedColumns:
         form = csv_form(*ours, numbers=numbers, texts=texts, separator=self._delimiter, header=True)
         return read_tables(self._source, form, report)
 
-    def _objects(self, report: ReadReport, names: Sequence[str]) -> Iterator[Row]:
+    def _objects(self, report: ReadReport, names: Sequence[str]) -> Iterator[NumberedRow]:
         for number, record in elements(self._source, "jobs"):
             report.rows += 1
             lower = {key.lower(): value for key, value in record.items()}

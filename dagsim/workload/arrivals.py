@@ -16,7 +16,7 @@ from typing import Annotated, Literal, TypeAlias
 import numpy as np
 
 from dagsim.errors import WorkloadError, require
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import DAY_S, ordered_sum
 from dagsim.workload.distributions import TaggedUnion, exp
 from dagsim.workload.sizes import Draws
 
@@ -87,7 +87,7 @@ class Diurnal:
 
     peak_to_trough: float = 3.0
     """The highest rate divided by the lowest."""
-    period_s: float = 86400.0
+    period_s: float = DAY_S
     """Length of the cycle in seconds."""
     peak_s: float = 50400.0
     """Time in seconds at which the rate is highest in each cycle."""

@@ -328,7 +328,7 @@ class Mixture:
         return drawn
 
 
-Distribution: TypeAlias = Annotated[
+AnyDistribution: TypeAlias = Annotated[
     Constant | Uniform | Whole | LogUniform | LogNormal | Pareto | Choice | Quantiles | Mixture, TaggedUnion("constant")
 ]
 """Any distribution; in YAML, ``kind`` selects it (without it, ``value`` is a constant)."""

@@ -26,7 +26,7 @@ from dagsim.errors import WorkloadError
 from dagsim.model import Job
 from dagsim.model.arithmetic import whole_sum
 from dagsim.workload.arrivals import Rates, Swing
-from dagsim.workload.distributions import Choice, Constant, Distribution, Quantiles
+from dagsim.workload.distributions import AnyDistribution, Choice, Constant, Quantiles
 from dagsim.workload.load import ArrivalTimes
 from dagsim.workload.sessions import SessionKind, Sessions
 from dagsim.workload.shapes import Shape, Single
@@ -214,7 +214,7 @@ def _kind(
     )
 
 
-def _values(drawn: Sequence[float]) -> Distribution:
+def _values(drawn: Sequence[float]) -> AnyDistribution:
     """Return a distribution of the values. It is a constant if there is a single value. If most
     values are among the most frequent ones, it consists of these with their weights. Otherwise, it
     consists of quantiles.

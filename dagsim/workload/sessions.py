@@ -23,7 +23,7 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
 from dagsim.workload.arrays import JobArrays, Labels, bounds
 from dagsim.workload.arrivals import HOURS_PER_WEEK, Rates
-from dagsim.workload.distributions import Choice, Constant, Distribution, Quantiles
+from dagsim.workload.distributions import AnyDistribution, Choice, Constant, Quantiles
 from dagsim.workload.load import LoadMeter, WorkRuntime, seconds_of
 from dagsim.workload.shapes import DagArrays, Shape, Single
 from dagsim.workload.sizes import Draws, SizeColumns, counts
@@ -60,15 +60,15 @@ class SessionKind:
     """Work of a task, in the unit of the runtime model."""
     jobs: Quantiles = _ALONE
     """Number of jobs per session."""
-    instances: Distribution = _ONE
+    instances: AnyDistribution = _ONE
     """Instances of each task."""
     gang: bool = True
     """True if the instances of a task start together."""
-    gpus: Distribution = _ONE
+    gpus: AnyDistribution = _ONE
     """GPUs per instance."""
-    cpus: Distribution = _NONE
+    cpus: AnyDistribution = _NONE
     """CPU cores per instance."""
-    memory_gb: Distribution = _NONE
+    memory_gb: AnyDistribution = _NONE
     """Memory per instance in GB."""
     priority: float = 0.0
     """Priority of the jobs; larger is more urgent."""

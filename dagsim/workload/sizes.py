@@ -14,9 +14,9 @@ import numpy as np
 
 from dagsim.errors import WorkloadError
 from dagsim.workload.distributions import (
+    AnyDistribution,
     Choice,
     Constant,
-    Distribution,
     LogNormal,
     LogUniform,
     Mixture,
@@ -79,22 +79,22 @@ class Independent:
         WorkloadError: A size that is drawn is negative, or a task has no instances.
     """
 
-    work: Distribution = _SECONDS
-    instances: Distribution = GANGS
+    work: AnyDistribution = _SECONDS
+    instances: AnyDistribution = GANGS
     """Number of instances of each task."""
     gang: bool = True
     """True if the instances of a task start together."""
-    gpus: Distribution = _ONE
+    gpus: AnyDistribution = _ONE
     """GPUs per instance."""
-    cpus: Distribution = _NONE
+    cpus: AnyDistribution = _NONE
     """CPU cores per instance."""
-    memory_gb: Distribution = _NONE
+    memory_gb: AnyDistribution = _NONE
     """Memory per instance in GB."""
     models: tuple[str, ...] = MEASURED_MODELS
     """Names of the models that tasks train. All names are equally likely."""
     gpu_types: tuple[str, ...] | None = None
     """GPU types that each task may use."""
-    requested_factor: Distribution | None = None
+    requested_factor: AnyDistribution | None = None
     kind: Literal["independent"] = "independent"
 
     __pydantic_config__ = _FORBID
@@ -138,7 +138,7 @@ class Correlated:
             negative.
     """
 
-    work: Distribution = _SHORT_AND_LONG
+    work: AnyDistribution = _SHORT_AND_LONG
     """Work of a task, in the unit of the runtime model."""
     longest: float = 10000.0
     """Work from which a task counts as one of the longest, in the same unit."""
@@ -179,11 +179,11 @@ class Correlated:
         return SizeColumns(*columns, None, priority, self.models or (None,))
 
 
-Sizes: TypeAlias = Annotated[Independent | Correlated, TaggedUnion("independent")]
+AnySizes: TypeAlias = Annotated[Independent | Correlated, TaggedUnion("independent")]
 """Any rule for sizes; in YAML, ``kind`` selects it."""
 
 
-def _sizes(name: str, distribution: Distribution, rng: Draws, count: int) -> np.ndarray:
+def _sizes(name: str, distribution: AnyDistribution, rng: Draws, count: int) -> np.ndarray:
     # Do not create a generator for a constant: this takes longer than drawing values for 100 jobs.
     if isinstance(distribution, Constant):
         drawn = np.full(count, float(distribution.value))

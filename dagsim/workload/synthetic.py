@@ -21,10 +21,10 @@ from dagsim.model import Cluster, Job
 from dagsim.model.streams import stream
 from dagsim.workload.arrays import JobArrays, Labels, bounds, kinds_of, objects, ranges
 from dagsim.workload.arrivals import Arrivals, Batch, Bursty
-from dagsim.workload.distributions import Distribution
+from dagsim.workload.distributions import AnyDistribution
 from dagsim.workload.load import LoadMeter, WorkRuntime, seconds_of
 from dagsim.workload.shapes import DagArrays, Shape, Single
-from dagsim.workload.sizes import Draws, Independent, SizeColumns, Sizes
+from dagsim.workload.sizes import AnySizes, Draws, Independent, SizeColumns
 from dagsim.workload.windows import Measure, check_measure
 
 WorkloadT = TypeVar("WorkloadT", bound=Hashable)
@@ -120,15 +120,15 @@ class Synthetic:
     """When jobs arrive."""
     shape: Shape = _SINGLE
     """The DAG of each job."""
-    sizes: Sizes = _INDEPENDENT
+    sizes: AnySizes = _INDEPENDENT
     """Work, instances, GPUs, cores, memory and models of each task."""
-    priority: Distribution | None = None
+    priority: AnyDistribution | None = None
     """Priorities of the jobs (default: those in ``sizes``, or else 0)."""
     tenants: tuple[str, ...] = ()
     """Names of the jobs' owners. All owners are equally likely."""
-    slack: Distribution | None = None
+    slack: AnyDistribution | None = None
     """Deadline of a job, as a multiple of the time that it would take alone on the fastest GPUs."""
-    output_gb: Distribution | None = None
+    output_gb: AnyDistribution | None = None
     """Amount of data on each edge of the DAG, in GB."""
     measure: Measure | None = None
     """Range of jobs that metrics count, ``[first, last]``, by order of arrival. By default, all

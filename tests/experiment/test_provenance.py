@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
-
-from dagsim.cli import app
-from dagsim.families.learning.agents import shipped_agent
-from dagsim.systems import system_named
+from experiment.manifests import SMALL, dagsim, folder_in, manifest_of, sha
 
 POLICY = """
 from dagsim import Start
@@ -24,25 +18,6 @@ class Newest:
                 yield Start(task, placement)
                 return
 """
-SMALL = ("--set", "workload.count=12", "--seeds", "1", "--no-plots")
-
-
-def dagsim(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def folder_in(root: Path) -> Path:
-    (path,) = root.iterdir()
-    return path
-
-
-def manifest_of(folder: Path) -> dict[str, dict[str, dict[str, str]]]:
-    text: dict[str, dict[str, dict[str, str]]] = json.loads((folder / "manifest.json").read_text())
-    return text
-
-
-def sha(path: Path) -> str:
-    return sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.fixture
@@ -74,25 +49,6 @@ def test_a_run_is_not_resumed_with_another_source(tmp_path: Path, own: Path) -> 
     refused = dagsim("eval", "--resume", run)
     assert refused.exit_code == 2
     assert "cannot be resumed: the source of own_newest:Newest has changed" in refused.stderr
-
-
-def test_a_repetition_takes_the_agent_that_was_recorded_not_a_newer_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    shipped = shipped_agent("ppo", system_named("cluster"))
-    dagsim("eval", "--algo", "ppo", *SMALL, "-o", "first")
-    run = folder_in(tmp_path / "first")
-    assert manifest_of(run)["checkpoints"] == {"ppo": {"file": str(shipped), "sha256": sha(shipped)}}
-    newer = tmp_path / "results" / "20990101T000000Z-train-ppo-s0-000000" / "best.pt"
-    newer.parent.mkdir(parents=True)
-    newer.write_bytes(shipped.read_bytes())
-    dagsim("eval", "--config", run, "--no-plots", "-o", "again")
-    assert manifest_of(folder_in(tmp_path / "again"))["checkpoints"].keys() == {"ppo"}
-    assert (run / "runs.jsonl").read_bytes() == (folder_in(tmp_path / "again") / "runs.jsonl").read_bytes()
-    dagsim("eval", "--algo", "ppo", *SMALL, "-o", "fresh")
-    (checkpoint,) = manifest_of(folder_in(tmp_path / "fresh"))["checkpoints"].values()
-    assert Path(checkpoint["file"]) == newer
 
 
 def test_a_changed_trace_is_reported(tmp_path: Path) -> None:

@@ -27,11 +27,16 @@ from dagsim.systems.cluster.policies import POLICIES
 Edge = tuple[str, str]
 
 
-def imported_families() -> set[Edge]:
+TESTS = PACKAGE.parent / "tests"
+ACROSS = {"cli/test_pinned_commands.py", "test_pinned_bounds.py", "test_shipped_numbers.py"}
+"""Tests that go over all commands, all classes and all shipped files, whoever defines them."""
+
+
+def imported_families(root: Path = PACKAGE) -> set[Edge]:
     """Pairs of a part (a family, or the file of the core) and a family that it imports, late or not."""
     edges = set()
-    for path, tree in trees().items():
-        inside = path.relative_to(PACKAGE).parts
+    for path, tree in trees(root).items():
+        inside = path.relative_to(root).parts
         part = inside[1] if inside[0] == "families" and len(inside) > 2 else "/".join(inside)
         for node in ast.walk(tree):
             names = []
@@ -46,6 +51,12 @@ def imported_families() -> set[Edge]:
 def test_the_core_imports_no_family_and_a_family_only_those_that_it_needs() -> None:
     needs = {(name, need) for name, one in families().items() for need in one.needs}
     assert imported_families() == needs
+
+
+def test_tests_of_the_core_import_no_family() -> None:
+    elsewhere = ("families", "scripts", "docs", "rules", "support")
+    importing = {part for part, _ in imported_families(TESTS) if "/" in part or part.endswith(".py")}
+    assert {part for part in importing if not part.startswith(elsewhere)} == ACROSS
 
 
 def words_in(path: Path) -> set[str]:

@@ -10,7 +10,7 @@ import pytest
 from support.drawn_schedules import schedule_of, shared_gpus  # noqa: F401  fixtures
 
 from dagsim.model import Cluster, JobFacts, Kind, RejectReason
-from dagsim.model.log import Row, Schedule, ScheduleLog
+from dagsim.model.log import LogRow, Schedule, ScheduleLog
 
 
 class Plan:
@@ -19,7 +19,7 @@ class Plan:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.jobs: list[JobFacts] = []
-        self.rows: list[Row] = []
+        self.rows: list[LogRow] = []
         self.runs = 0
 
     def job(

@@ -5,7 +5,7 @@ import pytest
 
 from dagsim.metrics import ScheduleColumns, columns
 from dagsim.model import Cluster, Kind, RejectReason
-from dagsim.model.log import Schedule
+from dagsim.model.log import Schedule, ScheduleLog
 
 TWO_NODES = Cluster.of({"T4": 4}, per_node=2)
 
@@ -33,6 +33,23 @@ def test_runs_are_paired_with_their_own_ends(plan_of):
     runs = columns(plan.schedule()).runs
     assert runs.end_s.tolist() == [9.0, 3.0, 9.0, 5.0]  # the third still runs when the log ends at 9
     assert runs.running.tolist() == [False, False, True, False]
+
+
+def test_a_row_that_does_not_belong_to_a_start_ends_no_run(plan_of):
+    plan = plan_of(TWO_NODES)
+    job = plan.job(0.0)
+    plan.run(job, 0.0, 4.0, {0: (0,)})
+    plan.run(job, 1.0, 5.0, {0: (1,)})
+    schedule = plan.schedule()
+    rows = schedule.log.rows()
+    ends = rows[rows["kind"] == Kind.FINISHED]
+    assert columns(schedule).runs.end_s.tolist() == [4.0, 5.0]
+    again = np.concatenate([rows, ends[:1], ends[-1:]])  # the first run ends a second time, the other one elsewhere
+    again["time_s"][-2:], again["node"][-1] = 9.0, 1
+    for some, ended in ((again[:-1], [4.0, 5.0]), (again, [4.0, 5.0]), (again[[0, 1, 2, -1]], [9.0, 9.0])):
+        damaged = Schedule(TWO_NODES, schedule.jobs, ScheduleLog.of(some), ended_s=9.0)
+        assert columns(damaged).runs.end_s.tolist() == ended
+        assert (columns(damaged).runs.outcome == Kind.FINISHED).tolist() == [end_s < 9.0 for end_s in ended]
 
 
 def test_computing_is_known_only_where_the_log_says_it(plan_of):

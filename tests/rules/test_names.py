@@ -1,9 +1,10 @@
-"""Each public class and function of the package has a name of its own."""
+"""Each public class, function and type of the package has a name of its own."""
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagsim
@@ -16,9 +17,21 @@ ALIKE = {"agent_names", "rules_of_site"}
 
 
 def public_names(source: str) -> set[str]:
-    """The public classes and functions at the top level of a module."""
-    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return {node.name for node in ast.parse(source).body if isinstance(node, kinds) and not node.name.startswith("_")}
+    """The public names at the top level of a module: classes, functions, aliases of types and other objects."""
+    return {name for node in ast.parse(source).body for name in _bound(node) if not name.startswith("_")}
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    # Constants in capitals do not count: they are numbers, tables and records of their own module, which is part of
+    # their meaning (COLUMNS of a reader, FAMILY of a family). Type variables mean nothing outside a signature.
+    match node:
+        case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+            yield node.name
+        case ast.Assign(value=ast.Call(func=ast.Name("TypeVar" | "ParamSpec"))):
+            return
+        case ast.Assign(targets=[ast.Name(name)]) | ast.AnnAssign(target=ast.Name(name)):
+            if not name.isupper():
+                yield name
 
 
 def test_no_name_has_two_meanings() -> None:
@@ -31,5 +44,6 @@ def test_no_name_has_two_meanings() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1 and name not in ALIKE} == {}
 
 
-def test_private_names_and_methods_do_not_count() -> None:
-    assert public_names("class A:\n    def f(self): ...\ndef _g(): ...\ndef h(): ...\nB = 1\n") == {"A", "h"}
+def test_private_names_methods_constants_and_type_variables_do_not_count() -> None:
+    source = "class A:\n    def f(self): ...\ndef _g(): ...\ndef h(): ...\nB = 1\nT = TypeVar('T')\n_E = int\n"
+    assert public_names(f"{source}Cost: TypeAlias = int\nDict = dict[str, int]\n") == {"A", "h", "Cost", "Dict"}

@@ -139,6 +139,10 @@ def written(tmp_path: Path, pods: list[str], nodes: list[str]) -> tuple[Path, Pa
     return files
 
 
+def test_there_are_102_published_figures() -> None:
+    assert sum(map(len, validate_fgd.PUBLISHED.values())) == 17 * 6
+
+
 def run(pods: Path, nodes: Path, *more: str) -> Done:
     return run_script("validate_fgd", "--pods", pods, "--nodes", nodes, *more)
 

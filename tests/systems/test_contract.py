@@ -4,46 +4,25 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from systems.worlds import SETTINGS, scenario
 
 from dagsim.config.schema import load_config
-from dagsim.errors import ConfigError, IllegalDecision, Stalled
-from dagsim.experiment.scenario import sample_of, scenario_of, workload_label
-from dagsim.experiment.simulate import make_policy, run_policy
-from dagsim.families.learning.agents import shipped_agents
-from dagsim.families.learning.final_test import merit_in
-from dagsim.families.learning.make_env import make_env
-from dagsim.families.learning.train_section import check_training
+from dagsim.errors import IllegalDecision, Stalled
+from dagsim.experiment.scenario import sample_of, workload_label
+from dagsim.experiment.simulate import run_policy
 from dagsim.metrics import jobs_table, runs_table, summarize
 from dagsim.metrics.standings import Sample
 from dagsim.model import Kind
 from dagsim.model.log import Schedule
 from dagsim.report.plots import draw_all
 from dagsim.systems import SYSTEMS, system_named
-from dagsim.systems.seam import Conversation, Scenario, drive
-from dagsim.testing import check_env, check_system
-
-SETTINGS = {
-    "cluster": (["workload=heterogeneous-dag", "workload.count=20"], "sjf"),
-    "mixture": (["system.kind=mixture", "system.jobs=[10, 20]"], "sjf"),
-    "ramp": (["system.kind=ramp", "system.jobs=30", "system.gap_s=0.02"], "acceptable_jct"),
-    "spark": (["system.kind=spark", "system.executors=10", "system.jobs=6"], "fair"),
-}
-"""A small configuration of every system, and a policy for it."""
-
-
-TRAINED = [
-    "cluster",
-    "mixture",
-    pytest.param("ramp", marks=pytest.mark.family("pac_ml")),
-    pytest.param("spark", marks=pytest.mark.family("decima")),
-]
-"""Systems, of which some have nets and environments in families of their own."""
+from dagsim.systems.seam import Conversation, drive
+from dagsim.testing import check_system
 
 
 class Idle:
@@ -51,10 +30,6 @@ class Idle:
 
     def decide(self, view: Any) -> Iterator[Any]:
         return iter(())
-
-
-def scenario(system: str) -> Scenario:
-    return scenario_of(load_config(None, SETTINGS[system][0]))
 
 
 def played(system: str, seed: int = 1, until_s: float = np.inf, policy: str | None = None) -> Schedule:
@@ -89,43 +64,10 @@ def test_a_system_says_the_same_of_itself_before_and_after_its_world_is_built(sy
         assert getattr(config.whole_system, part) == getattr(world, part) == getattr(system_named(system), part), part
     assert config.whole_system.policies is world.policies
     metrics = summarize(played(system)).to_dict()
-    assert min(merit_in(metrics, world.merit), merit_in(metrics, world.score)) >= 0
+    assert min(metrics[world.merit], metrics[world.score]) >= 0
     assert workload_label(config)
     assert config.whole_system.trace_path is None
     assert sample_of(config) is Sample.SEED
-
-
-@pytest.mark.parametrize("system", TRAINED)
-def test_a_training_of_every_system_has_defaults_that_fit_it(system: str) -> None:
-    config = load_config(None, SETTINGS[system][0])
-    train = replace(config.training(), reference=SETTINGS[system][1])
-    check_training(train, scenario(system))
-    assert train.codec.kind in config.whole_system.codecs  # type: ignore[attr-defined]
-    assert set(train.rivals) <= set(config.whole_system.policies.names())
-    for other in SETTINGS:
-        if system_named(other).system != config.whole_system.system:
-            with pytest.raises(ConfigError, match=f"is a codec of the system '{config.whole_system.system}'"):
-                check_training(train, scenario(other))
-
-
-@pytest.mark.parametrize("system", TRAINED)
-def test_the_agents_that_ship_with_a_system_decide_in_it(system: str) -> None:
-    world = scenario(system)
-    for name in shipped_agents(world):
-        drive(world.kernel(1), make_policy(world, name), 2000.0)
-
-
-@pytest.mark.parametrize("system", TRAINED)
-def test_every_system_has_an_environment_that_keeps_gymnasium_s_contract(system: str) -> None:
-    codec = {"codec": "relative"} if system == "mixture" else {}
-    check_env(lambda: make_env(load_config(None, SETTINGS[system][0]), **codec))
-
-
-def test_an_environment_needs_a_codec_that_fits_all_worlds_of_a_mixture() -> None:
-    with pytest.raises(
-        ConfigError, match="in this scenario every seed has its own GPU types; use the codec 'relative'"
-    ):
-        make_env(load_config(None, SETTINGS["mixture"][0]))
 
 
 def test_a_scenario_can_be_sent_to_another_process(system: str) -> None:

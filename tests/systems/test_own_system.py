@@ -17,11 +17,8 @@ from typer.testing import CliRunner
 import dagsim.envs  # registers the environments
 from dagsim.cli import app
 from dagsim.config.schema import load_config
-from dagsim.errors import ConfigError, RunFolderError
-from dagsim.experiment.run_store import RunStore
+from dagsim.errors import ConfigError
 from dagsim.experiment.simulate import run_policy
-from dagsim.families.learning.checkpoint import Checkpoint
-from dagsim.families.learning.trainer import TrainingRun
 from dagsim.model import Kind
 from dagsim.testing import check_env, check_system
 
@@ -153,34 +150,6 @@ def test_an_environment_that_does_not_repeat_is_noticed() -> None:
 
     with pytest.raises(AssertionError, match="step 1 of two episodes with seed 1"):
         check_env(lambda: Forgetful(gymnasium.make("dagsim/Scheduling-v0")), steps=5)
-
-
-@pytest.mark.family("decima", "ramp")
-def test_a_system_of_ones_own_trains_agents_that_decide_only_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "toy_world.py").write_text(
-        "from dataclasses import dataclass\n"
-        "from dagsim.families.spark.scenario import SparkScenario\n"
-        "@dataclass(frozen=True)\n"
-        "class Toy(SparkScenario):\n"
-        "    kind: str = 'toy_world:Toy'\n"
-        "Toy.system, Toy.training = 'toy', {**SparkScenario.training, 'rivals': ['fifo'], 'validation_seeds': 2}\n",
-        encoding="utf-8",
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    small = ("train.iterations=1", "train.report_seeds=2", "train.reference=fair", "train.algorithm.sequences=1")
-    config = load_config(None, ["system={kind: 'toy_world:Toy', executors: 4, jobs: 3}", *small])
-    assert config.training().rivals == ("fifo",)
-    folder = RunStore.create(tmp_path / "runs", "train", config, argv=[])
-    TrainingRun(folder).run()
-    agent = folder.path / "best.pt"
-    assert len(run_policy(config, f'ppo[checkpoint="{agent}"]', 1).schedule.jobs) == 3
-    with pytest.raises(RunFolderError, match="the system 'toy', which is unknown; known systems: cluster, ramp, spark"):
-        Checkpoint.load(agent)
-    spark = load_config(None, ["system={kind: spark, executors: 4, jobs: 3}"])
-    with pytest.raises(RunFolderError, match="trained for the system 'toy', so it cannot schedule 'spark'"):
-        run_policy(spark, f'ppo[checkpoint="{agent}"]', 1)
 
 
 def test_a_system_that_is_no_scenario_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

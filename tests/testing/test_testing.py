@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple
 
 import pytest
 from simpy.events import Event
 
 from dagsim.errors import IllegalDecision, Stalled
-from dagsim.families.fabric.shared_network import SharedNetwork
-from dagsim.families.fabric.topologies import FatTree, Island, Torus
-from dagsim.families.learning.codecs.candidates import Candidates
-from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
-from dagsim.families.learning.env_settings import Level
-from dagsim.families.learning.observations import Levelled
 from dagsim.model import Cluster, Decision, GpuType, Job, Node, Preempt, Share, Start, TaskGraph, gpu_type
 from dagsim.registry import Entry
 from dagsim.systems.cluster import ClusterKernel, UniformNetwork
@@ -23,7 +17,7 @@ from dagsim.systems.cluster.network import Carrier, Flow, Network
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
-from dagsim.testing import chain, check_codec, check_network, check_policy, diamond, fork_join, heft_example
+from dagsim.testing import chain, check_network, check_policy, diamond, fork_join, heft_example
 
 
 def makespan(graph: TaskGraph, gpus: int) -> float:
@@ -179,42 +173,6 @@ def test_a_policy_that_depends_on_more_than_the_seed_is_caught() -> None:
         check_policy(Moody)
 
 
-@pytest.mark.parametrize("level", get_args(Level))
-@pytest.mark.parametrize("config", [{}, {"select": "oldest"}, {"select": "mixed"}, {"look_ahead": "cdf"}], ids=str)
-def test_our_codecs_are_sound(level: Level, config: dict[str, Any]) -> None:
-    check_codec(lambda: Levelled(CandidatesConfig(**config), level))
-
-
-class Counting(Candidates):
-    """Puts into its context how often it was asked."""
-
-    asked = 0
-
-    def encode(self, view: ClusterView) -> Observation | None:
-        seen = super().encode(view)
-        self.asked += 1
-        if seen is not None:
-            seen.context[0] = self.asked
-        return seen
-
-
-class Undecided(Candidates):
-    """Its first choice stands for waiting."""
-
-    def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
-        return () if choice == 0 else super().decode(view, choice)
-
-
-def test_a_codec_that_changes_by_being_asked_is_caught() -> None:
-    with pytest.raises(AssertionError, match="encoding twice gives other context"):
-        check_codec(Counting)
-
-
-def test_a_codec_that_waits_in_the_wrong_place_is_caught() -> None:
-    with pytest.raises(AssertionError, match="not the last stands for waiting"):
-        check_codec(Undecided)
-
-
 class ByTruth:
     """Starts what is really shortest first, as ``key`` says."""
 
@@ -301,32 +259,6 @@ def test_no_registered_policy_knows_or_touches_more_than_it_may(entry: Entry) ->
     check_policy(lambda: POLICIES.create(entry.name), workloads=0)
 
 
-class Revealing(Candidates):
-    """Puts the work of the first ready task into its context."""
-
-    def encode(self, view: ClusterView) -> Observation | None:
-        seen = super().encode(view)
-        if seen is not None:
-            seen.context[0] = next(iter(view.ready)).task.work
-        return seen
-
-
-class Huge(Candidates):
-    def encode(self, view: ClusterView) -> Observation | None:
-        seen = super().encode(view)
-        return None if seen is None else seen._replace(tokens=seen.tokens * 1e6)
-
-
-def test_a_codec_that_shows_what_tasks_really_take_is_caught() -> None:
-    with pytest.raises(AssertionError, match="the codec shows what tasks really take"):
-        check_codec(Revealing)
-
-
-def test_a_codec_with_features_of_another_magnitude_is_caught() -> None:
-    with pytest.raises(AssertionError, match=r"tokens reach .*; scale them to at most 10000"):
-        check_codec(Huge)
-
-
 class Tiring:
     """Gets slower with every flow it carries, whichever simulation it belongs to."""
 
@@ -356,9 +288,6 @@ class TiringCarrier(NamedTuple):
     [
         UniformNetwork(),
         UniformNetwork(bandwidth_gb_s=0.5, latency_s=1.0),
-        SharedNetwork(Island(1, 0.5, 1.0)),
-        SharedNetwork(Torus((4,), 0.5)),
-        SharedNetwork(FatTree((2, 2), (1, 1), (1, 1), 0.5, 0.1)),
     ],
 )
 def test_our_networks_are_sound(network: Network) -> None:

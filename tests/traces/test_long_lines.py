@@ -9,8 +9,6 @@ import pytest
 from support.hostile import OPENED
 
 from dagsim.errors import ConfigError, DagsimError, ModelError, TraceError
-from dagsim.families.forecast.queue_rows import read_queue_log
-from dagsim.families.ramp.readers import read_graph
 from dagsim.systems.cluster.models.failures import FailureLog
 from dagsim.systems.cluster.models.throughputs import ThroughputTable
 from dagsim.traces import READERS, open_trace
@@ -45,11 +43,9 @@ def test_a_source_names_the_line(long_file, read) -> None:
     [
         (lambda path: FailureLog(str(path)).start(4, 0), ModelError),
         (ThroughputTable.read, ConfigError),
-        (read_queue_log, TraceError),
-        (read_graph, TraceError),
     ],
 )
-def test_tables_and_graphs_refuse_it_with_their_own_error(long_file, read, error) -> None:
+def test_tables_refuse_it_with_their_own_error(long_file, read, error) -> None:
     with pytest.raises(error, match="the line has more than 65,536 bytes"):
         read(long_file("", "table.txt"))
 

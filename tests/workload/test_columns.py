@@ -6,80 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from workload.generated import CLUSTER, RUNTIME, WORKLOADS_IN_COLUMNS
 
-from dagsim.config.bundled import WORKLOADS
 from dagsim.errors import ModelError
-from dagsim.families.compiled.reading import read_scenario
-from dagsim.model import Cluster
-from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.workload.arrays import JobArrays
-from dagsim.workload.distributions import Choice, Constant, LogNormal, Uniform
+from dagsim.workload.distributions import Constant, LogNormal
 from dagsim.workload.load import LoadMeter, offered_load, seconds_of
 from dagsim.workload.shapes import Layered, RandomDag
-from dagsim.workload.sizes import Correlated, Independent
+from dagsim.workload.sizes import Independent
 from dagsim.workload.synthetic import Synthetic
-
-CLUSTER = Cluster.of({"A100-40": 8, "V100-16": 8})
-RUNTIME = Throughput(missing="flops")
-ODD = Independent(gpus=Choice((0.5, 1.0, 2.0, 32.0)), cpus=Uniform(0.0, 4.0), memory_gb=Choice((0.0, 8.0)), gang=False)
-WORKLOADS_IN_COLUMNS = {
-    "gangs of five models": Synthetic(300),
-    "everything": Synthetic(
-        300,
-        shape=RandomDag(),
-        sizes=Independent(requested_factor=Uniform(1.0, 3.0)),
-        priority=Choice((1.0, 2.0)),
-        tenants=("a", "b"),
-        slack=Uniform(1.0, 4.0),
-        output_gb=LogNormal(),
-    ),
-    "some are turned away": Synthetic(300, sizes=ODD, shape=Layered()),
-    "correlated": Synthetic(300, sizes=Correlated()),
-    "V100 only": Synthetic(300, sizes=Independent(gpu_types=("V100-16",)), slack=Constant(2.0)),
-    "sessions": replace(WORKLOADS["like-philly"].workload, count=300, measure=None),
-    "sessions of DAGs": replace(WORKLOADS["like-alibaba"].workload, count=300, measure=None, shape=RandomDag()),
-}
 
 
 @pytest.fixture(params=WORKLOADS_IN_COLUMNS)
 def arrays(request: pytest.FixtureRequest) -> JobArrays:
     return WORKLOADS_IN_COLUMNS[request.param].arrays(CLUSTER, RUNTIME, 3)
-
-
-def same(one: object, other: object) -> None:
-    if isinstance(one, np.ndarray):
-        assert one.dtype == other.dtype  # type: ignore[attr-defined]
-        np.testing.assert_array_equal(one, other)  # type: ignore[arg-type]
-    elif isinstance(one, tuple) and any(isinstance(part, np.ndarray | tuple) for part in one):
-        for mine, theirs in zip(one, other, strict=True):  # type: ignore[call-overload]
-            same(mine, theirs)
-    else:
-        assert one == other
-
-
-@pytest.mark.parametrize("kind", ["exact", "noisy", "hidden"])
-def test_the_lane_reads_the_same_scene_from_columns_and_objects(arrays: JobArrays, kind: str) -> None:
-    estimates = Estimates(kind)  # type: ignore[arg-type]
-    from_objects = read_scenario(CLUSTER, JobArrays.of(list(arrays.jobs())), RUNTIME, estimates, 5)
-    from_columns = read_scenario(CLUSTER, arrays, RUNTIME, estimates, 5)
-    assert from_columns.facts == from_objects.facts
-    same(from_columns.work[:-1], from_objects.work[:-1])  # the last is any order with parents first
-    same(from_columns.classes, from_objects.classes)
-    same(from_columns.nodes, from_objects.nodes)
-
-
-def test_claims_are_read_from_columns_and_impossible_ones_are_named() -> None:
-    estimates = Estimates("predicted")
-    claimed = WORKLOADS_IN_COLUMNS["everything"].arrays(CLUSTER, RUNTIME, 0)
-    theirs = read_scenario(CLUSTER, JobArrays.of(list(claimed.jobs())), RUNTIME, estimates, 0).work.seconds
-    np.testing.assert_array_equal(read_scenario(CLUSTER, claimed, RUNTIME, estimates, 0).work.seconds, theirs)
-    silent = read_scenario(CLUSTER, Synthetic(5).arrays(CLUSTER, RUNTIME), RUNTIME, estimates, 0).work
-    assert silent.seconds is silent.truth
-    assert claimed.estimate is not None
-    claimed.estimate[7] = np.inf
-    with pytest.raises(ModelError, match="the estimate of task job-"):
-        read_scenario(CLUSTER, claimed, RUNTIME, estimates, 0)
 
 
 def test_the_load_is_the_same_sum(arrays: JobArrays) -> None:

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagsim.errors import ModelError, TraceError, WorkloadError
-from dagsim.families.elastic.goodput import BatchLimits, GoodputModel, GradientNoise, ThroughputModel
-from dagsim.families.elastic.training_jobs import GoodputTraining
-from dagsim.model import Edge, Elastic, InFlight, Job, Request, Share, Task, TaskGraph
+from dagsim.errors import TraceError, WorkloadError
+from dagsim.model import Edge, InFlight, Job, Request, Share, Task, TaskGraph
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.records import job_of, read_jobs, read_meta, record_of, write_jobs
 
@@ -86,14 +84,6 @@ def test_every_field_of_the_model_is_written():
     for value in (Task("t", 1.0), Job.single("j", Task("t", 1.0))):
         named = {field.name for field in fields(value) if field.init} - {"graph", "elastic"}
         assert named <= set(re.findall(r"\w+", refusal(value)))
-
-
-def test_an_elastic_task_is_refused_rather_than_written_as_a_rigid_one():
-    throughput = ThroughputModel(0.1, 0.001, 0.01, 0.01, 0.01, 0.01, 1.5)
-    model = GoodputModel(throughput, GradientNoise(1.0, 0.0), BatchLimits(100, 100, 1, 100))
-    training = GoodputTraining({"": model}, samples=10.0)
-    with pytest.raises(ModelError, match="task 't' is elastic and cannot be written"):
-        record_of(Job.single("j", Task("t", 1.0, gang=True, elastic=Elastic(1, 4, training))))
 
 
 def refusal(value):

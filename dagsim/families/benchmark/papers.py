@@ -6,10 +6,11 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import json
+import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from statistics import mean
 from typing import NamedTuple, TypedDict
@@ -317,29 +318,35 @@ def _stg(files: dict[str, Path]) -> Iterator[PaperFigure]:
         yield PaperFigure(f"50 tasks, {cores} cores: below the optimum", 0, ours[cores]["below_optimum"], 0)
 
 
-# Papers whose results are reproduced by scripts in a checkout
+# Papers whose results are reproduced by a program in a checkout
 
 
-def _by_scripts(name: str) -> Callable[[dict[str, Path]], Iterator[PaperFigure]]:
-    """Yield the figures of ``PAPERS`` in ``scripts/validate_all.py``."""
+def _by_program(name: str) -> Callable[[dict[str, Path]], Iterator[PaperFigure]]:
+    """Yield the figures that ``scripts/validate_all.py --paper NAME`` prints, one JSON list per line."""
 
     def figures(files: dict[str, Path]) -> Iterator[PaperFigure]:
-        scripts = Path(dagsim.__file__).parents[1] / "scripts"
-        if not (scripts / "validate_all.py").is_file():
+        script = Path(dagsim.__file__).parents[1] / "scripts" / "validate_all.py"
+        if not script.is_file():
             raise InputError(
                 f"paper {name}: the scripts for it are not installed; run the command in a checkout of dagsim"
             )
-        if str(scripts) not in sys.path:
-            sys.path.append(str(scripts))
         place, path = next(iter(files.items()))
         data = path.parents[len(Path(place).parts) - 1]
-        yield from import_module("validate_all").PAPERS[name](data)
+        words = [sys.executable, str(script), "--data", str(data), "--paper", name]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8") as program:
+            assert program.stdout
+            assert program.stderr
+            for line in program.stdout:
+                yield PaperFigure(*json.loads(line))
+            error = program.stderr.read()
+        if program.returncode:
+            raise InputError(error.rstrip("\n"))
 
     return figures
 
 
 def _scripted(name: str, title: str, source: str, *files: str) -> Paper:
-    return Paper(title, files, source, _by_scripts(name))
+    return Paper(title, files, source, _by_program(name))
 
 
 def _rltune(files: dict[str, Path]) -> Iterator[PaperFigure]:

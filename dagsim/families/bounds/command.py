@@ -13,13 +13,13 @@ from dagsim.cli.configuring import experiment, trace_at
 from dagsim.cli.options import (
     ConfigFile,
     Experiment,
-    Jobs,
     Json,
     Quiet,
     Seed,
     Settings,
     TraceFlags,
     Windows,
+    WorkloadName,
     expand_options,
 )
 from dagsim.text import count_of
@@ -30,7 +30,7 @@ from dagsim.text import count_of
 def print_bound(
     reading: TraceFlags,
     trace: Annotated[Path | None, typer.Option("--trace", "-t", help="A trace file in its published format.")] = None,
-    workload: Jobs = None,
+    workload: WorkloadName = None,
     config: ConfigFile = None,
     set_: Settings = None,
     seed: Seed = None,

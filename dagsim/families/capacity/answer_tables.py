@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dagsim.families.capacity.trials import FROM_ELIGIBLE
 from dagsim.metrics.tariff import ENERGY
+from dagsim.model.arithmetic import DAY_S
 from dagsim.report.comparison import metric_name
 from dagsim.report.grid import Grid, Lines, factor, interval, number, short
 from dagsim.text import count_of
@@ -105,7 +106,7 @@ def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginnin
 
 def _longer(times: float, demand: Load) -> str:
     """Describe how long a log would have to be for an interval to exist."""
-    return f"{number(times * demand.span_s / 86400)} days, {number(times)} times as long"
+    return f"{number(times * demand.span_s / DAY_S)} days, {number(times)} times as long"
 
 
 def _demand_notes(demand: Load) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagsim.experiment.scenario import workload_label
 from dagsim.families.capacity.answer_tables import plan_table
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import DAY_S, ordered_sum
 from dagsim.report.answer import Chart, Mark, Recommendation
 from dagsim.report.comparison import metric_name
 from dagsim.report.grid import Grid, factor, interval, number
@@ -123,7 +123,7 @@ def _certainty(planned: SizePlan, best: Size) -> str:
         return (
             "It is not known how certain this is, because the log is too short. A log "
             f"{number(longer)} times as long, of "
-            f"{longer * planned.demand.span_s / 86400:,.0f} days, would show it."
+            f"{longer * planned.demand.span_s / DAY_S:,.0f} days, would show it."
             if longer > 1
             else "It is not known how certain this is, because the metric has no interval."
         )
@@ -133,7 +133,7 @@ def _certainty(planned: SizePlan, best: Size) -> str:
         return f"The verdict is clear at this demand: {bounds}."
     short = ""
     if longer > 1:
-        days = longer * planned.demand.span_s / 86400
+        days = longer * planned.demand.span_s / DAY_S
         short = (
             f" The log is too short to say more: a log {number(longer)} times as long, of "
             f"{days:,.0f} days, would bound the "

@@ -18,6 +18,7 @@ from dagsim.families.capacity.machines import (
 )
 from dagsim.metrics.series import JobSeries
 from dagsim.model import Cluster, Request
+from dagsim.model.arithmetic import DAY_S
 from dagsim.systems.cluster.past_of_log import first_full_s
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.systems.cluster.section import ClusterSection, queues_on
@@ -238,8 +239,8 @@ class LogDemand:
             after_s -= logged_s if after_s > logged_s else 0.0
         if not 0 <= after_s < span_s:
             raise InputError(
-                f"--add ...@{when}: the time is {after_s / 86400:,.1f} days after the beginning of a run that "
-                f"lasts {span_s / 86400:,.1f} days; give a time within the run, or leave it out to add the "
+                f"--add ...@{when}: the time is {after_s / DAY_S:,.1f} days after the beginning of a run that "
+                f"lasts {span_s / DAY_S:,.1f} days; give a time within the run, or leave it out to add the "
                 "GPUs at the beginning"
             )
         return after_s

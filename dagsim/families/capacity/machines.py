@@ -13,7 +13,7 @@ from dagsim.config.prices import PriceFile, read_prices
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError
 from dagsim.model import OnDemand
-from dagsim.model.arithmetic import ordered_sum, whole_sum
+from dagsim.model.arithmetic import DAY_S, ordered_sum, whole_sum
 from dagsim.model.gpu import GPU_TYPES, LIST_PRICES, canonical, gpu_type
 from dagsim.registry import choices, nearest
 from dagsim.systems.cluster.section import ClusterSection, NodeGroup
@@ -205,7 +205,7 @@ def joined(cluster: ClusterSection, changed: ClusterSection) -> list[str]:
         + " and ".join(
             [f"are in {'partition ' + ', '.join(group.partitions) if group.partitions else 'no partition'}"]
             * any(other.partitions for other in cluster.groups)
-            + [f"arrive {group.from_s / 86400:,.1f} days after the beginning of the run"] * (group.from_s > 0)
+            + [f"arrive {group.from_s / DAY_S:,.1f} days after the beginning of the run"] * (group.from_s > 0)
         )
         + "."
         for group in changed.groups

@@ -62,11 +62,6 @@ LONG_S = 30.0
 """If a run takes at least this many seconds, the user is told about a faster engine."""
 
 
-_MANY = 200_000
-"""With at least this many jobs, freed memory is returned to the system before metrics are
-computed."""
-
-
 class CompiledKernel:
     """A simulation in the compiled engine. The simulation runs to its end in one step, without
     asking a policy for decisions.
@@ -94,13 +89,13 @@ class CompiledKernel:
         """
         if until_s != inf:
             raise ConfigError("the compiled engine always runs to the end; use engine simpy to stop earlier")
-        from dagsim.families.compiled.drive import compile_loop, scheduled
+        from dagsim.families.compiled.drive import MANY, compile_loop, scheduled
 
         compile_loop(self._plan)
         scene, self._scene = self._scene, None
         if scene is not None:  # free the scene's columns, because the metrics that follow need much memory
             self.schedule = scheduled(self.schedule.cluster, scene, self._plan, self.schedule.seed)
-            large, scene = scene.jobs >= _MANY, None
+            large, scene = scene.jobs >= MANY, None
             if large:
                 return_freed_memory()
         yield from ()

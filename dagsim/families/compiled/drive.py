@@ -34,6 +34,7 @@ from dagsim.families.compiled.rules import ENDLESS, MOVE, RECALL
 from dagsim.families.compiled.srtf import advance_srtf, new_srtf
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import ROW, Schedule, ScheduleLog
+from dagsim.processes import return_freed_memory
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import placement
@@ -46,6 +47,10 @@ from dagsim.systems.cluster.policies.preemption import LeastRemaining
 from dagsim.systems.cluster.policies.rounds import Rounds
 from dagsim.systems.cluster.stalled import why_endless
 from dagsim.workload.arrays import JobArrays
+
+MANY = 200_000
+"""Number of jobs from which freed memory is returned to the system before the loop and before the
+metrics."""
 
 _PLACEMENTS: Mapping[type, int] = {
     placement.BestFit: BEST,
@@ -158,6 +163,8 @@ def whole_log(scene: EngineScenario, plan: EnginePlan) -> tuple[np.ndarray, floa
     if not scene.jobs:
         return np.empty(0, ROW), scene.work.begins_s
     loop = _loop(scene, plan)
+    if scene.jobs >= MANY:
+        return_freed_memory()
     log = np.empty(rows_at_first(scene), ROW)
     while loop.advance(log.view(np.recarray)):
         if len(log) - loop.s.count.rows < len(loop.s.nodes) + 2:

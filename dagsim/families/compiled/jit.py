@@ -140,7 +140,7 @@ def inner(function: Function) -> Function:
     return function
 
 
-Form: TypeAlias = tuple[np.dtype, int]
+ArgumentForm: TypeAlias = tuple[np.dtype, int]
 """The properties of an argument, or of its member, on which compiled code relies: its type, and the
 number of axes of an array (-1 for a record)."""
 
@@ -151,7 +151,7 @@ class Outer:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.plain = function
-        self._loaded: list[tuple[list[Form], Callable[..., int]]] = []
+        self._loaded: list[tuple[list[ArgumentForm], Callable[..., int]]] = []
         self.__doc__, self.__name__, self.__module__ = function.__doc__, function.__name__, function.__module__
 
     def __call__(self, *args: Any) -> Any:
@@ -163,12 +163,12 @@ class Outer:
         """
         if not jitted():
             return self.plain(*args)
-        forms: list[Form] = []
+        forms: list[ArgumentForm] = []
         words: list[int] = []
         words_of(args, forms, words)
         return self.run(forms, words, args)
 
-    def run(self, forms: list[Form], words: list[int], args: tuple[Any, ...]) -> int:
+    def run(self, forms: list[ArgumentForm], words: list[int], args: tuple[Any, ...]) -> int:
         """Call the compiled function with arguments of these types, given as words."""
         native = next((code for known, code in self._loaded if known == forms), None) or self._load(forms, args)
         table, result, error = np.array(words, np.int64), ctypes.c_int64(), ctypes.c_void_p()
@@ -176,7 +176,7 @@ class Outer:
             raise RuntimeError(f"the compiled function {self.__name__} failed")
         return result.value
 
-    def _load(self, forms: list[Form], args: tuple[Any, ...]) -> Callable[..., int]:
+    def _load(self, forms: list[ArgumentForm], args: tuple[Any, ...]) -> Callable[..., int]:
         """Load the object code for these arguments. If there is none yet, compile and store it
         first."""
         digest = sha256(repr([(dtype.descr, axes) for dtype, axes in forms]).encode()).hexdigest()[:16]
@@ -205,7 +205,7 @@ class BoundCall:
 
     def __init__(self, function: Outer, *kept: Any) -> None:
         self._function, self._kept = function, kept
-        self._forms: list[Form] = []
+        self._forms: list[ArgumentForm] = []
         self.words: list[int] = []
         words_of(kept, self._forms, self.words)
 
@@ -213,7 +213,7 @@ class BoundCall:
         """Call the function with these arguments, followed by those that are the same in every call."""
         if not jitted():
             return self._function.plain(*args, *self._kept)
-        forms: list[Form] = []
+        forms: list[ArgumentForm] = []
         words: list[int] = []
         words_of(args, forms, words)
         return self._function.run(forms + self._forms, words + self.words, (*args, *self._kept))
@@ -230,7 +230,7 @@ def outer(function: Callable[..., Any]) -> Outer:
 _flags, _dtype, _ndim, _shape = (vars(np.ndarray)[name].__get__ for name in ("flags", "dtype", "ndim", "shape"))
 
 
-def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
+def words_of(value: Any, forms: list[ArgumentForm], words: list[int]) -> None:
     """Append the forms of a value and the words that describe it. For an array, the words are its
     address and its lengths. For a record, they are its address. For a tuple, the forms and words of
     all its members are appended.

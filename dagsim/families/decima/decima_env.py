@@ -23,7 +23,7 @@ from dagsim.families.decima.pictures import describe, picture
 from dagsim.families.learning.episode import Episode, RewardConfig
 from dagsim.families.learning.episode_env import EpisodeEnv
 from dagsim.families.spark.api import Action, Commit, ExecutorType, SparkJob, SparkKernel
-from dagsim.families.spark.codecs import Observation, PaddedStages
+from dagsim.families.spark.codecs import PaddedObservation, PaddedStages
 from dagsim.families.spark.scenario import SparkScenario
 from dagsim.model.streams import stream
 
@@ -151,7 +151,7 @@ class DecimaEnv(EpisodeEnv):
         kernel: SparkKernel = self.simulation
         return kernel
 
-    def _seen(self) -> tuple[Observation, dict[str, Any]]:
+    def _seen(self) -> tuple[PaddedObservation, dict[str, Any]]:
         present = None if self._episode is None else self._episode.observation
         if present is None:
             present = self.codec.ended()

@@ -15,19 +15,19 @@ FAMILY = Family(
         "policies": (
             Entry(
                 "pollux",
-                ".resizing:Pollux",
+                ".pollux_policy:Pollux",
                 "based on Pollux: a genetic search assigns GPUs to elastic tasks",
                 _RESIZES,
             ),
             Entry(
                 "sia",
-                ".resizing:Sia",
+                ".sia_policy:Sia",
                 "based on Sia: an integer program chooses a configuration for each task",
                 _RESIZES,
             ),
             Entry(
                 "elastic-eft-wait",
-                ".resizing:EftResize",
+                ".eft_resize:EftResize",
                 "elastic tasks: GPUs go to the tasks that gain the most from them",
                 ("estimates", *_RESIZES),
             ),

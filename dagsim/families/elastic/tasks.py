@@ -127,7 +127,7 @@ class ElasticTasks:
                 f"elastic: no GPU type in the cluster has least = {self.least} GPUs; the largest number is {most}"
             )
 
-    def job(self, job: Job, seconds: Seconds, cluster: Cluster) -> Job:
+    def job(self, job: Job, seconds: SecondsOnTypes, cluster: Cluster) -> Job:
         """Return the job with elastic tasks. ``seconds`` is the runtime model.
 
         Raises:
@@ -139,7 +139,7 @@ class ElasticTasks:
             return job
         return replace(job, graph=TaskGraph(tuple(tasks), job.graph.edges))
 
-    def _task(self, task: Task, job: Job, seconds: Seconds, cluster: Cluster) -> Task:
+    def _task(self, task: Task, job: Job, seconds: SecondsOnTypes, cluster: Cluster) -> Task:
         asked = int(task.gpus) * task.instances
         if task.elastic is not None or not task.gpus or task.gpus != int(task.gpus):
             return task
@@ -213,7 +213,7 @@ def _check_measured(job: Job, training: MeasuredTraining, asked: int, gpu: str, 
         ) from None
 
 
-Seconds = Callable[[Task, tuple[GpuType, ...]], Sequence[float]]
+SecondsOnTypes = Callable[[Task, tuple[GpuType, ...]], Sequence[float]]
 """The seconds of a task on each of some GPU types, ``inf`` where it cannot run."""
 
 

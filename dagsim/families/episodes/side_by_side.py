@@ -158,30 +158,58 @@ def observe_episodes(
 
 
 @outer
-def fill_episodes(
-    addresses: np.ndarray,
-    which: np.ndarray,
+def step_episodes(
+    live: np.ndarray,
+    actions: np.ndarray,
+    legal: np.ndarray,
+    rewards: np.ndarray,
+    over: np.ndarray,
+    illegal: np.ndarray,
     tokens: np.ndarray,
     context: np.ndarray,
     gpus: np.ndarray,
     mask: np.ndarray,
+    addresses: np.ndarray,
+    now_s: np.ndarray,
 ) -> None:
-    """Fill the observations of the episodes ``which`` into arrays of zeros. Each episode has the
-    same number of rows, of which the last represents waiting. If there are too few rows, the
-    remaining choices are left out. ``mask`` is 1 for choices.
+    """Carry out one action in each ``live`` episode, and continue to its next choice. Then fill the
+    observations of all episodes into arrays of zeros, with one entry per episode.
+
+    Each episode has the same number of rows, of which the last represents waiting. If there are too
+    few rows, the remaining choices are left out. ``mask`` is 1 for choices and, if the episode is
+    over, for waiting. An action is a row. If it is not ``legal``, it is counted in ``illegal`` and
+    replaced by the first row. An episode is observed right after its action, while its arena is in
+    the processor's cache.
     """
-    for place in range(len(which)):
-        e = _at(addresses[which[place]])
-        choices = min(e.tally.choices, tokens.shape[1] - 1)
+    rows = tokens.shape[1]
+    last = rows - 1
+    for number in range(len(live)):
+        if not addresses[number]:  # it has not begun
+            mask[number, last] = 1
+            continue
+        e = _at(addresses[number])
+        if live[number]:
+            action = actions[number]
+            if action < 0 or action >= rows or not legal[number, action]:
+                illegal[number] += 1
+                action = int64(0)
+            elif action == last:
+                action = int64(WAIT)
+            take_choice(e, action)
+            over[number] = not play_on(e)
+            rewards[number] = reward(e)
+            now_s[number] = e.state.clock.now_s
+        choices = min(e.tally.choices, last)
         if choices:
-            _show(e, tokens[place], int64(0), choices, context[place], gpus[place])
+            _show(e, tokens[number], int64(0), choices, context[number], gpus[number])
         for row in range(choices):
-            mask[place, row] = 1
+            mask[number, row] = 1
         if e.tally.pending:
-            tokens[place, tokens.shape[1] - 1, 0] = 1.0
+            tokens[number, last, 0] = 1.0
             if e.tally.relative:
-                tokens[place, tokens.shape[1] - 1, PROPOSED] = 1.0 if e.tally.proposed < 0 else 0.0
-            mask[place, tokens.shape[1] - 1] = 1
+                tokens[number, last, PROPOSED] = 1.0 if e.tally.proposed < 0 else 0.0
+        if e.tally.pending or over[number]:
+            mask[number, last] = 1
 
 
 @outer
@@ -426,6 +454,7 @@ class CompiledEpisodes:
         self.now_s = np.zeros(count)
         """(count,) float64: seconds since the start of each episode."""
         self._advance = jit.BoundCall(advance_episodes, self._addresses, self._rewards, self._over, self.now_s)
+        self._step = jit.BoundCall(step_episodes, self._addresses, self.now_s)
         self._use_rows(np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32), np.zeros((0, 0, 0), np.float32))
 
     def _use_rows(self, tokens: np.ndarray, context: np.ndarray, gpus: np.ndarray) -> None:
@@ -551,18 +580,34 @@ class CompiledEpisodes:
             tokens = np.hstack([tokens, self._derived.of_rows(tokens, context, owners)])
         return EpisodeBatch(tokens, context, self._gpus[:count], first, self._waits[:count])
 
-    def fill(
-        self, which: np.ndarray, tokens: np.ndarray, context: np.ndarray, gpus: np.ndarray, mask: np.ndarray
+    def step(
+        self,
+        live: np.ndarray,
+        actions: np.ndarray,
+        legal: np.ndarray,
+        outcome: tuple[np.ndarray, np.ndarray, np.ndarray],
+        seen: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
     ) -> None:
-        """Write observations into arrays of zeros, with the same number of rows for each episode:
-        ``tokens`` (N, rows, F or more), whose additional column is 1 for starts, ``context`` (N,
-        C), ``gpus`` (N, types, D), and ``mask`` (N, rows) int8. The last row represents waiting.
+        """Carry out an action in each ``live`` episode, and observe all episodes (``step_episodes``).
+
+        ``outcome`` has one entry per episode: the rewards, whether it is over, and the number of
+        illegal actions. Only those of live episodes change. ``seen`` are arrays of zeros for the
+        observations: ``tokens`` (N, rows, F or more), whose additional column is 1 for starts,
+        ``context`` (N, C), ``gpus`` (N, types, D), and ``mask`` (N, rows) int8.
         """
-        fill_episodes(self._addresses, which, tokens, context, gpus, mask)
+        self._step(live, actions, legal, *outcome, *seen)
+        if self._own is not None and (which := np.flatnonzero(live)).size:
+            outcome[0][which] = 0.0 - self._own_costs(self._own, which) * self._terms.weight / self._terms.scale
         if self._derived is not None:
-            owners, rows = np.nonzero(mask)
+            (tokens, context, _, mask), over = seen, outcome[1]
+            owners, rows = np.nonzero(mask * ~over[:, None])  # an episode that is over is shown as zeros
             chosen = tokens[owners, rows]
             tokens[owners, rows, -len(self._derived.names) :] = self._derived.of_rows(chosen, context, owners)
+
+    def fill(self, over: np.ndarray, seen: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]) -> None:
+        """Observe all episodes, as ``step`` does without a live episode."""
+        none = np.zeros(len(over), np.int64)
+        self.step(none > 0, none, seen[-1], (none.astype(float), over, none), seen)
 
     def jct_s(self, number: int) -> np.ndarray:
         """Return the completion times of an episode's jobs so far, (J,) float64, with NaN for jobs
@@ -665,7 +710,7 @@ def aligned(size: int) -> np.ndarray:
     return array[-array.ctypes.data % _LINE_B :][:size]
 
 
-_EPISODES = ("begin_episode", "advance_episodes", "observe_episodes", "fill_episodes")
+_EPISODES = ("begin_episode", "advance_episodes", "observe_episodes", "step_episodes")
 _TRIALS = ("begin_episode", "advance_episodes", "play_out_episodes", "propose_in", "recall_in")
 
 
@@ -690,7 +735,8 @@ def compile_episodes(*, trials: bool = False) -> bool:
         advance_episodes(none, none, none, real, flags, real)
         if not trials:
             observe_episodes(none, none, first, flags, flat, flat, deep)
-            fill_episodes(none, none, deep, flat, deep, np.zeros((0, 0), np.int8))
+            legal = np.zeros((0, 0), np.int8)
+            step_episodes(flags, none, legal, real, flags, none, deep, flat, deep, legal, none, real)
             return True
         play_out_episodes(none, np.zeros((0, 0), np.uint8), none, none, none, real, none, none, NO_NET, real)
         recall_in(none, none)

@@ -24,8 +24,8 @@ from dagsim.families.forecast.journal import HORIZONS
 from dagsim.families.forecast.members import Forecaster, KnownPast, is_long
 from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
-from dagsim.families.forecast.time_spans import DAY_S, HOUR_S
-from dagsim.model.arithmetic import whole_sum
+from dagsim.families.forecast.time_spans import HOUR_S
+from dagsim.model.arithmetic import DAY_S, whole_sum
 from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.traces import format_of, reader

@@ -18,8 +18,9 @@ from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast import services
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.past_waits import RunTimes, classes_of
-from dagsim.families.forecast.time_spans import DAY_S, HOUR_S, WEEK_S
+from dagsim.families.forecast.time_spans import HOUR_S, WEEK_S
 from dagsim.model import NodeReservation, QueueTree, Start, Wait
+from dagsim.model.arithmetic import DAY_S
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.past_of_log import jobs_at

@@ -24,8 +24,9 @@ from dagsim.families.forecast.planned_jobs import PlannedJob, with_planned
 from dagsim.families.forecast.queue_rows import KINDS, Listed, Rows, read_reasons, rows_of
 from dagsim.families.forecast.reasons import UNLISTED, Fate, is_limit, verdict_of
 from dagsim.families.forecast.scores import LEVELS, MEDIAN, log_wait, quantiles_of
-from dagsim.families.forecast.time_spans import DAY_S, HOUR_S, WEEK_S
+from dagsim.families.forecast.time_spans import HOUR_S, WEEK_S
 from dagsim.model import Cluster, QueueTree
+from dagsim.model.arithmetic import DAY_S
 from dagsim.registry import nearest_file
 from dagsim.systems.cluster.past import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
@@ -147,7 +148,7 @@ def _named(quantiles_s: Sequence[float]) -> dict[str, float]:
     return {f"q{round(100 * level):02}": wait for level, wait in zip(LEVELS, quantiles_s, strict=True)}
 
 
-Listing = dict[str, Listed]
+ListedById = dict[str, Listed]
 
 
 class EarlierForecasts:
@@ -185,7 +186,7 @@ class Question(NamedTuple):
     log: JobLog
     forecaster: Forecaster
     t: float
-    listing: Listing | None
+    listing: ListedById | None
     scenario: ClusterScenario
     remarks: list[str]
 
@@ -308,7 +309,7 @@ def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
     return remarks
 
 
-def _doubtful_reasons(listing: Listing, queues: QueueTree | None) -> list[str]:
+def _doubtful_reasons(listing: ListedById, queues: QueueTree | None) -> list[str]:
     """Return remarks on jobs with doubtful reasons: a kind of limit that the configuration lacks,
     or a reason that dagsim does not recognise.
     """
@@ -339,7 +340,7 @@ def _doubtful_reasons(listing: Listing, queues: QueueTree | None) -> list[str]:
 
 
 def expected(
-    log: JobLog, forecaster: Forecaster, t: float, instants: int = _INSTANTS, listing: Listing | None = None,
+    log: JobLog, forecaster: Forecaster, t: float, instants: int = _INSTANTS, listing: ListedById | None = None,
     jobs: Collection[str] = (), early: IsDue | None = None, kept: EarlierForecasts | None = None,
 ) -> Iterator[Prospect[Expected]]:  # fmt: skip
     """Yield the forecasts at time ``t`` for the given jobs (default: all waiting jobs), with
@@ -374,7 +375,7 @@ def expected(
 
 def expected_shapes(
     log: JobLog, forecaster: Forecaster, t: float, shapes: Sequence[PlannedJob], cluster: Cluster,
-    instants: int = _INSTANTS, listing: Listing | None = None, early: IsDue | None = None,
+    instants: int = _INSTANTS, listing: ListedById | None = None, early: IsDue | None = None,
 ) -> Iterator[Prospect[ExpectedShape]]:  # fmt: skip
     """Yield forecasts for planned jobs that would be submitted at time ``t``, with increasing
     accuracy as in ``expected``. Each job is forecast as if it were the only planned job. Leave out
@@ -474,7 +475,7 @@ def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
 
 
 def _shown(
-    log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: Listing | None, said: Mapping[str, NextStep]
+    log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: ListedById | None, said: Mapping[str, NextStep]
 ) -> list[Expected]:
     """Return the forecasts for the last rows. ``said`` contains the policy's present decisions
     about jobs, which are the causes of their waits. If the policy starts a job immediately in every
@@ -502,7 +503,7 @@ def _shown(
     return sorted(forecasts, key=lambda forecast: forecast.quantiles_s[9])
 
 
-def _without(log: JobLog, rows: Rows, listing: Listing | None) -> list[WithoutForecast]:
+def _without(log: JobLog, rows: Rows, listing: ListedById | None) -> list[WithoutForecast]:
     """Return the jobs without a forecast, beginning with those that can never start."""
     places = {name: place for place, name in enumerate(log.array.tolist())}
     jobs = []

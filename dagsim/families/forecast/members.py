@@ -14,7 +14,7 @@ from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.past_waits import History, RunTimes
 from dagsim.families.forecast.queue_rows import SCORED, Rows
 from dagsim.families.forecast.scores import LEVELS, log_wait, quantiles_of
-from dagsim.families.forecast.time_spans import DAY_S
+from dagsim.model.arithmetic import DAY_S
 
 
 @dataclass(slots=True)

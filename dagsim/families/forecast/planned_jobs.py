@@ -12,8 +12,8 @@ import numpy as np
 
 from dagsim.errors import ConfigError, InputError
 from dagsim.families.forecast.job_log import JobLog
-from dagsim.families.forecast.time_spans import DAY_S
 from dagsim.model import Cluster, Demand
+from dagsim.model.arithmetic import DAY_S
 from dagsim.registry import choices, nearest
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.text import count_of

@@ -37,7 +37,7 @@ _BEGINNING = 10
 earlier times."""
 
 
-Stamp: TypeAlias = tuple[int, str, int]
+FileStamp: TypeAlias = tuple[int, str, int]
 """The time of a file in nanoseconds, its name and its size."""
 
 
@@ -98,7 +98,7 @@ class Snapshots:
         self._pool: ProcessPoolExecutor | None = None
         self._is_ready = False
         """True once the process has made a forecast."""
-        self._asked: tuple[Stamp, bool] | None = None
+        self._asked: tuple[FileStamp, bool] | None = None
         self._pending: Future[Forecasted] | None = None
         self.made = 0
         """Number of forecasts made."""
@@ -168,7 +168,7 @@ class Snapshots:
             elif not watched and better and not self._asked[1] and not self.latest.error:
                 self._ask(path, stamp, whole=True)
 
-    def _ask(self, path: Path, stamp: Stamp, *, whole: bool) -> None:
+    def _ask(self, path: Path, stamp: FileStamp, *, whole: bool) -> None:
         from dagsim.families.forecast.forecast_page import forecast_snapshot  # the module imports the settings above
 
         with starting():
@@ -211,7 +211,7 @@ class Snapshots:
         """The name of the requested snapshot, with its time in nanoseconds as a prefix."""
         return [] if self._asked is None else list(self._asked[0])
 
-    def _next(self) -> tuple[Path, Stamp] | None:
+    def _next(self) -> tuple[Path, FileStamp] | None:
         """Return the snapshot to forecast, and a value that changes with it. For a watched queue,
         this is the first snapshot written after that of the last forecast. Otherwise, it is the
         snapshot written last. Links are not followed.

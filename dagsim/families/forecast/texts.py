@@ -7,7 +7,8 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from dagsim.families.forecast.live import Expected, ExpectedShape, Prospect, WithoutForecast
-from dagsim.families.forecast.time_spans import DAY_S, WITHIN_S
+from dagsim.families.forecast.time_spans import WITHIN_S
+from dagsim.model.arithmetic import DAY_S
 from dagsim.report.grid import Grid
 from dagsim.text import count_of
 

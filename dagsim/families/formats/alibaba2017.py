@@ -18,7 +18,7 @@ import numpy as np
 
 from dagsim.model import Demand
 from dagsim.traces.chunks import Table, csv_form, read_tables
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, JobBatch, drop_repeated, in_parts, job_blocks, rows_by_job, single_tasks
 from dagsim.traces.source import Source
@@ -61,7 +61,7 @@ class Alibaba2017(Reader):
         rows = [line.split(",") for line in _tasks(source).head()]
         return any(len(row) == 8 and row[5] in _STATUSES and row[2].isdigit() for row in rows)
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         parts = in_parts(partial(_rows, _tasks(source)), _keys, report)
         return job_blocks((_batch(table, options) for table in parts), report, most)
 

@@ -22,7 +22,7 @@ from dagsim.errors import GraphError
 from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_rows, read_tables
 from dagsim.traces.fields import FaultsAt, finite_number
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, JobBatch, drop_repeated, in_parts, job_blocks, kinds_of_rows, rows_by_job
 from dagsim.traces.source import Source
@@ -86,7 +86,7 @@ class Alibaba2018(Reader):
             return True
         return any(len(row) == 9 and row[4] in _STATUSES and not row[0].isdigit() for row in rows)
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         source = _tasks(source)
         joined = _is_joined(source)
         parts = in_parts(partial(_rows, source, joined), partial(_keys, joined), report)

@@ -15,7 +15,7 @@ import numpy as np
 
 from dagsim.model import Demand
 from dagsim.traces.chunks import csv_form, read_tables
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
@@ -51,7 +51,7 @@ class Alibaba2025(Reader):
     def recognises(self, source: Source) -> bool:
         return source.head(1)[0].lower().startswith(",".join(_COLUMNS[:8]))
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         read, times = partial(read_tables, source, _FORM), partial(arrivals, column=_CREATED)
         return row_blocks(read, times, partial(_jobs, options), report, most)
 

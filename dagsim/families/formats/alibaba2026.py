@@ -19,7 +19,7 @@ from dagsim.model import GPU_TYPES, Cluster, Demand, GpuType, Node
 from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import csv_form, read_rows, read_tables
 from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
@@ -53,7 +53,7 @@ class Alibaba2026(Reader):
     def recognises(self, source: Source) -> bool:
         return set(_COLUMNS) <= {name.strip().lower() for name in source.head(1)[0].split(",")}
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         read, times = partial(read_tables, source, _FORM), partial(arrivals, column=_SUBMIT)
         return row_blocks(read, times, partial(_jobs, options), report, most)
 

@@ -16,7 +16,7 @@ import numpy as np
 from dagsim.model import Demand
 from dagsim.traces.chunks import Form, Table, csv_form, read_tables
 from dagsim.traces.fields import Dirty, InvalidValue, memory_gb
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, dates, row_blocks, single_tasks
 from dagsim.traces.source import Source
@@ -81,7 +81,7 @@ class CentreLog(Reader):
     def recognises(self, source: Source) -> bool:
         return self.known_by <= {name.strip().strip('"').lower() for name in source.head(1)[0].split(",")}
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         read: Callable[[ReadReport], Iterator[Table]] = partial(read_tables, source, self.names.form())
         return row_blocks(read, _times, partial(self._jobs, options), report, most)
 

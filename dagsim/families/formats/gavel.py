@@ -23,10 +23,10 @@ from dagsim.model import Demand
 from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty, finite_number
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
-from dagsim.traces.source import Row, Source
+from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json, value
 from dagsim.workload.arrays import JobArrays, TaskKind, combinations, optional
@@ -68,7 +68,7 @@ class GavelTrace(Reader):
         steps, arrival, scale, *_ = _LAYOUTS[len(fields)]
         return all(_is_number(fields[place]) for place in (steps, arrival, scale))
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         jobs, times = partial(_jobs, _speeds(source), options), partial(arrivals, column=_ARRIVAL)
         return row_blocks(partial(_tables, source), times, jobs, report, most)
 
@@ -88,7 +88,7 @@ def _tables(source: Source, report: ReadReport) -> Iterator[Table]:
     return tables_of(source, len(_COLUMNS), _rows(source, report), _NUMBERS)
 
 
-def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
+def _rows(source: Source, report: ReadReport) -> Iterator[NumberedRow]:
     """Yield the fields ``_COLUMNS`` of every line. A job's id is its line number."""
     for place, line in source.lines():
         fields = line.rstrip("\r").split("\t")

@@ -16,7 +16,7 @@ from dagsim.errors import ConfigError, GraphError, ModelError
 from dagsim.model import Cluster, Demand, Job, Node, Task, TaskGraph
 from dagsim.traces.chunks import Table
 from dagsim.traces.fields import Dirty, InvalidValue, finite_number
-from dagsim.traces.reader import Block, Downtime
+from dagsim.traces.reader import Downtime, JobBlock
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import (
     Checks,
@@ -105,7 +105,7 @@ class Events:
 
     def blocks(
         self, read: Callable[[ReadReport], Iterator[Table]], report: ReadReport, most: int | None
-    ) -> Iterator[Block]:
+    ) -> Iterator[JobBlock]:
         """Yield the first ``most`` jobs. ``read`` yields the events in the order of the file. All
         events of whole jobs must come before the events of tasks, or all of them after."""
         parts = in_parts(lambda report: map(self._within, read(report)), _keys, report)

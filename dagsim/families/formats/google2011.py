@@ -35,10 +35,10 @@ from dagsim.families.formats.google import (
 from dagsim.model import Cluster
 from dagsim.traces.chunks import FileLayout, Form, Table, read_rows, read_tables, tables_of
 from dagsim.traces.fields import Dirty, FaultsAt, finite_number
-from dagsim.traces.reader import Block, Downtime, Reader
+from dagsim.traces.reader import Downtime, JobBlock, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import Checks
-from dagsim.traces.source import Row, Source
+from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.records import clipped_repr
 
@@ -69,7 +69,7 @@ class Google2011(Reader):
             len(row) == _TASK_FIELDS and row[5] in _EVENTS and row[0].isdigit() for row in rows[:-1] or rows
         )
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         events = Events(options, _band, _EVENTS | {_JOB_SUBMISSION: Event.JOB})
         return events.blocks(partial(_tables, source, _tasks(source)), report, most)
 
@@ -107,7 +107,7 @@ def _tables(source: Source, tasks: Source, report: ReadReport) -> Iterator[Table
         yield from tables_of(tasks, len(COLUMNS), _submissions(jobs, report))
 
 
-def _submissions(jobs: Source, report: ReadReport) -> Iterator[Row]:
+def _submissions(jobs: Source, report: ReadReport) -> Iterator[NumberedRow]:
     for place, line in jobs.lines():
         time, _, job, event, user, *_ = [*line.split(","), "", "", "", "", ""]
         report.rows += 1

@@ -47,10 +47,10 @@ from dagsim.files import parsed_json
 from dagsim.model import Cluster, Edge, Node, Task, TaskGraph
 from dagsim.traces.chunks import Form, Table, csv_form, read_rows, read_tables, tables_of
 from dagsim.traces.fields import Dirty, FaultsAt, count, finite_number
-from dagsim.traces.reader import Block, Downtime, Reader
+from dagsim.traces.reader import Downtime, JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import Checks, JobBatch, in_parts, job_blocks, repeated, rows_by_job
-from dagsim.traces.source import Row, Source
+from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import Labels, combinations, objects, optional, renumbered
 from dagsim.workload.records import clipped_repr
@@ -107,7 +107,7 @@ class Google2019(Reader):
             return True
         return any("collection_id" in line and "instance_index" in line for line in _instances(source).head())
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         if recognises_google_list(source):
             return _list_blocks(source, options, report, most)
         workflows, instances = _Workflows(), _instances(source)
@@ -225,7 +225,7 @@ def _tables(source: Source, instances: Source, workflows: _Workflows, report: Re
         yield rows.chosen(np.flatnonzero(checks.usable))
 
 
-def _submissions(collections: Source, workflows: _Workflows) -> Iterator[Row]:
+def _submissions(collections: Source, workflows: _Workflows) -> Iterator[NumberedRow]:
     for place, row in _records(collections, _COLLECTION, _COLLECTION_MORE, ReadReport()):
         time, is_submission = row["time"], _EVENTS.get(row["type"]) is Event.SUBMIT
         if is_submission and time.isdecimal() and len(time) < 20 and int(time) < AFTER_US:
@@ -261,7 +261,7 @@ def _events(source: Source, required: Sequence[str], optional: Sequence[str], re
         yield table
 
 
-def _objects(source: Source, names: Sequence[str], report: ReadReport) -> Iterator[Row]:
+def _objects(source: Source, names: Sequence[str], report: ReadReport) -> Iterator[NumberedRow]:
     """Yield the fields of JSON Lines."""
     defaults = [(name, _JSON_DEFAULTS.get(name, "")) for name in names]
     for place, line in source.lines():
@@ -355,7 +355,7 @@ def list_work_text(source: Source) -> str:
     return "0 (or floor_s): requests have no end"
 
 
-def _list_blocks(source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+def _list_blocks(source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
     """Yield the jobs in a list: one per collection, with the tasks that the list contains."""
     is_sample = _names(source) >= _KAGGLE_ONLY
     parts = in_parts(partial(_listed, source, _SAMPLE_FORM if is_sample else _REQUESTS_FORM), _keys, report)

@@ -18,7 +18,7 @@ from dagsim.errors import TraceError
 from dagsim.model import Cluster, Demand, Node, gpu_type
 from dagsim.traces.chunks import Table, csv_form, read_tables
 from dagsim.traces.fields import Dirty, FaultsAt, count
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, dates, row_blocks, single_tasks
 from dagsim.traces.source import Source
@@ -53,7 +53,7 @@ class Helios(Reader):
     def recognises(self, source: Source) -> bool:
         return set(_COLUMNS) <= {name.strip().lower() for name in source.head(1)[0].split(",")}
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         return row_blocks(partial(read_tables, source, _FORM), _times, partial(_jobs, options), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:

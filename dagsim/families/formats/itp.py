@@ -13,7 +13,7 @@ import numpy as np
 
 from dagsim.model import Demand
 from dagsim.traces.chunks import csv_form, read_tables
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
@@ -41,7 +41,7 @@ class Itp(Reader):
         header = source.head(1)[0].lower().split(",")
         return set(_COLUMNS) <= {name.strip() for name in header}
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         read, times = partial(read_tables, source, _FORM), partial(arrivals, column=_SUBMITTED)
         return row_blocks(read, times, partial(_jobs, options), report, most)
 

@@ -23,7 +23,7 @@ from dagsim.families.formats import pai_lists
 from dagsim.model import Cluster, Demand, Node, gpu_type
 from dagsim.traces.chunks import Table, csv_form, read_rows, read_tables
 from dagsim.traces.fields import MOST_GPUS, FaultsAt, count, finite_number
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, Findings, JobBatch, job_blocks, rows_by_job, single_tasks
 from dagsim.traces.source import LINE_BITS, Source
@@ -98,7 +98,7 @@ class Pai2020(Reader):
             return _table(source, "task") is not None
         return pai_lists.recognises_pai_list(source)
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         if not source.path.is_dir() and pai_lists.recognises_pai_list(source):
             return pai_lists.pai_list_blocks(source, options, report, most)
         tables = _Tables.beside(source)

@@ -20,7 +20,7 @@ import numpy as np
 from dagsim.model import Demand
 from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import csv_form, read_tables
-from dagsim.traces.reader import Block
+from dagsim.traces.reader import JobBlock
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
@@ -45,7 +45,7 @@ def recognises_pai_list(source: Source) -> bool:
     return set(_HYDRA) <= names or (set(_SIMULATOR) <= names and bool(names & {"num_inst", "group_gpu_dur"}))
 
 
-def pai_list_blocks(source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+def pai_list_blocks(source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
     """Yield the jobs in a list in order of submission."""
     if set(_HYDRA) <= _header(source):
         form, time, jobs = _HYDRA_FORM, 1, _hydra_jobs

@@ -20,7 +20,7 @@ from dagsim.model import Demand
 from dagsim.traces.chunks import Table, csv_form, read_tables, tables_of
 from dagsim.traces.documents import values
 from dagsim.traces.fields import Dirty, seconds_since_1970
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import (
     Checks,
@@ -33,7 +33,7 @@ from dagsim.traces.rows import (
     rows_by_job,
     single_tasks,
 )
-from dagsim.traces.source import Row, Source
+from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, TaskKind, objects
 
@@ -62,7 +62,7 @@ class Philly(Reader):
             and any('"jobid"' in line or '"submitted_time"' in line for line in source.head(64))
         )
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         if not _is_list(source):
             again = (RepeatedId("with the same jobid as another job"),) * 2
             times = partial(arrivals, column=_SUBMITTED)
@@ -127,7 +127,7 @@ def _log(source: Source, report: ReadReport) -> Iterator[Table]:
     return tables_of(source, len(_LOG), _entries(source, report), _NUMBERS)
 
 
-def _entries(source: Source, report: ReadReport) -> Iterator[Row]:
+def _entries(source: Source, report: ReadReport) -> Iterator[NumberedRow]:
     """Yield the fields ``_LOG`` of every entry with an id and a time."""
     if not "".join(source.head()).lstrip().startswith("["):
         raise TraceError(f"{source.files[0]}:1: not a cluster_job_log, which must be a JSON array")

@@ -21,7 +21,7 @@ from dagsim.errors import ModelError
 from dagsim.families.formats import services
 from dagsim.model import Demand
 from dagsim.traces.chunks import csv_form, read_tables
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
@@ -48,7 +48,7 @@ class Tiresias(Reader):
         header = _header(source)
         return (set(_LIST) <= header and "interval" in header) or set(_SIA) <= header
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         if set(_SIA) <= _header(source):
             form, submitted, jobs = _SIA_FORM, 1, partial(_sia_jobs, options, _profiles(source))
         else:

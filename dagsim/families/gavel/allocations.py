@@ -14,7 +14,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.families.gavel.linear_programs import ShareProgram, program_rows
-from dagsim.families.gavel.round_ledger import Allocation, Allocator, GavelJob, Key, Situation
+from dagsim.families.gavel.round_ledger import Allocation, Allocator, GavelJob, JobOrPair, Situation
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import choices
 
@@ -91,7 +91,7 @@ class Fifo(_Rule):
         """Return the shares, each of which is 0 or 1."""
         room: dict[str, float] = dict(situation.gpus)
         queue = list(situation.jobs.values())
-        placed: dict[Key, str] = {}
+        placed: dict[JobOrPair, str] = {}
         while queue and any(room.values()):
             job = queue.pop(0)
             types = [name for name, free in room.items() if free and free >= job.gpus]
@@ -107,7 +107,7 @@ class Fifo(_Rule):
         keys = program_rows(situation, self.pairs)
         return {key: {name: float(placed.get(key) == name) for name in situation.gpus} for key in keys}
 
-    def _pack(self, situation: Situation, queue: list[GavelJob], placed: dict[Key, str]) -> None:
+    def _pack(self, situation: Situation, queue: list[GavelJob], placed: dict[JobOrPair, str]) -> None:
         """Let the jobs in the queue join running jobs, in order, until there is no partner for a
         job."""
         for job in queue:

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from dagsim.errors import ConfigError, require
 from dagsim.families.gavel.published import Gavel, part_left, present_rate, runs_by_task
-from dagsim.families.gavel.round_ledger import Allocator, GavelJob, GavelLedger, Key, Situation
+from dagsim.families.gavel.round_ledger import Allocator, GavelJob, GavelLedger, JobOrPair, Situation
 from dagsim.model import Decision, Preempt, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.waiting_tasks import WaitingTasks
@@ -47,7 +47,7 @@ class _Books(GavelLedger):
     _unsettled = False
     """True if the shares have changed since the counts began again."""
 
-    def plan(self, now_s: float, leases: Mapping[Key, tuple[str, float]]) -> list[tuple[Key, str]]:
+    def plan(self, now_s: float, leases: Mapping[JobOrPair, tuple[str, float]]) -> list[tuple[JobOrPair, str]]:
         """Compute new shares if something has changed, and choose the tasks for the next round and
         their types. ``leases`` contains the type and the start of each current lease.
         """
@@ -66,7 +66,7 @@ class _Books(GavelLedger):
         self._had, self._worked = had, worked
         return chosen
 
-    def book(self, key: Key, type_: str, seconds: float) -> None:
+    def book(self, key: JobOrPair, type_: str, seconds: float) -> None:
         """Add the seconds that a job spent on a type."""
         self._had[key][type_] += seconds
         self._worked[type_] += seconds
@@ -207,7 +207,7 @@ class DeployedGavel(Gavel):
             books.must_solve = True
         self._changed.clear()
         books.resize(self._capacity(view))
-        leases: dict[Key, tuple[str, float]] = {
+        leases: dict[JobOrPair, tuple[str, float]] = {
             (order,): (self._type(view, order), lease.began_s) for order, lease in self._leases.items()
         }
         chosen = [(key[0], type_, int(books.jobs[key[0]].gpus)) for key, type_ in books.plan(view.now, leases)]

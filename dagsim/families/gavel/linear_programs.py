@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.families.gavel.round_ledger import Allocation, GavelJob, Key, Situation
+from dagsim.families.gavel.round_ledger import Allocation, GavelJob, JobOrPair, Situation
 
 _DIGITS = 9
 """Digits of shares that are kept: the last ones depend on the processor."""
@@ -201,10 +201,10 @@ def rates_of_pair(situation: Situation, first: GavelJob, second: GavelJob, type_
     return situation.pair_rates(first, second, type_)
 
 
-def program_rows(situation: Situation, pairs: bool) -> list[Key]:
+def program_rows(situation: Situation, pairs: bool) -> list[JobOrPair]:
     """Return the active jobs in order of arrival, then the pairs of jobs with equal numbers of
     GPUs."""
-    keys: list[Key] = [(number,) for number in situation.jobs]
+    keys: list[JobOrPair] = [(number,) for number in situation.jobs]
     if pairs:
         jobs = sorted(situation.jobs.values(), key=lambda job: job.number)
         keys += [(one.number, other.number) for one, other in combinations(jobs, 2) if one.gpus == other.gpus]

@@ -18,9 +18,9 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from dagsim.model.arithmetic import ordered_sum
 
-Key: TypeAlias = tuple[int, ...]
+JobOrPair: TypeAlias = tuple[int, ...]
 """A job, or a pair of jobs on one GPU, lower number first."""
-Allocation: TypeAlias = dict[Key, dict[str, float]]
+Allocation: TypeAlias = dict[JobOrPair, dict[str, float]]
 """The share of its time that each job or pair should spend on each GPU type."""
 
 _MOST_FAILURES = 5
@@ -72,7 +72,7 @@ class GavelJob:
 class MicroTask(NamedTuple):
     """The work of a job, or of a pair of jobs, in one round."""
 
-    key: Key
+    key: JobOrPair
     type: str
     steps: tuple[float, ...]
     """Steps of each job in the round."""
@@ -134,9 +134,9 @@ class GavelLedger:
         """The micro-tasks in the current round, in the order in which they were chosen."""
         self._order = [name for name in order if name in self.gpus]
         self._shuffler = Random(seed + _SHUFFLE_SEED)
-        self._had: dict[Key, dict[str, float]] = {}
+        self._had: dict[JobOrPair, dict[str, float]] = {}
         """Seconds of each job or pair on each type since the last solve, plus half a round."""
-        self._deficit: dict[Key, dict[str, float]] = {}
+        self._deficit: dict[JobOrPair, dict[str, float]] = {}
         self._worked = dict.fromkeys(self.gpus, 0.0)
         """Seconds of all jobs on each type since the last solve."""
         self._settled_s = 0.0
@@ -220,7 +220,7 @@ class GavelLedger:
         shuffled = not self.allocator.fixed_order and len(self._order) > 1
         if self.must_solve or self.pair_rates is not None or shuffled or len(self.round) < len(self.jobs):
             return False
-        placed: dict[Key, str] = {}
+        placed: dict[JobOrPair, str] = {}
         for type_ in self._order:
             keys = [key for key in self._had if key not in placed and self.rates(key, type_)[0] > 0]
             if self.allocator.needs_priority:
@@ -267,7 +267,7 @@ class GavelLedger:
                 ends_s = self._reopen(chosen, self._round_ended_s)
         return ends_s
 
-    def _reopen(self, chosen: Sequence[tuple[Key, str]], now_s: float) -> float:
+    def _reopen(self, chosen: Sequence[tuple[JobOrPair, str]], now_s: float) -> float:
         """Open a round with these jobs, and return its end."""
         self.round = [self._micro_task(key, type_, now_s) for key, type_ in chosen]
         return max([task.finish_s for task in self.round])
@@ -293,14 +293,14 @@ class GavelLedger:
             self.gpus = now
             self.must_solve = True
 
-    def rates(self, key: Key, type_: str) -> tuple[float, ...]:
+    def rates(self, key: JobOrPair, type_: str) -> tuple[float, ...]:
         """Return the steps per second of the job, or of both jobs in a pair."""
         if len(key) == 1:
             return (self.jobs[key[0]].rate[type_],)
         assert self.pair_rates is not None
         return self.pair_rates(self.jobs[key[0]], self.jobs[key[1]], type_)
 
-    def _open(self, key: Key, had_s: float) -> None:
+    def _open(self, key: JobOrPair, had_s: float) -> None:
         self._had[key] = dict.fromkeys(self.gpus, had_s)
         self._deficit[key] = dict.fromkeys(self.gpus, 0.0)
 
@@ -317,7 +317,7 @@ class GavelLedger:
                 self._worked[type_] += half_s
         self._settled_s = now_s
 
-    def _priority(self, key: Key, type_: str) -> float:
+    def _priority(self, key: JobOrPair, type_: str) -> float:
         share = self.allocation.get(key, {}).get(type_, 0.0)
         if share == 0 or not all(self.rates(key, type_)):
             return 0.0
@@ -325,14 +325,14 @@ class GavelLedger:
         part = self._had[key][type_] / worked_s if worked_s else 0.0
         return share / part if part > 0 else share * _HUGE
 
-    def _chosen(self) -> list[tuple[Key, str]]:
+    def _chosen(self) -> list[tuple[JobOrPair, str]]:
         """Choose jobs and pairs for the next round, and their types, highest priority first, as
         long as they fit. A job that was not in the last solve takes up GPUs but does not run.
         """
         order = list(self._order)
         if not self.allocator.fixed_order:
             self._shuffler.shuffle(order)
-        queue: list[tuple[Key, str, float]] = []
+        queue: list[tuple[JobOrPair, str, float]] = []
         for type_ in order:
             rows = []
             for key in self._had:
@@ -354,7 +354,7 @@ class GavelLedger:
                 chosen.append((key, type_))
         return chosen
 
-    def _micro_task(self, key: Key, type_: str, now_s: float) -> MicroTask:
+    def _micro_task(self, key: JobOrPair, type_: str, now_s: float) -> MicroTask:
         rates = self.rates(key, type_)
         steps, finish_s = [], now_s
         for number, rate in zip(key, rates, strict=True):

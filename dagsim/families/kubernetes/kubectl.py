@@ -39,7 +39,7 @@ from dagsim.traces.reader import Reader, WaitingJob
 from dagsim.traces.report import Dropping, ImpossibleTimes, OnlyInText, ReadReport
 from dagsim.traces.rows import in_parts, rows_by_job
 from dagsim.traces.sites import site_gpu
-from dagsim.traces.source import Row, Source
+from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.times import moment_s
 from dagsim.traces.trace_options import TraceOptions
 
@@ -196,7 +196,7 @@ class _Reading:
             for rows in np.split(groups.row, groups.first[1:-1]):
                 yield [entries[row] for row in rows.tolist()]
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[NumberedRow]:
         """Yield each pod and pod set with its job and its creation time."""
         for place, object in elements(self.source, "items"):
             self.report.rows += 1

@@ -163,7 +163,7 @@ def largest(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return most
 
 
-Labels: TypeAlias = Mapping[str, str]
+ObjectLabels: TypeAlias = Mapping[str, str]
 
 
 _STRICT = {"extra": "forbid"}
@@ -216,7 +216,7 @@ class Requirement:
 
     __pydantic_config__ = _STRICT
 
-    def holds(self, labels: Labels) -> bool:
+    def holds(self, labels: ObjectLabels) -> bool:
         """Return True if the labels meet the condition."""
         value = labels.get(self.key)
         match self.operator:
@@ -246,7 +246,7 @@ class Selector(NamedTuple):
 
     requirements: tuple[Requirement, ...] = ()
 
-    def matches(self, labels: Labels) -> bool:
+    def matches(self, labels: ObjectLabels) -> bool:
         """Return True if the labels meet all conditions."""
         return all(requirement.holds(labels) for requirement in self.requirements)
 

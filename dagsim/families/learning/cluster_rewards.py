@@ -14,7 +14,7 @@ from typing import Any, Self
 from dagsim.metrics.utilization import DEFAULT_POWER, Watts, off_watts
 from dagsim.model import Kind, PowerState, RejectReason
 from dagsim.model.arithmetic import ordered_sum, whole_sum
-from dagsim.model.log import Row, Schedule
+from dagsim.model.log import LogRow, Schedule
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 
@@ -60,7 +60,7 @@ class _PerJob(Accrual):
         """Return how much one second costs that the job spends in the system."""
         return 1.0
 
-    def take(self, row: Row) -> None:
+    def take(self, row: LogRow) -> None:
         if row[0] == _ARRIVED:
             self.change(row[1], self.weight(row[2]))
         elif row[0] in _LEFT:
@@ -87,7 +87,7 @@ class BoundedStretch(_PerJob):
     def weight(self, job: int) -> float:
         return 1.0 / max(self._schedule.jobs[job].ideal_s, 10.0)
 
-    def take(self, row: Row) -> None:
+    def take(self, row: LogRow) -> None:
         super().take(row)
         if row[0] == Kind.COMPLETED:
             slowdown = (row[1] - self._schedule.jobs[row[2]].arrival_s) * self.weight(row[2])
@@ -103,7 +103,7 @@ class Makespan(Accrual):
         self._left_s = 0.0
         self._in_system = 0
 
-    def take(self, row: Row) -> None:
+    def take(self, row: LogRow) -> None:
         if row[0] == Kind.ARRIVED:
             self._first = row[1] if self._first is None else self._first
             self._in_system += 1
@@ -126,7 +126,7 @@ class IdleGpuSeconds(Accrual):
         self._in_system = 0
         self._held = 0.0
 
-    def take(self, row: Row) -> None:
+    def take(self, row: LogRow) -> None:
         if row[0] == Kind.ARRIVED:
             self._in_system += 1
         elif row[0] in (Kind.COMPLETED, Kind.REJECTED):
@@ -160,7 +160,7 @@ class Joules(Accrual):
         self._up_watts = ordered_sum(self._drawn)
         self._begun = False
 
-    def take(self, row: Row) -> None:
+    def take(self, row: LogRow) -> None:
         kind, now, node = row[0], row[1], row[5]
         if not self._begun:
             if kind == Kind.ARRIVED:
@@ -175,7 +175,7 @@ class Joules(Accrual):
         elif kind in (Kind.DOWN, Kind.UP, Kind.POWER) and (change := self._changed(row)):
             self.change(now, change)
 
-    def _changed(self, row: Row) -> float:
+    def _changed(self, row: LogRow) -> float:
         """Return by how many watts the idle power changes when a node goes down, comes up, or is
         powered on or off.
         """
@@ -200,7 +200,7 @@ class Unfairness(Accrual):
         self._jobs: dict[str, int] = {}
         self._held: dict[str, float] = {}
 
-    def take(self, row: Row) -> None:
+    def take(self, row: LogRow) -> None:
         kind, now, job = row[0], row[1], row[2]
         if job < 0:
             return
@@ -234,7 +234,7 @@ class ShapedJobSeconds(JobSeconds):
         super().__init__(kernel.schedule)
         self._paths = CriticalPaths(kernel)
 
-    def take(self, row: Row) -> None:
+    def take(self, row: LogRow) -> None:
         if row[0] not in _RUNS:
             super().take(row)
             self._paths.take(row)
@@ -261,7 +261,7 @@ class LostGpuSeconds(_Count):
         self._kernel = kernel
         self._begun: dict[int, float] = {}
 
-    def take(self, row: Row) -> None:
+    def take(self, row: LogRow) -> None:
         kind, now, job, task, run, gpus = *row[:5], row[8]
         if kind == Kind.STARTED:
             self._begun[run] = now
@@ -277,7 +277,7 @@ class Rejections(_Count):
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
 
-    def take(self, row: Row) -> None:
+    def take(self, row: LogRow) -> None:
         if row[0] == Kind.REJECTED and row[8] == RejectReason.BY_POLICY:
             self.add(1.0)
 
@@ -330,7 +330,7 @@ class CriticalPaths:
         """Record a run that has just started."""
         self._started.append(run)
 
-    def take(self, row: Row) -> None:
+    def take(self, row: LogRow) -> None:
         """Process a row of the log if it reports an arrival, a departure or a stopped run."""
         kind, number = row[0], row[2]
         if kind in (_ARRIVED, _ADMITTED):

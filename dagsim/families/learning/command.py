@@ -15,15 +15,15 @@ from dagsim.cli.configuring import experiment, given
 from dagsim.cli.options import (
     ConfigFile,
     Experiment,
-    Jobs,
     Json,
     Name,
     Out,
     Quiet,
     Seed,
     Settings,
-    System,
+    SystemName,
     TraceFlags,
+    WorkloadName,
 )
 from dagsim.cli.running import refuse_beside_resume
 
@@ -43,10 +43,10 @@ def train_agent(
             help="Algorithm: ppo, reinforce, d3qn, sac ... or module:attr (default: ppo).",
         ),
     ] = None,
-    workload: Jobs = None,
+    workload: WorkloadName = None,
     config: ConfigFile = None,
     set_: Settings = None,
-    system: System = None,
+    system: SystemName = None,
     seed: Seed = None,
     iterations: Annotated[
         int | None,

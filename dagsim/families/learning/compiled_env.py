@@ -9,10 +9,11 @@ from gymnasium.error import ResetNeeded
 
 from dagsim.families.learning.episode_env import EnvState
 from dagsim.families.learning.scheduling_env import SchedulingEnv
-from dagsim.families.learning.vector_env import HIDDEN
 from dagsim.model import Decision
 
 _ONE = np.zeros(1, np.int64)
+_WAIT = 1 << 40
+"""The choice to wait, which has no row in the observation."""
 
 
 class CompiledSchedulingEnv(SchedulingEnv):
@@ -106,7 +107,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
         if not (0 <= action < len(self._mask) and self._mask[action]):
             self._count_illegal(action)
             return 0
-        return HIDDEN if action == len(self._mask) - 1 else action
+        return _WAIT if action == len(self._mask) - 1 else action
 
     def _begin(self, seed: int, **options: Any) -> None:
         # The compiled engine does not support these episodes, for example because of their
@@ -123,10 +124,9 @@ class CompiledSchedulingEnv(SchedulingEnv):
             return super()._seen()
         parts = self._presets.blank()
         mask = self._mask = np.zeros(self.config.slots, np.int8)
-        self._episodes.fill(_ONE, parts.tokens[None], parts.context[None], parts.gpus[None], mask[None])
+        seen = parts.tokens[None], parts.context[None], parts.gpus[None], mask[None]
+        self._episodes.fill(np.array([self._over]), seen)
         self._presets.spread(parts.gpus)
-        if self._over:
-            mask[-1] = 1  # see Presets.mask
         info: dict[str, Any] = {
             "action_mask": mask,
             "illegal_actions": self._illegal,

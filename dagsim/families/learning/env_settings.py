@@ -12,8 +12,8 @@ from dagsim.families.learning.codecs.codec import CandidatesConfig
 from dagsim.families.learning.episode import RewardConfig
 from dagsim.systems.seam import CodecSettings
 
-Level = Literal["job", "task", "task_type", "task_type_par"]
-Preset = Literal["flat", "dict", "candidates", "graph"]
+ActionLevel = Literal["job", "task", "task_type", "task_type_par"]
+ObservationPreset = Literal["flat", "dict", "candidates", "graph"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class EnvConfig:
       edges.
     """
 
-    level: Level = "task_type"
-    observation: Preset = "candidates"
+    level: ActionLevel = "task_type"
+    observation: ObservationPreset = "candidates"
     slots: int = 64
     """Number of actions; the last action is to wait."""
     nodes: int = 256
@@ -64,11 +64,11 @@ class EnvConfig:
     def __post_init__(self) -> None:
         if self.pool is not None and not 1 <= self.pool <= 1_000_000:
             raise ConfigError(f"env: pool must be from 1 to 1,000,000, got {self.pool!r}")
-        if self.level not in get_args(Level):
-            raise ConfigError(f"env: level must be one of {', '.join(get_args(Level))}, got {self.level!r}")
-        if self.observation not in get_args(Preset):
+        if self.level not in get_args(ActionLevel):
+            raise ConfigError(f"env: level must be one of {', '.join(get_args(ActionLevel))}, got {self.level!r}")
+        if self.observation not in get_args(ObservationPreset):
             raise ConfigError(
-                f"env: observation must be one of {', '.join(get_args(Preset))}, got {self.observation!r}"
+                f"env: observation must be one of {', '.join(get_args(ObservationPreset))}, got {self.observation!r}"
             )
         if self.level != "task_type" and not isinstance(self.codec, CandidatesConfig):
             raise ConfigError(

@@ -93,6 +93,7 @@ FAMILY = Family(
             Entry("sac", ".off_policy:SacConfig", "discrete soft actor-critic"),
         ),
         "keys": (Entry("train", ".train_section:TrainSection", "how dagsim train trains an agent"),),
+        "kept_by_command": (Entry("train", ".command:train_agent", "training run"),),
         "policies": (
             Entry(
                 "believing",

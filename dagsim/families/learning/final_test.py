@@ -38,7 +38,7 @@ _FINAL = 6
 """Number of heuristics in the second round, in which all seeds are used."""
 _COSTLY = "costly"
 
-Tell = Callable[[str, int, int], None]
+OnRunDone = Callable[[str, int, int], None]
 """A function that is called with the name of a policy, the number of finished runs and the number
 of all runs."""
 
@@ -47,7 +47,7 @@ class PolicyRuns:
     """Runs policies on seeds, and stores the runs as a sweep below ``folder``. Each pair of a
     policy and a seed is simulated only once. ``where`` is the executor, as with ``--executor``."""
 
-    def __init__(self, folder: Path, config: Config, where: str = "local:1", tell: Tell | None = None) -> None:
+    def __init__(self, folder: Path, config: Config, where: str = "local:1", tell: OnRunDone | None = None) -> None:
         self.config = config
         self._folder = folder
         self._executor = executor_for(where)

@@ -25,7 +25,7 @@ from dagsim.systems.seam import Kernel
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays, renumbered
 from dagsim.workload.arrivals import Arrivals, Batch, Bursty, Poisson
-from dagsim.workload.distributions import Choice, Constant, Distribution, LogNormal, Whole
+from dagsim.workload.distributions import AnyDistribution, Choice, Constant, LogNormal, Whole
 from dagsim.workload.shapes import Chain, ForkJoin, Layered, MapReduce, RandomDag, Shape, Single
 from dagsim.workload.sizes import MEASURED_MODELS, Independent
 from dagsim.workload.synthetic import Synthetic
@@ -239,10 +239,10 @@ class MixtureScenario(ClusterWorld):
         steepness = rng.uniform(0.8, 2.5)
         weights = np.array(widths) ** -steepness
         gang = bool(rng.random() < 0.75)
-        instances: Distribution = Choice(widths, tuple((weights / weights.sum()).tolist()))
+        instances: AnyDistribution = Choice(widths, tuple((weights / weights.sum()).tolist()))
         if not gang:
             instances = Whole(1, round(_log_uniform(rng, 2, max(2, self.instances))))
-        gpus: Distribution = Constant(1.0)
+        gpus: AnyDistribution = Constant(1.0)
         match int(rng.choice(3, p=(0.8, 0.1, 0.1))):
             case 1:
                 gpus = Choice((0.25, 0.5, 1.0), (0.4, 0.3, 0.3))

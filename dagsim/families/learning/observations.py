@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation, RelativeConfig
-from dagsim.families.learning.env_settings import EnvConfig, Level
+from dagsim.families.learning.env_settings import ActionLevel, EnvConfig
 from dagsim.model import Decision, Share, Start
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.state import TaskState
@@ -187,7 +187,7 @@ class Levelled:
     context_features = Candidates.context_features
     gpu_features = Candidates.gpu_features
 
-    def __init__(self, config: CandidatesConfig, level: Level) -> None:
+    def __init__(self, config: CandidatesConfig, level: ActionLevel) -> None:
         self.codec = Candidates(config, tail=Struct("f").pack(1.0))
         self.level = level
         self._rows: Sequence[int] = ()

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.families.learning.codecs.codec import CandidatesConfig
-from dagsim.families.learning.env_settings import EnvConfig, Level
+from dagsim.families.learning.env_settings import ActionLevel, EnvConfig
 from dagsim.families.learning.observations import Levelled, Presets
 from dagsim.registry import nearest_file
 from dagsim.systems.cluster.scenario import GpuCluster
@@ -76,7 +76,7 @@ class Sb3Policy:
         yield from self._codec.decode(view, legal.wait if wait else action)  # type: ignore[arg-type]
 
 
-def sb3_policy(scenario: Scenario, path: Path, level: Level = "task_type") -> Sb3Policy:
+def sb3_policy(scenario: Scenario, path: Path, level: ActionLevel = "task_type") -> Sb3Policy:
     """Load a model for the cluster of a scenario (see ``load_sb3``).
 
     Raises:
@@ -87,7 +87,7 @@ def sb3_policy(scenario: Scenario, path: Path, level: Level = "task_type") -> Sb
     return load_sb3(path, len(scenario.cluster.gpu_types), level)
 
 
-def load_sb3(path: Path, types: int, level: Level = "task_type") -> Sb3Policy:
+def load_sb3(path: Path, types: int, level: ActionLevel = "task_type") -> Sb3Policy:
     """Load a model that was trained on a cluster with ``types`` node types.
 
     Raises:

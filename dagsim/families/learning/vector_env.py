@@ -21,8 +21,6 @@ from dagsim.families.learning.observations import Presets
 _NO_ACTION = -(1 << 62)
 _FORGET = 4096
 """Number of steps in ended episodes after which their actions are dropped."""
-HIDDEN = 1 << 40
-"""The choice to wait, which has no row in the observation."""
 
 
 def episode_seeds(config: EnvConfig) -> range:
@@ -106,24 +104,20 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         """Carry out one action per environment. In the mode ``NEXT_STEP``, an environment whose
         episode has ended starts the next episode instead."""
         over = self._terminated | self._truncated
-        live = np.flatnonzero(~over)
-        if self._mode is AutoresetMode.NEXT_STEP:
-            if over.any():
-                ended = np.flatnonzero(over)
-                self._begin(ended, [None] * len(ended))
-        elif over.any():
-            raise ConfigError("some episodes are over: reset them with options={'reset_mask': ...}")
-        rewards = np.zeros(self.num_envs)
-        if len(live):
-            self._advance(live, np.asarray(actions, np.int64)[live])
-            rewards[live] = self._rewards[live]
+        if over.any():
+            if self._mode is not AutoresetMode.NEXT_STEP:
+                raise ConfigError("some episodes are over: reset them with options={'reset_mask': ...}")
+            ended = np.flatnonzero(over)
+            self._begin(ended, [None] * len(ended))
+        live = ~over
+        observations = self._advance(live, np.ascontiguousarray(actions, np.int64))
+        rewards = np.where(live, self._rewards, 0.0)
         terminated, truncated = self._terminated.copy(), self._truncated.copy()
         infos: dict[str, Any] = {}
-        ended = np.flatnonzero(terminated | truncated)
-        if self._mode is AutoresetMode.SAME_STEP and len(ended):
-            infos = self._final(ended)
+        if self._mode is AutoresetMode.SAME_STEP and (ended := np.flatnonzero(terminated | truncated)).size:
+            infos = self._final(ended, observations)
             self._begin(ended, [None] * len(ended))
-        observations = self._observations()
+            observations = self._observations()
         return observations, rewards, terminated, truncated, infos | self._infos(self._every)
 
     def get_state(self) -> tuple[EnvState, ...]:
@@ -154,10 +148,13 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         begun = [number for number, state in enumerate(states) if state.seed is not None]
         slow = [number for number in begun if not self._restore(number, states[number])]
         self._begin(np.array(slow, np.int64), [states[number].seed for number in slow])
+        self._observations()
         for step in range(max((len(states[number].actions) for number in slow), default=0)):
-            self._observations()
-            live = [number for number in slow if step < len(states[number].actions)]
-            self._advance(np.array(live), np.array([states[number].actions[step] for number in live], np.int64))
+            live, actions = np.zeros(self.num_envs, bool), np.zeros(self.num_envs, np.int64)
+            for number in slow:
+                if step < len(states[number].actions):
+                    live[number], actions[number] = True, states[number].actions[step]
+            self._advance(live, actions)
         for generator, state in zip(self._generators, states, strict=True):
             generator.bit_generator.state = state.rng
         return self._observations()
@@ -254,30 +251,31 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         self._truncated[which] = False
         self._steps[which] = self._illegal[which] = 0
 
-    def _advance(self, live: np.ndarray, actions: np.ndarray) -> None:
-        """Carry out the actions of these episodes. An illegal action is replaced by the first legal
-        one."""
-        self._taken.append(np.full(self.num_envs, _NO_ACTION))
-        self._taken[-1][live] = actions
-        inside = (actions >= 0) & (actions < self.config.slots)
-        legal = inside & (self._mask[live, np.where(inside, actions, 0)] > 0)
-        self._illegal[live] += ~legal
-        choices = np.where(actions == self.config.slots - 1, HIDDEN, actions)
-        self._rewards[live], self._terminated[live] = self._episodes.advance(live, np.where(legal, choices, 0))
-        self._steps[live] += 1
-        self._truncated[live] = (self._late() & ~self._terminated)[live]
+    def _advance(self, live: np.ndarray, actions: np.ndarray) -> Any:
+        """Carry out the actions of the live episodes. An illegal action is replaced by the first
+        legal one. Return the observations of all episodes."""
+        self._taken.append(np.where(live, actions, _NO_ACTION))
+        observations = self._observations(live, actions)
+        self._steps += live
+        late = self._late() & ~self._terminated
+        self._truncated = np.where(live, late, self._truncated)
+        return observations
 
-    def _observations(self) -> Any:
+    def _observations(self, live: np.ndarray | None = None, actions: np.ndarray | None = None) -> Any:
         """Return the observations of all episodes in new arrays, in the form that the preset
-        requires."""
+        requires. First carry out the actions of the live episodes, if there are any."""
         count, slots, features = self.num_envs, self.config.slots, self.config.codec.features
         tokens = np.zeros((count, slots, self._presets.tokens), np.float32)
         context = np.zeros((count, len(features["context"])), np.float32)
         gpus = np.zeros((count, self._types, len(features["gpus"])), np.float32)
-        self._mask = np.zeros((count, slots), np.int8)
-        self._episodes.fill(self._every, tokens, context, gpus, self._mask)
+        legal, self._mask = self._mask, np.zeros((count, slots), np.int8)
+        seen = tokens, context, gpus, self._mask
+        if live is None or actions is None:
+            self._episodes.fill(self._terminated, seen)
+        else:
+            outcome = self._rewards, self._terminated, self._illegal
+            self._episodes.step(live, actions, legal, outcome, seen)
         self._presets.spread(gpus)
-        self._mask[self._terminated, -1] = 1  # see Presets.mask
         if self.config.observation == "candidates":
             return {"tokens": tokens, "context": context, "gpus": gpus, "action_mask": self._mask.copy()}
         flat = np.concatenate([tokens.reshape(count, -1), context, gpus.reshape(count, -1)], axis=1)
@@ -308,12 +306,11 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
                 infos["mean_jct_s"][number] = float(np.mean(self._episodes.jct_s(number)))
         return infos
 
-    def _final(self, ended: np.ndarray) -> dict[str, Any]:
+    def _final(self, ended: np.ndarray, observations: Any) -> dict[str, Any]:
         """Return the last observations and infos of the episodes that have ended, if episodes
         restart in the same step."""
         here = np.zeros(self.num_envs, bool)
         here[ended] = True
-        observations = self._observations()
         final = np.full(self.num_envs, None, object)
         for number in ended.tolist():
             is_parts = isinstance(observations, dict)

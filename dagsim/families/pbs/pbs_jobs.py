@@ -30,11 +30,11 @@ from dagsim.model import Demand
 from dagsim.model.arithmetic import numbered, whole_sum
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty, InvalidValue, finite_number
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import Checks, JobBatch, JobTimes, in_parts, job_blocks, rows_by_job
 from dagsim.traces.sites import site_gpu
-from dagsim.traces.source import Row, Source
+from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional, ranges
 
@@ -77,7 +77,7 @@ class Pbs(Reader):
     def recognises(self, source: Source) -> bool:
         return bool(_LINE.match(source.head(1)[0])) or (is_qstat(source) and not is_queue(source))
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         if options.protocol not in (None, *_PROTOCOLS):
             raise ConfigError(f"pbs has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
 
@@ -98,7 +98,7 @@ class Pbs(Reader):
         }
 
 
-def _records(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Row]:
+def _records(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[NumberedRow]:
     """Yield the fields ``_COLUMNS`` of each finished attempt of a job with an id and an arrival.
     Skip other records."""
     arrival = options.arrival or "ctime"
@@ -137,7 +137,7 @@ def record_row(id: str, arrival_s: float, kind: str, fields: Mapping[str, str]) 
     return (id.partition(".")[0], arrival_s, kind, *values)
 
 
-def _finished(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Row]:
+def _finished(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[NumberedRow]:
     """Yield the rows of the finished jobs in ``qstat -x -f``."""
     arrival = options.arrival or "ctime"
     for place, id, fields in qstat_jobs(source, options, report):

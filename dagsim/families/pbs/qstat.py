@@ -24,9 +24,9 @@ from dagsim.families.pbs.qstat_listing import (
     qstat_jobs,
 )
 from dagsim.traces.fields import finite_number
-from dagsim.traces.reader import Block, WaitingJob
+from dagsim.traces.reader import JobBlock, WaitingJob
 from dagsim.traces.report import ReadReport
-from dagsim.traces.source import Row, Source
+from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.times import duration_s
 from dagsim.traces.trace_options import TraceOptions
 
@@ -53,7 +53,7 @@ class Qstat(Pbs):
                 reason = "Dependency" if after else _hold_of(job) or job.get("comment", "")
                 yield WaitingJob(name, reason, None, own, job.get("queue", ""), after)
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         for block in super().blocks(source, options, report, most):
             jobs, nodes = block.jobs, block.jobs.observed_nodes
             assert nodes is not None
@@ -89,7 +89,7 @@ def _hold_of(job: Mapping[str, str]) -> str:
 _YEAR_S, _LEAST_S = 365 * 86_400, 60.0
 
 
-def _queued(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Row]:
+def _queued(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[NumberedRow]:
     """Yield the rows of the running and waiting jobs, as if each job took as long as its time
     limit."""
     now_s, zone = printed_s(source, options), options.zone()

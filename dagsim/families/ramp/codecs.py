@@ -151,15 +151,15 @@ TYPE_FEATURES = ("share", "free", "speed")
 """Features of a GPU type: its servers and its free servers as fractions of all, and its rate
 divided by that of the fastest type."""
 
-Floats = NDArray[np.float32]
+Float32s = NDArray[np.float32]
 
 
 class GraphArrays(NamedTuple):
     """The features that depend only on the graph. ``ops`` contains the operations of both
     passes."""
 
-    ops: Floats  # (ops, 5)
-    deps: Floats  # (deps, 2)
+    ops: Float32s  # (ops, 5)
+    deps: Float32s  # (deps, 2)
     sources: NDArray[np.int64]  # (deps,): indices of rows in ``ops``
     targets: NDArray[np.int64]  # (deps,)
     means: tuple[float, ...]
@@ -226,7 +226,7 @@ def graph_arrays(graph: ComputationGraph) -> GraphArrays:
     )
 
 
-def type_rows(fabric: Fabric, occupied: int) -> Floats:
+def type_rows(fabric: Fabric, occupied: int) -> Float32s:
     """Return (types, 3): the ``TYPE_FEATURES`` of the fabric's GPU types."""
     servers, fastest = fabric.servers, max(gpu.tflops() for gpu in fabric.types)
     rows = []
@@ -259,11 +259,11 @@ class RampObservation(NamedTuple):
     graph.
     """
 
-    tokens: Floats  # (ways, ROW_FEATURES)
-    context: Floats  # (CONTEXT,)
-    gpus: Floats  # (types, TYPE_FEATURES)
-    ops: Floats  # (ops, OP_FEATURES), for both passes
-    deps: Floats  # (deps, DEP_FEATURES)
+    tokens: Float32s  # (ways, ROW_FEATURES)
+    context: Float32s  # (CONTEXT,)
+    gpus: Float32s  # (types, TYPE_FEATURES)
+    ops: Float32s  # (ops, OP_FEATURES), for both passes
+    deps: Float32s  # (deps, DEP_FEATURES)
     sources: NDArray[np.int64]  # (deps,): indices of rows in ``ops``
     targets: NDArray[np.int64]  # (deps,)
 
@@ -379,7 +379,7 @@ class RampCodec:
                 of_degree.append(place)
         return [place for of_degree in shown.values() for place in of_degree]
 
-    def _rows(self, view: RampView, room: Room | None, left: NDArray[np.int64] | None) -> Floats:
+    def _rows(self, view: RampView, room: Room | None, left: NDArray[np.int64] | None) -> Float32s:
         """Return (ways, features): the features of each way.
 
         ``left``, (ways - 1, arrivals, sizes), is the number of blocks that remain free after each

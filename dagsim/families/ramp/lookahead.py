@@ -38,7 +38,7 @@ class StepTime(NamedTuple):
     """Seconds of computing, summed over all servers."""
 
 
-Arrivals: TypeAlias = tuple[int, tuple[int, ...], int]
+PieceArrivals: TypeAlias = tuple[int, tuple[int, ...], int]
 """A pass operation, the number of dependencies that arrive at each of its pieces, and their common
 value (-1 if they differ)."""
 
@@ -54,7 +54,7 @@ class _Cohort:
         self.key = key
         self.left = left
         self.channels = 0
-        self.arrivals: list[Arrivals] = []
+        self.arrivals: list[PieceArrivals] = []
 
     def __lt__(self, other: _Cohort) -> bool:
         return self.key < other.key
@@ -112,7 +112,7 @@ class _Walk:
         self.running: dict[int, int] = {}
         """Running piece of each server."""
         self.cohorts: list[_Cohort] = []
-        self.local: list[Arrivals] = []
+        self.local: list[PieceArrivals] = []
         """Arrivals that need no transfer, which are passed on at the next tick."""
         self.started = 0
 
@@ -218,7 +218,7 @@ class _Walk:
         if over:
             self.cohorts = [cohort for cohort in self.cohorts if cohort.left > 0.0]
 
-    def _arrive(self, arrivals: list[Arrivals]) -> None:
+    def _arrive(self, arrivals: list[PieceArrivals]) -> None:
         """Count the inputs that arrive. A piece becomes ready when it has received all its
         inputs."""
         for op, counts, even in arrivals:

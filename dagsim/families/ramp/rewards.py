@@ -18,7 +18,7 @@ from dagsim.families.ramp.kernel import JobOutcome, RampKernel
 from dagsim.families.ramp.workload import RampJob
 from dagsim.model import Kind
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.model.log import Row
+from dagsim.model.log import LogRow
 from dagsim.registry import Entry, Registry
 from dagsim.systems.seam import RewardTerm
 
@@ -150,7 +150,7 @@ class WorkRate:
         self._rates: list[float] = []
         self._by_job: dict[int, float] = {}
 
-    def take(self, row: Row) -> None:
+    def take(self, row: LogRow) -> None:
         """Process a row of the log if it reports the start or the end of a job."""
         kind, time_s, job = row[0], row[1], row[2]
         if kind == Kind.ADMITTED:

@@ -19,7 +19,7 @@ from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.report import Disagreement, ReadReport
-from dagsim.traces.source import Row, Source
+from dagsim.traces.source import NumberedRow, Source
 from dagsim.workload.records import clipped
 
 COLUMNS = (
@@ -114,7 +114,7 @@ def delimiter_of(source: Source) -> str | None:
     return None
 
 
-def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Row]:
+def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[NumberedRow]:
     """Yield each row as a list of fields in the order of ``COLUMNS``. Fields of columns that the
     file lacks are empty.
 
@@ -370,7 +370,7 @@ def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None
     raw, alias = COLUMNS.index("JobIDRaw"), COLUMNS.index("JobID")
     fillable = [(place, name.lower()) for place, name in enumerate(COLUMNS) if place not in (raw, alias)]
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[NumberedRow]:
         for table in read_tables(parts.logs, _form(parts.logs, report, delimiter), report):
             for place, line in enumerate(table.line.tolist()):
                 fields = table.fields(place)
@@ -382,7 +382,7 @@ def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None
     yield from tables_of(parts.logs, len(COLUMNS), rows())
 
 
-def _json_rows(source: Source, report: ReadReport) -> Iterator[Row]:
+def _json_rows(source: Source, report: ReadReport) -> Iterator[NumberedRow]:
     for number, job in elements(source, "jobs"):
         report.rows += 1
         yield number, _json_row(job)

@@ -33,7 +33,7 @@ from dagsim.model import Attempt, Job, Request, Task
 from dagsim.model.arithmetic import numbered
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import InvalidValue
-from dagsim.traces.reader import Block, Reader, Submissions, Unstarted
+from dagsim.traces.reader import JobBlock, Reader, Submissions, Unstarted
 from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import (
     Findings,
@@ -125,7 +125,7 @@ class Sacct(Reader):
             f"command prints them: {COMMAND}"
         )
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         reading = _Reading.of(options, self.tables)
         parts = in_parts(partial(reading.rows, source), reading.keys, report, reading.learn)
         return job_blocks(map(reading.batch, parts), report, most)

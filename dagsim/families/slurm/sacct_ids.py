@@ -8,10 +8,11 @@ from math import isnan
 import numpy as np
 
 from dagsim.families.slurm.sacct_times import AT, CLOCK_S
+from dagsim.model.arithmetic import DAY_S
 from dagsim.traces.chunks import Table
 from dagsim.traces.rows import Grouped, repeated
 
-_DAY_S, _REQUEUE_S = 86400.0, 300.0
+_REQUEUE_S = 300.0
 
 
 def job_id(id: str) -> str:
@@ -106,7 +107,7 @@ class ReusedIds:
                 return False
             if full[row] not in last or submit_s[row] - submit_s[before] <= CLOCK_S:
                 return True
-            longest_s = _REQUEUE_S if completed[before] else _DAY_S
+            longest_s = _REQUEUE_S if completed[before] else DAY_S
             return isnan(end_s[before]) or -CLOCK_S <= submit_s[row] - end_s[before] <= longest_s
 
         for row, id in enumerate(ids):

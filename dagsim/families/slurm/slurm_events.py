@@ -18,10 +18,10 @@ from dagsim.families.slurm.submission import options_of
 from dagsim.model import Demand
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty, memory_gb
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
-from dagsim.traces.source import Row, Source
+from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.times import duration_s
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, TaskKind, optional
@@ -50,7 +50,7 @@ class SlurmEvents(Reader):
         lines = [line for line in source.head(20) if line.strip() and not line.lstrip().startswith("#")]
         return bool(lines) and _EVENT.match(lines[0]) is not None
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         read, times = partial(_tables, source), partial(arrivals, column=_TIME)
         return row_blocks(read, times, partial(_jobs, options), report, most)
 
@@ -65,7 +65,7 @@ def _tables(source: Source, report: ReadReport) -> Iterator[Table]:
     return tables_of(source, _WIDTH, _rows(source, report), _NUMBERS)
 
 
-def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
+def _rows(source: Source, report: ReadReport) -> Iterator[NumberedRow]:
     """Yield the columns of every submission, and drop other events."""
     names: set[str] = set()
     for place, line in source.lines():

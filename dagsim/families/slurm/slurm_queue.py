@@ -26,7 +26,7 @@ from dagsim.traces.fields import Dirty
 from dagsim.traces.reader import WaitingJob
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.sites import readable_hosts
-from dagsim.traces.source import Row, Source
+from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.times import UNSET_MOMENTS, duration_s, moment_s, reading_of
 from dagsim.traces.trace_options import TraceOptions
 
@@ -345,7 +345,7 @@ def queue_tables(source: Source, report: ReadReport, options: TraceOptions) -> I
     return tables_of(source, len(COLUMNS), _squeue_rows(source, report, options.zone()))
 
 
-def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> Iterator[Row]:
+def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> Iterator[NumberedRow]:
     """Yield one accounting row per job, as if each job had run until its time limit. Waiting jobs
     have no nodes. They are treated as if they had started when they became eligible.
     """
@@ -354,8 +354,8 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
     """Ids of waiting jobs that are left out."""
     listed: set[str] = set()
     """Submissions in the file."""
-    dependent: list[tuple[list[str], str, list[Row]]] = []
-    suspended: list[Row] = []
+    dependent: list[tuple[list[str], str, list[NumberedRow]]] = []
+    suspended: list[NumberedRow] = []
     first_s = inf
     for number, job in queue_jobs(source, zone):
         ids = _squeue_ids(job)
@@ -376,7 +376,7 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
         elif state not in ("PENDING", "RUNNING", "SUSPENDED"):
             report.skip("of jobs that are ending" if state in ENDED else "of jobs that neither run nor wait", len(ids))
         else:
-            rows: list[Row] = [(number, _squeue_row(job, id, state == "RUNNING", now_s)) for id in ids]
+            rows: list[NumberedRow] = [(number, _squeue_row(job, id, state == "RUNNING", now_s)) for id in ids]
             if "gpu" in text_in(job.get("tres_per_socket")) and not (_sockets(job) or _TRACKED.search(_tracked(job))):
                 report.note("with GPUs per socket, taken as one socket per node", source.where(number), len(ids))
             submit_s = json_number(job.get("submit_time"))

@@ -22,7 +22,7 @@ from dagsim.families.slurm.slurm_queue import (
     waiting_jobs,
 )
 from dagsim.traces.chunks import Table
-from dagsim.traces.reader import Block, WaitingJob
+from dagsim.traces.reader import JobBlock, WaitingJob
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -54,7 +54,7 @@ class Squeue(Sacct):
             return f"it looks like the output of squeue, which lacks {missing}; use {QUEUE_COMMAND}"
         return None
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         for block in super().blocks(source, options, report, most):
             jobs = block.jobs
             assert jobs.observed_nodes is not None

@@ -17,6 +17,7 @@ from dagsim.families.slurm.accounting_values import array_ids, resources, state
 from dagsim.families.slurm.sacct import Sacct
 from dagsim.families.slurm.sacct_times import unfolded
 from dagsim.families.slurm.submission import begin_after_s, options_of
+from dagsim.model.arithmetic import DAY_S
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty
 from dagsim.traces.reader import Submissions
@@ -131,7 +132,7 @@ def _attempts(rows: Sequence[_Row]) -> list[_Row]:
     marked = [rows[0]]
     for row in rows[1:]:
         before = marked[-1]
-        again = row.asked[_USER] == before.asked[_USER] and row.submit_s <= before.end_s + _DAY_S
+        again = row.asked[_USER] == before.asked[_USER] and row.submit_s <= before.end_s + DAY_S
         if again:
             marked[-1] = before._replace(requeued=True)
             row = row._replace(eligible_s=max(row.submit_s, row.known_s), begin_s=max(row.submit_s, row.known_s))
@@ -140,7 +141,6 @@ def _attempts(rows: Sequence[_Row]) -> list[_Row]:
 
 
 _USER = COLUMNS.index("User")
-_DAY_S = 86400.0
 
 
 def _rows(source: Source, options: TraceOptions) -> Iterator[_Row]:

@@ -359,7 +359,7 @@ class Stages:
         return stage, int(min(decision.executors, self._observation.most[stage]))
 
 
-Observation: TypeAlias = dict[str, np.ndarray]
+PaddedObservation: TypeAlias = dict[str, np.ndarray]
 
 
 class PaddedStages:
@@ -374,10 +374,10 @@ class PaddedStages:
         self.action: Action = action
         self.blank()
 
-    def blank(self) -> Observation:
+    def blank(self) -> PaddedObservation:
         """Return an empty observation."""
         most = self.most_stages
-        observation: Observation = {
+        observation: PaddedObservation = {
             "stages": np.zeros((most, 6), np.float32),
             "job": np.full(most, -1, np.int64),
             "edges": np.full((self.most_edges, 2), -1, np.int64),
@@ -390,7 +390,7 @@ class PaddedStages:
         self.kept = np.zeros(0, np.int64)
         return observation
 
-    def ended(self) -> Observation:
+    def ended(self) -> PaddedObservation:
         """Return the observation after the last decision of an episode. Its masks allow a single
         action, which does nothing.
         """
@@ -398,7 +398,7 @@ class PaddedStages:
         observation["action_mask"][-1] = observation["number_mask"][0] = 1
         return observation
 
-    def encode(self, view: SparkView) -> Observation:
+    def encode(self, view: SparkView) -> PaddedObservation:
         """Encode the current state as arrays. The masks allow the agent to leave executors idle
         while a task is running or an executor is moving.
         """

@@ -70,7 +70,7 @@ SPARK_POLICIES: Registry[SparkPolicy] = Registry(
 )
 
 
-Counted = Literal["active", "wanting"]
+SharingJobs = Literal["active", "wanting"]
 
 
 class FairShare:
@@ -83,7 +83,7 @@ class FairShare:
     served in order of arrival.
     """
 
-    def __init__(self, counts: Counted = "active", dynamic: bool = True) -> None:
+    def __init__(self, counts: SharingJobs = "active", dynamic: bool = True) -> None:
         require(counts in ("active", "wanting"), "counts must be 'active' or 'wanting'", counts, ModelError)
         self.counts = counts
         self.dynamic = dynamic

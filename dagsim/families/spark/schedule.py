@@ -13,7 +13,7 @@ from dagsim.families.spark.state import SparkJobState, StageState
 from dagsim.model import GPU_TYPES, Cluster, GpuType, JobFacts, Kind, Node
 from dagsim.model.arithmetic import whole_sum
 from dagsim.model.gpu import canonical
-from dagsim.model.log import Row, Schedule
+from dagsim.model.log import LogRow, Schedule
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ def schedule_of(episode: SparkEpisode, *, merged: bool = True) -> Schedule:
     schedule = Schedule(cluster_of(episode.executors), facts, seed=episode.seed, decisions=episode.decisions)
     schedule.ended_s = episode.ended_ms / 1000
     runs = list(_merged(launches) if merged else _single(launches))
-    keyed: list[tuple[float, int, int, Row]] = []
+    keyed: list[tuple[float, int, int, LogRow]] = []
 
     def add(time_ms: float, order: int, step: int, kind: Kind, *rest: float) -> None:
         keyed.append((time_ms, order, step, (int(kind), time_ms / 1000, *rest)))  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ class ExecutorMove:
         self.stage = stage
 
 
-Event: TypeAlias = tuple[float, int, Executor, "StageState | ExecutorMove", float]
+ExecutorEvent: TypeAlias = tuple[float, int, Executor, "StageState | ExecutorMove", float]
 """An event: time (ms), number (first come, first served), executor, target, and duration."""
 
 Launch: TypeAlias = tuple[float, float, Executor, "StageState | ExecutorMove"]
@@ -79,7 +79,7 @@ class ExecutorPools:
         self.draws = draws
         self.jobs: list[SparkJobState] = []
         self.now_ms = 0.0
-        self.heap: list[Event] = []
+        self.heap: list[ExecutorEvent] = []
         self.ties = 0
         self.source: ExecutorPool | None = self.common
         """The pool whose executors are being committed."""

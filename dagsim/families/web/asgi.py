@@ -21,7 +21,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from dagsim.errors import DagsimError, InputError
 from dagsim.families.web.charts import element
 from dagsim.families.web.document import document, page, sealed, static
-from dagsim.families.web.folder_pages import Results, RunState, Stamp
+from dagsim.families.web.folder_pages import FolderStamp, ListedFolder, Results
 from dagsim.families.web.server import Asgi, Guard
 
 _EVERY_S = 1.0
@@ -141,7 +141,7 @@ class _Pages:
 
     def __init__(self, results: Results) -> None:
         self._results = results
-        self._made: OrderedDict[tuple[str, ...], tuple[tuple[Stamp, ...], str]] = OrderedDict()
+        self._made: OrderedDict[tuple[str, ...], tuple[tuple[FolderStamp, ...], str]] = OrderedDict()
         self._guard = threading.Lock()  # building a page takes a full core, so build one at a time
 
     def of(self, ids: Sequence[str]) -> str:
@@ -180,7 +180,7 @@ class _Pages:
         return page(folders, live=ids)
 
 
-def _waiting(states: Sequence[RunState]) -> str:
+def _waiting(states: Sequence[ListedFolder]) -> str:
     """Return a page for runs without a finished result."""
     title = f"{states[0].workload}: dagsim report"
     why = states[0].note or "Nothing is finished yet."
@@ -224,7 +224,7 @@ async def _events(results: Results, asked: Sequence[str], stopping: Callable[[],
     """Yield server-sent events: first all runs (or the requested ones), then those that change or
     disappear."""
     # A requested run that has already disappeared is also reported.
-    sent: Mapping[str, RunState | None] = dict.fromkeys(asked)
+    sent: Mapping[str, ListedFolder | None] = dict.fromkeys(asked)
     silent_s = first = 0.0
     while not stopping():
         states = {state.id: state for state in await run_sync(results.states) if not asked or state.id in asked}

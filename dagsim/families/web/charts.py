@@ -21,7 +21,7 @@ from dagsim.metrics.utilization import Steps, node_types
 from dagsim.model import Kind
 from dagsim.model.log import Schedule
 from dagsim.report.grid import Grid
-from dagsim.report.panels import FIGURES, Panel, Row, jobs_over_time, jobs_within, learning_panels
+from dagsim.report.panels import FIGURES, Panel, TrainingRow, jobs_over_time, jobs_within, learning_panels
 
 
 def element(tag: str, text: str, **attributes: str) -> str:
@@ -278,7 +278,7 @@ def _edges_of(tasks: TaskColumns, jobs: Ints) -> tuple[Ints, Ints]:
 _SHOWN = ("ratio", "reward", "entropy")
 
 
-def learning(logs: Mapping[str, Sequence[Row]], packer: Packer) -> list[dict[str, Any]]:
+def learning(logs: Mapping[str, Sequence[TrainingRow]], packer: Packer) -> list[dict[str, Any]]:
     """Return one chart for each measure. It has a curve for each training run and, if there are
     several, their mean and range.
     """

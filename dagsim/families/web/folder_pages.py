@@ -27,11 +27,11 @@ _FRESH_S = 0.5
 _TOLD_BY = ("manifest.json", "status.json", "runs.jsonl", "progress.csv", "failures.jsonl", "cells")
 """Files whose modification time and size show whether a folder has changed."""
 
-Stamp = tuple[tuple[int, int], ...]
+FolderStamp = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class RunState:
+class ListedFolder:
     """One run folder in the list. ``id`` is its path below the served folder."""
 
     id: str
@@ -72,11 +72,11 @@ class Results:
         self.snapshots = snapshots
         """The queue whose snapshots are in the folder (``services.queue_snapshots``), or None."""
         self._guard = threading.Lock()
-        self._known: dict[str, tuple[Stamp, RunState]] = {}
+        self._known: dict[str, tuple[FolderStamp, ListedFolder]] = {}
         self._folders: dict[str, tuple[tuple[int, int], Store]] = {}
         self._looked_s = -1.0
 
-    def states(self) -> list[RunState]:
+    def states(self) -> list[ListedFolder]:
         """Return all runs, newest first."""
         with self._guard:
             if time.monotonic() - self._looked_s > _FRESH_S:
@@ -86,7 +86,7 @@ class Results:
             states = [state for state in states if state.id != self.snapshots.id] + [self._queue(self.snapshots)]
         return sorted(states, key=lambda state: (state.created, state.id), reverse=True)
 
-    def state(self, id_: str) -> RunState:
+    def state(self, id_: str) -> ListedFolder:
         """Return the state of one run.
 
         Raises:
@@ -108,7 +108,7 @@ class Results:
         _refuse_links(path)
         return Store.read(path)
 
-    def stamp(self, id_: str) -> Stamp:
+    def stamp(self, id_: str) -> FolderStamp:
         """Return a value that changes whenever the run folder changes.
 
         Raises:
@@ -122,13 +122,13 @@ class Results:
             raise InputError(f"there is no run folder {id_!r}")
         return path
 
-    def _queue(self, snapshots: Any) -> RunState:
+    def _queue(self, snapshots: Any) -> ListedFolder:
         """Return the queue as an additional run, which never ends."""
         snapshots.look()
         latest, count = snapshots.latest, snapshots.made
         state = "unreadable" if count and latest.error and not latest.page else "running"
         policies = (snapshots.policy,)
-        return RunState(
+        return ListedFolder(
             snapshots.id,
             "eta",
             latest.instant,
@@ -153,12 +153,12 @@ class Results:
                 runs[id_] = (stamp, self._state(id_, path))
         self._known, self._looked_s = runs, time.monotonic()
 
-    def _state(self, id_: str, path: Path) -> RunState:
+    def _state(self, id_: str, path: Path) -> ListedFolder:
         try:
             folder = self._opened(id_, path)
             facts = folder.manifest
             done, total, unit, result = _progress(folder)
-            return RunState(
+            return ListedFolder(
                 id_,
                 str(facts["command"]),
                 str(facts["created"]),
@@ -173,7 +173,7 @@ class Results:
                 _last_word(path),
             )
         except (DagsimError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            return RunState(id_, "", "", "", (), 0, "unreadable", 0, 0, "", "", str(error))
+            return ListedFolder(id_, "", "", "", (), 0, "unreadable", 0, 0, "", "", str(error))
 
     def _opened(self, id_: str, path: Path) -> Store:
         """Return the folder. It is read again only if its manifest has changed."""
@@ -213,7 +213,7 @@ def _refuse_links(path: Path) -> None:
                     raise RunFolderError(f"{entry.path}: is a link, which dagsim serve does not follow")
 
 
-def _stamp(path: Path) -> Stamp:
+def _stamp(path: Path) -> FolderStamp:
     """Return the modification times and sizes of the files that show the progress of a run."""
     stamps = []
     for name in _TOLD_BY:

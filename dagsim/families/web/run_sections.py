@@ -32,7 +32,7 @@ from dagsim.metrics.summary import JobGroup, PerJob, job_groups
 from dagsim.metrics.why import SIZES
 from dagsim.report.comparison import comparison_table, metric_name, sweep_table
 from dagsim.report.grid import Grid, factor, interval, number, short
-from dagsim.report.panels import Row, link_steps
+from dagsim.report.panels import TrainingRow, link_steps
 from dagsim.report.tables import contradictions, losses, observed_table, run_notes, summary_table, workload_notes
 from dagsim.systems.cluster.audit import URGENT
 from dagsim.systems.cluster.network.links import LinkUse, busiest
@@ -264,7 +264,7 @@ def is_training(folder: Path) -> bool:
     return (folder / "progress.csv").exists()
 
 
-def training_sentences(logs: Mapping[str, Sequence[Row]]) -> list[str]:
+def training_sentences(logs: Mapping[str, Sequence[TrainingRow]]) -> list[str]:
     """Return one sentence per training run: its best validation score, and the number of samples at
     that point. A second sentence points out a training run that is too short for a curve."""
     single = [run for run, rows in logs.items() if len(rows) == 1 and rows[0]["samples"]]
@@ -274,7 +274,7 @@ def training_sentences(logs: Mapping[str, Sequence[Row]]) -> list[str]:
     ]
 
 
-def _training_sentence(rows: Sequence[Row]) -> str:
+def _training_sentence(rows: Sequence[TrainingRow]) -> str:
     scored = [(ratio, row["samples"] or 0.0) for row in rows if (ratio := row["ratio"]) is not None]
     seen = max((row["samples"] or 0.0 for row in rows), default=0.0)
     if not scored:

@@ -80,9 +80,9 @@ def _bound(host: str, port: int) -> socket.socket:
     return listening
 
 
-Message: TypeAlias = MutableMapping[str, Any]
+AsgiMessage: TypeAlias = MutableMapping[str, Any]
 Asgi: TypeAlias = Callable[
-    [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
+    [AsgiMessage, Callable[[], Awaitable[AsgiMessage]], Callable[[AsgiMessage], Awaitable[None]]], Awaitable[None]
 ]
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -113,7 +113,10 @@ class Guard:
         self._names = {*LOOPBACK, bound_to.lower(), *([socket.gethostname().lower()] if self._open else [])}
 
     async def __call__(
-        self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
+        self,
+        scope: AsgiMessage,
+        receive: Callable[[], Awaitable[AsgiMessage]],
+        send: Callable[[AsgiMessage], Awaitable[None]],
     ) -> None:
         if scope["type"] != "http":
             return
@@ -153,8 +156,8 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _sealed(send: Callable[[Message], Awaitable[None]]) -> Callable[[Message], Awaitable[None]]:
-    async def with_headers(message: Message) -> None:
+def _sealed(send: Callable[[AsgiMessage], Awaitable[None]]) -> Callable[[AsgiMessage], Awaitable[None]]:
+    async def with_headers(message: AsgiMessage) -> None:
         if message["type"] == "http.response.start":
             mine = list(message.get("headers", ()))
             if not any(name.lower() == b"content-security-policy" for name, _ in mine):
@@ -166,7 +169,7 @@ def _sealed(send: Callable[[Message], Awaitable[None]]) -> Callable[[Message], A
 
 
 async def _refuse(
-    send: Callable[[Message], Awaitable[None]], status: int, text: str, more: Iterable[tuple[bytes, bytes]] = ()
+    send: Callable[[AsgiMessage], Awaitable[None]], status: int, text: str, more: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:
     sealed = _sealed(send)
     headers = [(b"content-type", b"text/plain; charset=utf-8"), *more]

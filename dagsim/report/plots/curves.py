@@ -11,7 +11,7 @@ import numpy as np
 
 from dagsim.metrics.columns import AnySchedule, Floats, ScheduleColumns, columns
 from dagsim.metrics.utilization import Steps, gpu_utilization, node_types
-from dagsim.report.panels import Learning, Row, jobs_over_time, jobs_within, learning_panels
+from dagsim.report.panels import Learning, TrainingRow, jobs_over_time, jobs_within, learning_panels
 from dagsim.report.plots.style import (
     BLUE,
     COLOURS,
@@ -165,7 +165,7 @@ _NAMED = 8
 """A legend is shown for at most this many runs."""
 
 
-def learning_curves(runs: Mapping[str, Sequence[Row]]) -> Figure:
+def learning_curves(runs: Mapping[str, Sequence[TrainingRow]]) -> Figure:
     """Plot one panel per measure, with the number of samples on the horizontal axis.
 
     Several runs are drawn as thin lines, with their mean and a band from the lowest to the highest

@@ -68,7 +68,7 @@ from dagsim.systems.cluster.preparation import Preparation
 from dagsim.systems.cluster.rehearsal import rehearse
 from dagsim.systems.cluster.site import SiteState
 from dagsim.systems.cluster.stalled import FAILS_ALWAYS, MOST_FAILURES, Wakes, only_endless, why_stalled
-from dagsim.systems.cluster.state import Held, JobState, Live, Run, TaskState
+from dagsim.systems.cluster.state import HeldOnNode, JobState, Live, Run, TaskState
 from dagsim.systems.cluster.suspensions import Suspensions
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import CountedJobs, decisions_of, drive
@@ -514,7 +514,7 @@ class ClusterKernel(Forked):
         self,
         task: TaskState,
         instances: int,
-        held: tuple[Held, ...],
+        held: tuple[HeldOnNode, ...],
         *,
         beside: Run | None = None,
         computes: bool = False,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dagsim.model import Demand, Node
 from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import RejectReason
-from dagsim.model.mig import MIG_TABLES, Layout
+from dagsim.model.mig import MIG_TABLES, MigLayout
 from dagsim.systems.cluster.forks import COPIED, SAME, Fork, Forked
 from dagsim.systems.cluster.free_index import ALL, FreeIndex
 from dagsim.systems.cluster.site import Terms
@@ -166,7 +166,7 @@ class NodeState(Forked):
         self.memory = _millionths(node.memory_gb)
         self.shares: dict[int, int] = {}
         self.mig = None if node.mig_s is None or node.gpu is None else MIG_TABLES[node.gpu.name]
-        self.layouts: dict[int, Layout] = {}
+        self.layouts: dict[int, MigLayout] = {}
         self.remade = False
         self.up = True
 

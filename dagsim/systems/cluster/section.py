@@ -37,7 +37,7 @@ from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Outages, Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
-from dagsim.systems.cluster.network.base import NO_CARRIER, Communication
+from dagsim.systems.cluster.network.base import NO_CARRIER, Communication, HasRoutes
 from dagsim.systems.cluster.scenario import ClusterScenario, GpuCluster, check_level
 from dagsim.systems.seam import Engine, EngineUse
 from dagsim.text import count_of
@@ -49,12 +49,12 @@ from dagsim.workload.synthetic import Synthetic
 if TYPE_CHECKING:
     from dagsim.traces.trace_file import TraceFile
 
-Runtime: TypeAlias = Annotated[Any, Registered(RUNTIMES, "throughput")]
-Workload: TypeAlias = Annotated[
+AnyRuntime: TypeAlias = Annotated[Any, Registered(RUNTIMES, "throughput")]
+AnyWorkload: TypeAlias = Annotated[
     Synthetic | Sessions | Annotated[Any, Later("dagsim.traces.trace_file:TraceFile", "trace")],
     TaggedUnion("synthetic"),
 ]
-FailureModel: TypeAlias = Annotated[Any, Registered(FAILURE_MODELS, "node_failures")]
+AnyFailureModel: TypeAlias = Annotated[Any, Registered(FAILURE_MODELS, "node_failures")]
 
 
 class NodeGroup(Section):
@@ -217,11 +217,11 @@ class ClusterKeys(Section):
     gpu_types: tuple[GpuType, ...] = ()
     """Your own GPU types for ``cluster``, in addition to the ones that ``dagsim list gpus`` shows.
     """
-    workload: Workload = PRESETS[DEFAULT_WORKLOAD].workload
+    workload: AnyWorkload = PRESETS[DEFAULT_WORKLOAD].workload
     """The jobs: a ``synthetic`` workload (described in full, or as changes to a ``preset``), a
     ``trace``, or the name of a workload.
     """
-    runtime: Runtime = Field(default_factory=lambda fields: _runtime_of(fields["workload"]))
+    runtime: AnyRuntime = Field(default_factory=lambda fields: _runtime_of(fields["workload"]))
     """How the work of a task is converted to its run time on each GPU type. By default, synthetic
     workloads use measured throughputs, and traces use the recorded seconds.
     """
@@ -251,7 +251,7 @@ class ClusterKeys(Section):
     """If true, each arriving job waits until the policy admits or rejects it. Policies without
     admission control admit all jobs.
     """
-    failures: tuple[FailureModel, ...] = ()
+    failures: tuple[AnyFailureModel, ...] = ()
     """Models of failures and maintenance, which take nodes out of service and bring them back."""
     estimates: Estimates = Estimates()
     """What policies know about the durations of tasks."""
@@ -277,14 +277,13 @@ class ClusterKeys(Section):
         Raises:
             ModelError: One of these does not match the nodes.
         """
-        kind = getattr(self.network, "kind", "uniform")
         sends = "runtime" if self.communication is None else "communication"
-        if kind == "uniform" and isinstance(getattr(self, sends), Communication):
+        if getattr(self.network, "kind", "uniform") == "uniform" and isinstance(getattr(self, sends), Communication):
             raise ModelError(NO_CARRIER).below(sends)
         if self.cluster.from_trace or not ({"cluster"} & self.model_fields_set or self.trace_file is None):
             return
         names = [node for group in self.cluster.groups for node in group.nodes]
-        if self.network is not None and kind == "shared":
+        if isinstance(self.network, HasRoutes):
             try:
                 self.network.routing(names)
             except ModelError as error:
@@ -547,7 +546,7 @@ def _of_groups(part: NodePartition, section: ClusterSection) -> NodePartition:
     return replace(part, nodes=tuple(nodes))
 
 
-def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
+def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> AnyRuntime:
     """Return the default runtime model. For a synthetic workload, this is the model of measured
     throughputs; for a trace, it is the recorded seconds or the model saved with the trace.
     """
@@ -559,7 +558,7 @@ def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
     if saved is None:
         return Recorded(workload.options.reference_gpu)
     try:
-        runtime: Any = TypeAdapter(Runtime).validate_python(saved, context={"own": False})
+        runtime: Any = TypeAdapter(AnyRuntime).validate_python(saved, context={"own": False})
     except ValidationError as error:
         raise TraceError(
             f"{workload.path}:1: the runtime model saved in this file is invalid: {error.errors()[0]['msg']}"

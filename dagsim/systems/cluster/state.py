@@ -21,6 +21,8 @@ from dagsim.systems.cluster.nodes import DemandClass, NodeState
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
+_keys = dict.keys  # looking it up through ``super()`` would take as long as a short loop itself
+
 
 class Live(dict[KeyT, ValueT]):
     """A dictionary that may change during an iteration, because each iteration visits a snapshot.
@@ -34,7 +36,7 @@ class Live(dict[KeyT, ValueT]):
     __slots__ = ()
 
     def __iter__(self) -> Iterator[KeyT]:
-        return iter(list(super().keys()))
+        return iter(list(_keys(self)))
 
     def keys(self) -> KeysView[KeyT]:  # type: ignore[override]
         return dict.fromkeys(super().keys()).keys()
@@ -323,7 +325,7 @@ def hidden_truth(name: str, task: TaskState, instead: str) -> IllegalDecision:
     )
 
 
-Held: TypeAlias = tuple[NodeState, int, int, tuple[int, ...]]
+HeldOnNode: TypeAlias = tuple[NodeState, int, int, tuple[int, ...]]
 """The resources that a run holds on one machine: the machine, instances, the GPUs' bit mask and, if
 it shares GPUs, the GPU of each instance.
 """
@@ -410,7 +412,7 @@ class Run(Due, Forked):
         id_: int,
         task: TaskState,
         instances: int,
-        held: tuple[Held, ...],
+        held: tuple[HeldOnNode, ...],
         started_s: float,
     ) -> None:
         # ``Event.__init__`` is inlined here, because this is the innermost loop

@@ -167,10 +167,10 @@ def causes_by_time(stretches: Iterable[Stretch]) -> list[tuple[Causes, float]]:
     return sorted(seconds.items(), key=lambda pair: -pair[1])
 
 
-Resources: TypeAlias = tuple[str, ...]
+ResourceNames: TypeAlias = tuple[str, ...]
 """Some of ``gpus``, ``cpus`` and ``memory``."""
 
-_SETS: tuple[Resources, ...] = (
+_SETS: tuple[ResourceNames, ...] = (
     ("cpus",),
     ("memory",),
     ("cpus", "memory"),
@@ -233,7 +233,7 @@ class RoomTally:
         """Return True if the task can start on nodes with one of these standings."""
         return self._fits(0, places)
 
-    def lacking(self, *places: NodeStanding) -> Resources | None:
+    def lacking(self, *places: NodeStanding) -> ResourceNames | None:
         """Consider the nodes with one of these standings. Return the smallest set of resources of
         which they have too little, or ``None`` if they would not be enough even if they were empty.
         """

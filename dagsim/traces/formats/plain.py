@@ -54,7 +54,7 @@ from dagsim.model.job_fields import JOB_FIELDS
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, InvalidValue, are_counts
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import (
     Checks,
@@ -164,7 +164,7 @@ class Plain(Reader):
             f"{clipped(', '.join(names))}; state which of them contain this: {map_command(source, columns, unnamed)}"
         )
 
-    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         columns = _columns(source, options)
         rows = _Rows(options, columns.constants)
         if not columns.has("task"):
@@ -506,7 +506,7 @@ def _over_nodes(
     return np.where(nodes > 1, parts, instances), gpus / parts, cpus / parts, memory / parts
 
 
-def _task_blocks(columns: NamedColumns, rows: _Rows, report: ReadReport, most: int | None) -> Iterator[Block]:
+def _task_blocks(columns: NamedColumns, rows: _Rows, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
     """Yield the jobs of a table with one row per task."""
 
     def read(report: ReadReport) -> Iterator[Table]:

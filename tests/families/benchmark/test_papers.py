@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -90,18 +89,21 @@ def test_files_with_figures_of_their_own_may_be_missing(tmp_path: Path, monkeypa
     assert json.loads(run("mine", "--data", str(tmp_path), "--json"))["missing"] == ["two.txt"]
 
 
-def test_the_tables_of_rlscheduler_have_eighty_figures_and_those_of_fgd_102() -> None:
+def test_the_tables_of_rlscheduler_have_eighty_figures() -> None:
     logs = papers._LOGS.values()
     figures = [value for log in logs for rows in (log.slowdowns, log.utilizations) for row in rows for value in row]
     assert len(figures) == 80
-    published = import_module("validate_fgd").PUBLISHED
-    assert sum(map(len, published.values())) == 17 * 6
 
 
 def test_a_paper_of_the_scripts_needs_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "golden/elastic/sia").mkdir(parents=True)
     monkeypatch.setattr("dagsim.__file__", str(tmp_path / "dagsim" / "__init__.py"))
     assert "run the command in a checkout of dagsim" in run("sia", "--data", str(tmp_path), code=2)
+
+
+def test_an_error_of_the_scripts_is_an_error_of_the_command(tmp_path: Path) -> None:
+    (tmp_path / "golden/elastic/sia").mkdir(parents=True)
+    assert "ilp_instances.json.gz: 0 files with configurations beside it" in run("sia", "--data", str(tmp_path), code=2)
 
 
 @pytest.mark.data

@@ -645,3 +645,8 @@ def test_today_is_compared_with_the_log_unless_its_time_is_scaled(
     workload["trace"]["options"]["time_scale"] = 2
     assert Fit.of(real, metric) is None
     assert Fit.of(replace(today, run=replace(today.run, workload={"observed": None})), metric) is None
+
+
+def test_a_target_with_an_old_metric_names_the_new_one() -> None:
+    with pytest.raises(ConfigError, match=r"'slowdown\.mean'; it is now called 'stretch\.mean'"):
+        Target.read("slowdown.mean<2")

@@ -16,10 +16,19 @@ import pytest
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.families.compiled import jit
-from dagsim.families.compiled.choice import plan_for, why_not
+from dagsim.families.compiled.choice import plan_for, unplayable, why_not
 from dagsim.families.compiled.drive import compile_loop, is_warm
 from dagsim.families.compiled.rules import ARRIVED, COMPLETED, FINISHED, PREEMPTED, REJECTED, STARTED_ROW
-from dagsim.model import Cluster, Job, Kind, Node, Task
+from dagsim.model import (
+    Cluster,
+    Job,
+    Kind,
+    Node,
+    NodePartition,
+    QueueTree,
+    Request,
+    Task,
+)
 from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, Preemption, UniformNetwork
 from dagsim.systems.cluster.api import TaskState
 from dagsim.systems.cluster.policies import POLICIES
@@ -27,6 +36,7 @@ from dagsim.systems.cluster.policies.orders import Ordered, TypedOrdered
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
 from dagsim.testing import engine_cases
+from dagsim.workload.arrays import JobArrays
 
 FOUR = Cluster.of({"V100": 4})
 NAMES = [name for names in engine_cases.KINDS.values() for name in names]
@@ -265,3 +275,17 @@ def test_a_numba_that_cannot_be_imported_leaves_simpy_and_says_why(
     _, used = ClusterScenario(FOUR, many, engine="auto").engaged("fifo", 0)
     assert used.used == "simpy"
     assert "cannot be imported" in used.reason
+
+
+def test_the_compiled_engine_refuses_jobs_that_wait_for_others() -> None:
+    jobs = [
+        Job.single(name, Task("t", 1.0), request=request)
+        for name, request in (("a", None), ("b", Request(after=("a",))))
+    ]
+    assert unplayable(JobArrays.of(jobs)) == "the compiled engine does not support jobs that wait for others"
+    assert not unplayable(JobArrays.of([Job.single("a", Task("t", 1.0), request=Request("x"))]))
+
+
+def test_the_compiled_engine_refuses_the_rules_of_a_site() -> None:
+    rules = why("fifo", queues=QueueTree(partitions=(NodePartition("slow", ("a100-0",)),)))
+    assert "partitions, features, reservations and licences" in rules

@@ -16,8 +16,8 @@ from typing import Protocol
 from dagsim.errors import ConfigError, TraceError
 from dagsim.families.elastic.genetic import Allocations, EqualNodes
 from dagsim.families.elastic.goodput import BatchLimits, GoodputModel
+from dagsim.families.elastic.pollux_policy import equal_nodes
 from dagsim.families.elastic.profiles import TrainingProfile, table_rows
-from dagsim.families.elastic.resizing import equal_nodes
 from dagsim.families.elastic.training_jobs import ElasticJob, MeasuredTraining, Training, split_batch
 from dagsim.model import Decision, Elastic, Job, Preempt, Share, Start, Task, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState

@@ -14,16 +14,32 @@ from families.elastic.stepped_cluster import (
     elastic_job_of,
 )
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, ModelError
+from dagsim.families.elastic.goodput import BatchLimits, GoodputModel, GradientNoise, ThroughputModel
 from dagsim.families.elastic.tasks import SHIPPED_MODELS, ElasticTasks
+from dagsim.families.elastic.training_jobs import GoodputTraining
 from dagsim.families.fabric.fat_tree import FatTree
 from dagsim.families.fabric.shared_network import SharedNetwork
-from dagsim.model import Cluster, Job, Kind, Node, Request, Task, gpu_type
+from dagsim.model import (
+    Cluster,
+    Elastic,
+    Job,
+    JobSuspension,
+    Kind,
+    Node,
+    QueueTree,
+    Request,
+    Task,
+    gpu_type,
+)
+from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import NodeFailures, Preemption
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing.violations import violations
+from dagsim.workload.records import record_of
 
 
 def cluster(*gpus: int) -> Cluster:
@@ -219,3 +235,20 @@ def test_pollux_plays_either_kind_of_task_but_not_both() -> None:
 def test_parameters_that_mean_nothing_are_refused(spec: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         POLICIES.create(spec)
+
+
+def test_an_elastic_task_is_refused_rather_than_written_as_a_rigid_one():
+    throughput = ThroughputModel(0.1, 0.001, 0.01, 0.01, 0.01, 0.01, 1.5)
+    model = GoodputModel(throughput, GradientNoise(1.0, 0.0), BatchLimits(100, 100, 1, 100))
+    training = GoodputTraining({"": model}, samples=10.0)
+    with pytest.raises(ModelError, match="task 't' is elastic and cannot be written"):
+        record_of(Job.single("j", Task("t", 1.0, gang=True, elastic=Elastic(1, 4, training))))
+
+
+def test_elastic_runs_cannot_be_suspended():
+    model = GoodputModel(ThroughputModel(*[0.1] * 6, gamma=1.5), GradientNoise(1.0, 1.0), BatchLimits(64, 512, 32, 64))
+    elastic = Elastic(1, 4, GoodputTraining({"": model}, samples=20_000), 1.0)
+    jobs = [Job.single("a", Task("t", 100.0)), Job.single("b", Task("t", 60.0, 2, True, elastic=elastic), 5.0)]
+    models = Models(queues=QueueTree(suspensions=(JobSuspension("a", 20, 60),)), preemption=Preemption())
+    with pytest.raises(ModelError, match="'a' cannot be suspended, because runs have phases or rates here"):
+        ClusterKernel(Cluster.of({"T4": 4}), jobs, models).run(POLICIES.create("fifo"))

@@ -17,7 +17,7 @@ from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, ModelError
 from dagsim.families.fabric.shared_network import SharedNetwork
-from dagsim.families.fabric.topologies import Cable, Explicit, Island, Route
+from dagsim.families.fabric.topologies import Cable, Explicit, FatTree, Island, NetworkTopology, Route, Torus
 from dagsim.model import (
     Cluster,
     Decision,
@@ -43,6 +43,7 @@ from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.network import Flow, Storage, UniformNetwork
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterView
+from dagsim.testing import check_network
 
 V100 = gpu_type("V100-16")
 THREE = Cluster(tuple(Node(name, V100, 2) for name in "abc"))
@@ -335,3 +336,10 @@ def test_expected_times_of_flows_count_each_other_and_latencies_and_change_nothi
         assert carrier.expected_s([[Flow(0, 1, 4e9)], [Flow(0, 2, 1e9)], []]) == pytest.approx([6, 3, 0])
     uniform = UniformNetwork(2.0, 0.5).carrier(Clock(), THREE)
     assert uniform.expected_s([[Flow(0, 1, 4e9), Flow(0, 2, 1e9)], []]) == [2.5, 0]
+
+
+@pytest.mark.parametrize(
+    "topology", [Island(1, 0.5, 1.0), Torus((4,), 0.5), FatTree((2, 2), (1, 1), (1, 1), 0.5, 0.1)], ids=repr
+)
+def test_the_checker_of_networks_finds_nothing(topology: NetworkTopology) -> None:
+    check_network(SharedNetwork(topology))

@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
+from dagsim.errors import TraceError
 from dagsim.families.forecast.backtest import Backtest, Forecasts, instants_of, played
 from dagsim.families.forecast.calibration import Outcomes, calibrated, censoring_weights, kaplan_meier, pooled
 from dagsim.families.forecast.futures import (
@@ -912,3 +913,10 @@ def test_a_misspelt_history_is_named_with_the_nearest_file(tmp_path: Path) -> No
     words = [str(tmp_path / "site" / word) if "." in word else word for word in words]
     done = CliRunner().invoke(app, ["eta", *words])
     assert (done.exit_code, "sacct.text.gz: no such file or folder; did you mean" in done.stderr) == (2, True)
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dagsim.files.LONGEST_LINE_B", 1 << 16)
+    (tmp_path / "table.txt").write_text("1 " * (1 << 17))
+    with pytest.raises(TraceError, match="the line has more than 65,536 bytes"):
+        read_queue_log(tmp_path / "table.txt")

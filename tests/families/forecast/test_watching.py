@@ -18,15 +18,22 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from dagsim.families.forecast.journal import Journal, Watched
+from dagsim.families.forecast.prometheus import metrics
+
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
+
+import re
+from tempfile import mkdtemp
+
+import pytest
+from support.hostile import HOSTILE, assert_plain
 
 from dagsim import family
 from dagsim.cli import app
 from dagsim.errors import InputError
 from dagsim.families.forecast import forecast_page, snapshots
-from dagsim.families.forecast.journal import Journal, Watched
-from dagsim.families.forecast.prometheus import metrics
 from dagsim.families.forecast.snapshots import Forecasted, ForecastSettings, Snapshots
 from dagsim.families.forecast.state_command import StateCommand
 from dagsim.families.web.asgi import application
@@ -340,3 +347,11 @@ def test_a_served_queue_is_forecast_by_itself_and_survives_a_kill(tmp_path: Path
         entries = [json.loads(line) for line in journal.read_bytes().splitlines()]
         assert len(entries) >= round_
         assert entries[0]["forecasts"][0][0] == "2"
+
+
+def test_metrics_for_prometheus_have_a_line_for_each_hostile_partition() -> None:
+    rows = [Watched("1", name, name, name, True, 1.0, 2.0, 3.0, 4.0) for name in HOSTILE.values()]
+    text = metrics(rows, Journal(Path(mkdtemp())), 0.0, 0)
+    assert_plain(text)
+    waiting = re.findall(r'^dagsim_waiting_jobs\{partition="((?:[^"\\\n]|\\[\\"n])*)"\} 1$', text, re.MULTILINE)
+    assert len(waiting) == len(HOSTILE)

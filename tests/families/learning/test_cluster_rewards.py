@@ -5,9 +5,11 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from systems.cluster import powered
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, UnknownName
+from dagsim.families.learning.cluster_rewards import Joules
 from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.env_settings import EnvConfig
 from dagsim.families.learning.episode import Episode, Reward, RewardConfig
@@ -15,10 +17,20 @@ from dagsim.metrics import summarize
 from dagsim.metrics.columns import columns
 from dagsim.metrics.jct import bounded_stretch, jct
 from dagsim.metrics.utilization import energy
-from dagsim.model import Admit, Cluster, Decision, Job, Reject, Start, Task
+from dagsim.model import (
+    Admit,
+    Cluster,
+    Decision,
+    Job,
+    OnDemand,
+    Reject,
+    Start,
+    Task,
+)
 from dagsim.systems.cluster import ClusterKernel, ClusterView
 from dagsim.systems.cluster.learnable import TERMS
 from dagsim.systems.cluster.models import Models
+from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.systems.seam import Conversation
@@ -223,3 +235,16 @@ def test_an_environment_refuses_a_wrong_reward_when_it_is_described() -> None:
         EnvConfig(reward={})
     with pytest.raises(ConfigError, match="scale must be positive"):
         EnvConfig(reward_scale=0.0)
+
+
+def test_the_reward_for_energy_is_the_energy() -> None:
+    rule = OnDemand(boot_s=300, idle_s=600, shutdown_s=100, off_watts=5.0)
+    schedule = powered.run(
+        powered.nodes(rule, None, gpus=1),
+        powered.jobs((0, 2_000, 1), (0, 100, 1), (1_900, 300, 1)),
+        failures=[Maintenance((1,), 50, 90)],
+    )
+    reward = Joules(schedule)
+    for row in schedule.log:
+        reward.take(tuple(row))  # type: ignore[arg-type]
+    assert reward.total(schedule.ended_s) == pytest.approx(energy(schedule).total_j)

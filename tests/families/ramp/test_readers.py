@@ -198,3 +198,10 @@ def test_every_pipedream_graph_is_read(data: Path) -> None:
         graph = read_graph(path, "s")
         if path.stem in step_s:
             assert 50 * graph.step_s == pytest.approx(step_s[path.stem], rel=1e-9)
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dagsim.files.LONGEST_LINE_B", 1 << 16)
+    (tmp_path / "table.txt").write_text("1 " * (1 << 17))
+    with pytest.raises(TraceError, match="the line has more than 65,536 bytes"):
+        read_graph(tmp_path / "table.txt")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from math import sqrt
 
 import numpy as np
 import pytest
+from systems.cluster.powered import jobs, nodes, run
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, DagsimError, ModelError
@@ -32,7 +33,7 @@ from dagsim.model import (
 )
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel
-from dagsim.systems.cluster.api import ClusterPolicy, ClusterView
+from dagsim.systems.cluster.api import ClusterView
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Maintenance, NodeFailures
 from dagsim.systems.cluster.past import unknown_past
@@ -40,28 +41,8 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.waits import binding_causes
 from dagsim.testing import violations
-from dagsim.testing.violations import as_recorded
 
 OFF, BOOTING, UP, STOPPING = PowerState
-
-
-def nodes(*rules: OnDemand | None, gpus: int = 2) -> Cluster:
-    return Cluster(tuple([Node(f"n{at}", gpu_type("T4"), gpus, on_demand=rule) for at, rule in enumerate(rules)]))
-
-
-def jobs(*rows: tuple[float, float, float] | tuple[float, float, float, int]) -> list[Job]:
-    """Jobs of (arrival, seconds, GPUs of an instance, instances of a gang)."""
-    return [
-        Job.single(f"j{at}", Task("t", work_s, int((gang or [1])[0]), bool(gang), gpus), arrival_s)
-        for at, (arrival_s, work_s, gpus, *gang) in enumerate(rows)
-    ]
-
-
-def run(cluster: Cluster, work: Sequence[Job], policy: str | ClusterPolicy = "fifo-fit", **models: object) -> Schedule:
-    played = POLICIES.create(policy) if isinstance(policy, str) else policy
-    schedule = ClusterKernel(cluster, work, Models(**models), seed=1).run(played)  # type: ignore[arg-type]
-    assert violations(schedule, work, seconds=None if models else as_recorded) == []
-    return schedule
 
 
 def powers(schedule: Schedule, node: int = 0) -> list[tuple[float, PowerState]]:
@@ -228,21 +209,6 @@ def test_the_use_of_nodes_is_what_their_states_say() -> None:
     always = summarize(run(nodes(None), jobs((0, 1, 1))))
     assert always.on_demand is None
     assert not any(name.startswith("on_demand") for name in always.to_dict())
-
-
-def test_the_reward_for_energy_is_the_energy() -> None:
-    from dagsim.families.learning.cluster_rewards import Joules
-
-    rule = OnDemand(boot_s=300, idle_s=600, shutdown_s=100, off_watts=5.0)
-    schedule = run(
-        nodes(rule, None, gpus=1),
-        jobs((0, 2_000, 1), (0, 100, 1), (1_900, 300, 1)),
-        failures=[Maintenance((1,), 50, 90)],
-    )
-    reward = Joules(schedule)
-    for row in schedule.log:
-        reward.take(tuple(row))  # type: ignore[arg-type]
-    assert reward.total(schedule.ended_s) == pytest.approx(energy(schedule).total_j)
 
 
 def test_the_wait_for_a_boot_is_named() -> None:

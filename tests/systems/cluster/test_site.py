@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from dagsim.errors import IllegalDecision, ModelError
-from dagsim.families.compiled import choice
 from dagsim.model import (
     GPU_TYPES,
     Caps,
@@ -33,7 +32,6 @@ from dagsim.systems.cluster.api import ClusterView
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.workload.arrays import JobArrays
 
 GPU = GpuType("G", 1.0, 16, 100, 100, 10)
 BINDING = ["fifo", "fifo-fit", "easy", "slurm-multifactor[order=basic,bf_interval_s=1,bf_resolution_s=1]", "sjf"]
@@ -342,18 +340,6 @@ def test_a_job_that_is_cancelled_or_rejected_holds_nobody_back() -> None:
     jobs += [job(f"after {name}", 1, 5, request=Request(after=(name,))) for name in ("never", "too large")]
     got = starts(jobs, "slurm-multifactor[order=basic,bf_interval_s=1]", queues)
     assert {name: start_s for name, (start_s, _) in got.items()} == {"after never": 1, "after too large": 1}
-
-
-def test_the_compiled_engine_refuses_jobs_that_wait_for_others() -> None:
-    jobs = JobArrays.of([job("a", 0, 1), job("b", 0, 1, request=Request(after=("a",)))])
-    assert choice.unplayable(jobs) == "the compiled engine does not support jobs that wait for others"
-    assert not choice.unplayable(JobArrays.of([job("a", 0, 1, request=Request("x"))]))
-
-
-def test_the_compiled_engine_refuses_the_rules_of_a_site() -> None:
-    queues = QueueTree(partitions=(NodePartition("slow", ("s0",)),))
-    scenario = ClusterScenario(cluster(), [job("j", 0, 1)], queues=queues)
-    assert "partitions, features, reservations and licences" in choice.why_not(scenario, "fifo")
 
 
 @pytest.mark.parametrize("policy", BINDING)

@@ -10,7 +10,6 @@ import pytest
 from dagsim.errors import ModelError
 from dagsim.model import (
     Cluster,
-    Elastic,
     Job,
     JobSuspension,
     Kind,
@@ -121,25 +120,13 @@ def test_slurm_kills_a_suspended_job_when_it_has_run_for_its_limit() -> None:
     assert starts == {0: 0, 1: 140}
 
 
-def refused(jobs: list[Job], preemption: Preemption) -> None:
-    cluster = Cluster((Node("n", gpu_type("T4"), 4, cpus=8, memory_gb=64),))
-    models = Models(queues=QueueTree(suspensions=(JobSuspension("a", 20, 60),)), preemption=preemption)
-    with pytest.raises(ModelError, match="'a' cannot be suspended, because runs have phases or rates here"):
-        ClusterKernel(cluster, jobs, models).run(POLICIES.create("fifo"))
-
-
 def test_runs_with_phases_cannot_be_suspended() -> None:
-    refused([job("a", 0, 100, 8)], Preemption(restart_s=5.0))
-
-
-@pytest.mark.family("elastic")
-def test_elastic_runs_cannot_be_suspended() -> None:
-    from dagsim.families.elastic.goodput import BatchLimits, GoodputModel, GradientNoise, ThroughputModel
-    from dagsim.families.elastic.training_jobs import GoodputTraining
-
-    model = GoodputModel(ThroughputModel(*[0.1] * 6, gamma=1.5), GradientNoise(1.0, 1.0), BatchLimits(64, 512, 32, 64))
-    elastic = Elastic(1, 4, GoodputTraining({"": model}, samples=20_000), 1.0)
-    refused([job("a", 0, 100, 1), Job.single("b", Task("t", 60.0, 2, True, elastic=elastic), 5.0)], Preemption())
+    cluster = Cluster((Node("n", gpu_type("T4"), 4, cpus=8, memory_gb=64),))
+    queues, preemption = QueueTree(suspensions=(JobSuspension("a", 20, 60),)), Preemption(restart_s=5.0)
+    with pytest.raises(ModelError, match="'a' cannot be suspended, because runs have phases or rates here"):
+        ClusterKernel(cluster, [job("a", 0, 100, 8)], Models(queues=queues, preemption=preemption)).run(
+            POLICIES.create("fifo")
+        )
 
 
 def test_a_suspension_names_a_job_and_ends_after_it_begins() -> None:

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from dagsim.families.kubernetes.server.api_server import NODES, PODS
-from dagsim.families.kubernetes.server.object_store import Key, ObjectChange
+from dagsim.families.kubernetes.server.object_store import ObjectChange, ObjectKey
 from dagsim.families.kubernetes.server.patches import field as value_at
 from dagsim.families.kubernetes.server.program import Beside, Metrics, series, summed
 from dagsim.model.arithmetic import ordered_sum
@@ -74,7 +74,7 @@ class Idleness:
             await asyncio.sleep(0.05)
         self._has_metrics = False
 
-    async def wait(self, undecided: set[Key]) -> None:
+    async def wait(self, undecided: set[ObjectKey]) -> None:
         """Wait until kube-scheduler is idle."""
         beside = self._beside
         deadline = time.monotonic() + beside.timeout_s

@@ -23,7 +23,7 @@ import yaml
 from dagsim.errors import ConfigError, PolicyFailed, require
 from dagsim.families.kubernetes.kube.idleness import Idleness
 from dagsim.families.kubernetes.server.api_server import NODES, PODS, admitted, resource
-from dagsim.families.kubernetes.server.object_store import Key, ObjectChange, stamp
+from dagsim.families.kubernetes.server.object_store import ObjectChange, ObjectKey, stamp
 from dagsim.families.kubernetes.server.patches import Manifest
 from dagsim.families.kubernetes.server.patches import field as value_at
 from dagsim.families.kubernetes.server.program import Beside, checked_program, kubeconfig
@@ -179,8 +179,8 @@ class _Waiting:
     """
 
     task: TaskState
-    pods: list[Key] = field(default_factory=list)
-    bound: dict[Key, int] = field(default_factory=dict)
+    pods: list[ObjectKey] = field(default_factory=list)
+    bound: dict[ObjectKey, int] = field(default_factory=dict)
     """The node of each bound pod."""
 
 
@@ -189,7 +189,7 @@ class _Event(NamedTuple):
     ``delete``."""
 
     what: str
-    pod: Key
+    pod: ObjectKey
     node: str = ""
 
 
@@ -219,25 +219,25 @@ class _Session:
         profiles = configuration.get("profiles") or [{}]
         self._scheduler = str(profiles[0].get("schedulerName") or "default-scheduler")
         self._waiting: dict[_TaskKey, _Waiting] = {}
-        self._tasks: dict[Key, _TaskKey] = {}
+        self._tasks: dict[ObjectKey, _TaskKey] = {}
         """The task of each pod that waits."""
-        self._pods_of: dict[int, list[Key]] = {}
+        self._pods_of: dict[int, list[ObjectKey]] = {}
         """Pods by run."""
-        self._run_of: dict[Key, int] = {}
+        self._run_of: dict[ObjectKey, int] = {}
         self._ended: list[Run] = []
         self._new: list[TaskState] = []
         self._later: list[tuple[float, TaskState]] = []
         self._past: list[Run] = []
-        self._placed: list[Key] | None = None
+        self._placed: list[ObjectKey] | None = None
         """The pods of the start that is being carried out."""
-        self._leaving: dict[Key, float] = {}
+        self._leaving: dict[ObjectKey, float] = {}
         """The times at which deleted pods are gone."""
         self._stops: list[int] = []
         """Runs to be stopped that had only just started."""
         self._events: list[_Event] = []
-        self._undecided: set[Key] = set()
+        self._undecided: set[ObjectKey] = set()
         self._serial = 0
-        self._kept: set[tuple[object, Key]] = set()
+        self._kept: set[tuple[object, ObjectKey]] = set()
         self._idleness = Idleness(beside, still_s)
         self._store.listeners.append(self._changed)
         port = beside.held_port()
@@ -418,7 +418,7 @@ class _Session:
         if self._tasks and store.version != before:
             await self._idleness.wait(self._undecided)
 
-    def _remove(self, key: Key) -> None:
+    def _remove(self, key: ObjectKey) -> None:
         self._leaving.pop(key, None)
         self._undecided.discard(key)
         if key in self._store.objects[PODS]:

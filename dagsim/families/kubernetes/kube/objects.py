@@ -16,7 +16,7 @@ from dagsim.families.kubernetes.terms import (
     HOSTNAME,
     NOTHING,
     WHOLE_GPUS,
-    Labels,
+    ObjectLabels,
     Requirement,
     Selector,
     Taint,
@@ -40,7 +40,7 @@ _NAME_FIELD = "metadata.name"
 """The only node field that a node selector may use; it is stored among the labels under this
 name."""
 
-Amounts: TypeAlias = Mapping[str, int]
+ResourceUnits: TypeAlias = Mapping[str, int]
 """Units of resources by name (see ``dagsim.families.kubernetes.terms``)."""
 
 
@@ -130,7 +130,7 @@ class Pod:
         spec, metadata = object_in(manifest, "spec"), object_in(manifest, "metadata")
         resolved = object_in(manifest, "resolved")
         self.namespace = text_in(metadata, "namespace") or "default"
-        self.labels: Labels = {key: str(value) for key, value in object_in(metadata, "labels").items()}
+        self.labels: ObjectLabels = {key: str(value) for key, value in object_in(metadata, "labels").items()}
         self._read_amounts(spec)
         self.tolerations = tolerations_of(list_in(spec, "tolerations"))
         affinity = object_in(spec, "affinity")
@@ -153,11 +153,11 @@ class Pod:
         """True if the pod's filters depend on other pods' labels."""
 
     def _read_amounts(self, spec: Mapping[str, Any]) -> None:
-        self.requests: Amounts = {name: size for name, size in pod_requests(spec).items() if size}
+        self.requests: ResourceUnits = {name: size for name, size in pod_requests(spec).items() if size}
         assumed = {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY}
         # As in Kubernetes 1.35, NodeResourcesFit scores an arriving pod without its pod-level
         # requests, but counts those of running pods.
-        self.scored_requests: Amounts = pod_requests(spec, pod_level=False, assumed=assumed)
+        self.scored_requests: ResourceUnits = pod_requests(spec, pod_level=False, assumed=assumed)
         if has_own_requests(spec):
             assumed = {name: size for name, size in assumed.items() if name not in self.requests}
         in_use = pod_requests(spec, assumed=assumed)

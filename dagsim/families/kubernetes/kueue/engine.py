@@ -16,7 +16,7 @@ from dagsim.families.kubernetes.kueue.amounts import natural, unit, whole
 from dagsim.families.kubernetes.kueue.flavors import FlavorSearch
 from dagsim.families.kubernetes.kueue.objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.families.kubernetes.kueue.pending import PendingQueue
-from dagsim.families.kubernetes.kueue.quota import Amounts, BorrowedShare, QuotaNode
+from dagsim.families.kubernetes.kueue.quota import BorrowedShare, QuotaNode, SlotAmounts
 from dagsim.families.kubernetes.kueue.snapshot import ClusterQueueState, Snapshot
 from dagsim.families.kubernetes.kueue.victims import Preemptor, Victim
 from dagsim.families.kubernetes.kueue.workloads import (
@@ -640,17 +640,17 @@ class _Tournament:
 
         def rank(entry: _Entry) -> tuple[bool, tuple[bool, float], float, float]:
             share = shares[id(cohort), id(entry.queue.node)]
-            usage: Amounts = entry.assignment.usage
+            usage: SlotAmounts = entry.assignment.usage
             borrows = any(usage.get(slot, 0) > 0 for slot in share.borrowed)
             return borrows, share.rank, -entry.workload.priority, entry.workload.created
 
         return min(heads, key=rank, default=None)
 
 
-def _reserved(assignment: Assignment, node: QuotaNode) -> Amounts:
+def _reserved(assignment: Assignment, node: QuotaNode) -> SlotAmounts:
     """Return the quota that a head reserves until the end of the cycle if there is nothing to
     preempt for it."""
-    reserved: Amounts = {}
+    reserved: SlotAmounts = {}
     for slot, amount in assignment.usage.items():
         unused = node.nominal[slot] - node.usage[slot]
         if assignment.borrowing == 0:

@@ -30,7 +30,7 @@ from dagsim.families.kubernetes.kueue.objects import (
 )
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 from dagsim.families.kubernetes.server.api_server import admitted, resource
-from dagsim.families.kubernetes.server.object_store import Key, ObjectChange, is_true, stamp
+from dagsim.families.kubernetes.server.object_store import ObjectChange, ObjectKey, is_true, stamp
 from dagsim.families.kubernetes.server.patches import Manifest
 from dagsim.families.kubernetes.server.program import Beside, checked_program, kubeconfig
 from dagsim.families.kubernetes.terms import HOSTNAME, Requirement, Taint, Toleration
@@ -302,7 +302,7 @@ class ManagedAdmission:
             self._released = True
 
 
-def _key(spec: Workload) -> Key:
+def _key(spec: Workload) -> ObjectKey:
     return "default", spec.name
 
 

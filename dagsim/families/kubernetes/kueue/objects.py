@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from dagsim.errors import ModelError
 from dagsim.families.kubernetes.terms import Requirement, Taint, Toleration
 
-Policy: TypeAlias = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any"]
+PreemptionPolicy: TypeAlias = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any"]
 SearchRule: TypeAlias = Literal["MayStopSearch", "TryNextFlavor"]
 StopPolicy: TypeAlias = Literal["None", "Hold", "HoldAndDrain"]
 Strategy: TypeAlias = Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
@@ -142,9 +142,9 @@ class BorrowWithinCohort:
 class QueuePreemption:
     """The rule for which workloads a workload may preempt in its own queue and in other queues of its cohort."""
 
-    within_cluster_queue: Policy = "Never"
+    within_cluster_queue: PreemptionPolicy = "Never"
     """Which workloads in its own queue a workload may preempt."""
-    reclaim_within_cohort: Policy = "Never"
+    reclaim_within_cohort: PreemptionPolicy = "Never"
     """Which workloads in other queues of the cohort a workload may preempt, if those queues use
     more than their quota.
     """

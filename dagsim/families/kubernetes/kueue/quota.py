@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from dagsim.families.kubernetes.kueue.amounts import whole
 from dagsim.families.kubernetes.kueue.objects import ClusterQueue, Cohort, KueueObjects, ResourceGroup
 
-Amounts: TypeAlias = dict[int, int]
+SlotAmounts: TypeAlias = dict[int, int]
 """Amounts by slot."""
 
 Slot: TypeAlias = tuple[str, str]

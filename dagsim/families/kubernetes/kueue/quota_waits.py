@@ -11,7 +11,7 @@ from dagsim.families.kubernetes.kueue.amounts import natural, text, whole
 from dagsim.families.kubernetes.kueue.engine import Admission, EndlessPreemption
 from dagsim.families.kubernetes.kueue.objects import ClusterQueue, Workload
 from dagsim.families.kubernetes.kueue.offers import Site
-from dagsim.families.kubernetes.kueue.quota import Amounts, QuotaForest, QuotaNode
+from dagsim.families.kubernetes.kueue.quota import QuotaForest, QuotaNode, SlotAmounts
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import ClusterView, NextStep, ReachedLimit, TaskState
@@ -30,7 +30,7 @@ class KueueWaits:
         self._of_type = [0] * len(view.gpu_types)
         for machine in view.machines.list:
             self._of_type[machine.type] |= machine.bit
-        self._taken: dict[int, tuple[QuotaNode, Amounts]] = {}
+        self._taken: dict[int, tuple[QuotaNode, SlotAmounts]] = {}
         self._idle: Admission | None = None
         """An engine without workloads, once it is needed."""
 
@@ -155,10 +155,10 @@ class KueueWaits:
         """Return False, because pods of a gang may share a node."""
         return False
 
-    def _amounts(self, queue: ClusterQueue, task: TaskState, type_: int, instances: int | None = None) -> Amounts:
+    def _amounts(self, queue: ClusterQueue, task: TaskState, type_: int, instances: int | None = None) -> SlotAmounts:
         """Return how much quota a start of the task would take from each slot of the queue."""
         count = instances if instances is not None else task.demand.gang or 1
-        amounts: Amounts = {}
+        amounts: SlotAmounts = {}
         carried = self._site.workload(task)
         requests = carried.requests if carried is not None else self._site.requests(queue, task.demand)
         for resource, amount in requests.items():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dagsim.families.kubernetes.kueue.domains import Domain, Requests, TopologyTree
 from dagsim.families.kubernetes.kueue.objects import ClusterQueue, KueueObjects, ResourceFlavor, ResourceGroup
-from dagsim.families.kubernetes.kueue.quota import Amounts, QuotaForest, QuotaNode
+from dagsim.families.kubernetes.kueue.quota import QuotaForest, QuotaNode, SlotAmounts
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 
 
@@ -136,7 +136,7 @@ class Snapshot:
                 self.add(workload)
 
     def use(
-        self, queue: ClusterQueueState, usage: Amounts, pods: Iterable[tuple[str, int, Requests, int]] = ()
+        self, queue: ClusterQueueState, usage: SlotAmounts, pods: Iterable[tuple[str, int, Requests, int]] = ()
     ) -> None:
         """Add usage that no workload holds yet (within ``trial``)."""
         for slot, amount in usage.items():
@@ -146,7 +146,9 @@ class Snapshot:
                 tree.add(tree.leaves[number], requests, count)
                 self._tried.append((tree, tree.leaves[number], requests, count))
 
-    def fits(self, queue: ClusterQueueState, usage: Amounts, pods: Iterable[tuple[str, int, Requests, int]]) -> bool:
+    def fits(
+        self, queue: ClusterQueueState, usage: SlotAmounts, pods: Iterable[tuple[str, int, Requests, int]]
+    ) -> bool:
         """Return True if there is enough quota for the usage."""
         node = queue.node
         for slot, amount in usage.items():

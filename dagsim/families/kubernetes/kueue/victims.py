@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dagsim.families.kubernetes.kueue.domains import PodSetDemand
 from dagsim.families.kubernetes.kueue.flavors import NO_CANDIDATES, PREEMPT, RECLAIM, FlavorSearch, Price
-from dagsim.families.kubernetes.kueue.quota import Amounts, QuotaNode
+from dagsim.families.kubernetes.kueue.quota import QuotaNode, SlotAmounts
 from dagsim.families.kubernetes.kueue.snapshot import ClusterQueueState, Snapshot
 from dagsim.families.kubernetes.kueue.workloads import Assignment, Mode, WorkloadState
 
@@ -51,7 +51,7 @@ class VictimSearch:
     workload: WorkloadState
     queue: ClusterQueueState
     slots: frozenset[int]
-    amounts: Amounts
+    amounts: SlotAmounts
     demands: dict[str, list[PodSetDemand]] = field(default_factory=dict)
 
 
@@ -225,7 +225,7 @@ class Preemptor:
             seen = cohort
 
     @staticmethod
-    def _within_quota(node: QuotaNode, left: Amounts) -> bool:
+    def _within_quota(node: QuotaNode, left: SlotAmounts) -> bool:
         """Return True if the quota of the node is sufficient. Subtract the node's guaranteed part
         from the remaining amount."""
         fits = all(node.usage[slot] + amount <= node.subtree[slot] for slot, amount in left.items())

@@ -8,7 +8,7 @@ from enum import IntEnum
 from dagsim.families.kubernetes.kueue.amounts import whole
 from dagsim.families.kubernetes.kueue.domains import PodPlacement, Requests
 from dagsim.families.kubernetes.kueue.objects import PodSet, Workload
-from dagsim.families.kubernetes.kueue.quota import Amounts
+from dagsim.families.kubernetes.kueue.quota import SlotAmounts
 
 
 class Mode(IntEnum):
@@ -67,7 +67,7 @@ class Assignment:
     sets: list[SetAssignment] = field(default_factory=list)
     mode: Mode = Mode.NO_FIT
     borrowing: int = 0
-    usage: Amounts = field(default_factory=dict)
+    usage: SlotAmounts = field(default_factory=dict)
     pods: list[tuple[str, int, Requests, int]] = field(default_factory=list)
 
     @property
@@ -107,7 +107,7 @@ class WorkloadState:
         self.tried: tuple[tuple[tuple[str, int], ...], ...] = ()
         self.tried_generation = -1
         self.assignment: Assignment | None = None
-        self.usage: Amounts = {}
+        self.usage: SlotAmounts = {}
         self.slots: frozenset[int] = frozenset()
         """Slots of the workload, including slots of which it uses nothing."""
         self.pods: list[tuple[str, int, Requests, int]] = []

@@ -24,9 +24,9 @@ import yaml
 from dagsim.families.kubernetes.server.object_store import ObjectChange, ObjectStore, Refusal, Resource, stamp
 from dagsim.families.kubernetes.server.patches import Manifest, field, matcher, merged
 
-Message: TypeAlias = dict[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
+ServerMessage: TypeAlias = dict[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[ServerMessage]]
+Send: TypeAlias = Callable[[ServerMessage], Awaitable[None]]
 
 _STATUS = ("status",)
 
@@ -172,7 +172,7 @@ class ApiServer:
         for waiting in self._watches.get(change.resource, ()):
             waiting.set()
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: ServerMessage, receive: Receive, send: Send) -> None:
         """Answer a request (ASGI)."""
         if scope["type"] != "http":
             return

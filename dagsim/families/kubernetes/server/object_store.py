@@ -30,7 +30,7 @@ _MOST_CHANGES = 40_000
 """Number of changes that are kept for each kind. A watch that requests older changes has to list
 again."""
 
-Key: TypeAlias = tuple[str, str]
+ObjectKey: TypeAlias = tuple[str, str]
 """Namespace (empty for objects of the cluster) and name."""
 
 
@@ -77,7 +77,7 @@ def stamp(now_s: float) -> str:
     return (EPOCH + timedelta(seconds=now_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def key_of(object: Mapping[str, Any]) -> Key:
+def key_of(object: Mapping[str, Any]) -> ObjectKey:
     """Return the namespace and the name of an object."""
     return object["metadata"].get("namespace", ""), object["metadata"]["name"]
 
@@ -103,12 +103,12 @@ class ObjectStore:
 
     def __init__(self) -> None:
         self.now_s, self.version, self.grace_s = 0.0, 1, 0.0
-        self.held: set[Key] = set()
-        self.objects: defaultdict[Resource, dict[Key, Manifest]] = defaultdict(dict)
+        self.held: set[ObjectKey] = set()
+        self.objects: defaultdict[Resource, dict[ObjectKey, Manifest]] = defaultdict(dict)
         self.listeners: list[Callable[[ObjectChange], None]] = []
         self._changes: defaultdict[Resource, list[ObjectChange]] = defaultdict(list)
         self._forgotten: defaultdict[Resource, int] = defaultdict(int)
-        self._applied: dict[tuple[Resource, Key, str], Manifest] = {}
+        self._applied: dict[tuple[Resource, ObjectKey, str], Manifest] = {}
 
     def changes(self, resource: Resource, since: int) -> list[ObjectChange]:
         """Return the changes to objects of a kind since a version."""
@@ -117,7 +117,7 @@ class ObjectStore:
         listed = self._changes[resource]
         return listed[bisect_right(listed, since, key=lambda change: change.version) :]
 
-    def get(self, resource: Resource, key: Key) -> Manifest:
+    def get(self, resource: Resource, key: ObjectKey) -> Manifest:
         """Return an object."""
         try:
             return self.objects[resource][key]
@@ -141,7 +141,9 @@ class ObjectStore:
         metadata["creationTimestamp"], metadata["generation"] = stamp(self.now_s), 1
         return self._commit("ADDED", resource, object, None, source)
 
-    def replace(self, resource: Resource, key: Key, object: Manifest, part: str = "", source: str = "") -> Manifest:
+    def replace(
+        self, resource: Resource, key: ObjectKey, object: Manifest, part: str = "", source: str = ""
+    ) -> Manifest:
         """Replace an object, or only its status (if ``part`` is ``status``), or everything except
         its status."""
         old = self.get(resource, key)
@@ -165,7 +167,14 @@ class ObjectStore:
         return self._commit("MODIFIED", resource, new, old, source)
 
     def patch(
-        self, resource: Resource, key: Key, patch: Any, form: str, part: str = "", source: str = "", owner: str = ""
+        self,
+        resource: Resource,
+        key: ObjectKey,
+        patch: Any,
+        form: str,
+        part: str = "",
+        source: str = "",
+        owner: str = "",
     ) -> Manifest:
         """Apply a patch of the media type ``form`` to an object. ``owner`` is the field manager of
         an apply request."""
@@ -187,7 +196,7 @@ class ObjectStore:
         return self.replace(resource, key, new, part, source)
 
     def delete(
-        self, resource: Resource, key: Key, options: Mapping[str, Any] | None = None, source: str = ""
+        self, resource: Resource, key: ObjectKey, options: Mapping[str, Any] | None = None, source: str = ""
     ) -> Manifest:
         """Remove an object. An object with finalizers, or a running pod with a grace period, is
         only marked as deleted."""
@@ -234,7 +243,7 @@ class ObjectStore:
             listener(change)
         return new
 
-    def assign(self, resource: Resource, key: Key, object: Manifest, source: str = "") -> Manifest:
+    def assign(self, resource: Resource, key: ObjectKey, object: Manifest, source: str = "") -> Manifest:
         """Replace an object as a whole, including its status."""
         return self._commit("MODIFIED", resource, object, self.get(resource, key), source)
 

@@ -56,7 +56,7 @@ class ClusterCodec(Protocol):
 
 LookAhead = Literal["off", "per_gpu", "sorted", "cdf"]
 Select = Literal["heads", "oldest", "mixed"]
-Action = Literal["preempt", "migrate", "admit"]
+ExtraAction = Literal["preempt", "migrate", "admit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class RelativeConfig:
     """
     placement: str = "best-fit"
     """The placement of tasks within a type: one of ``dagsim list placements``."""
-    actions: tuple[Action, ...] = ()
+    actions: tuple[ExtraAction, ...] = ()
     """Actions that the agent has in addition to starting a task and waiting: ``preempt``,
     ``migrate`` and, in scenarios with admission, ``admit``. If you add actions, include their cost
     in the reward (``lost_gpu_seconds`` and ``rejections``).
@@ -159,8 +159,8 @@ class RelativeConfig:
 
     def __post_init__(self) -> None:
         for action in self.actions:
-            if action not in get_args(Action):
-                raise ConfigError(f"codec: actions must be {', '.join(get_args(Action))}, got {action!r}")
+            if action not in get_args(ExtraAction):
+                raise ConfigError(f"codec: actions must be {', '.join(get_args(ExtraAction))}, got {action!r}")
 
     @property
     def features(self) -> dict[str, tuple[str, ...]]:

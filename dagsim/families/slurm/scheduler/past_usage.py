@@ -10,7 +10,7 @@ import numpy as np
 from dagsim.families.slurm.scheduler.holdings import PastUse, UsageBefore
 from dagsim.families.slurm.scheduler.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
 from dagsim.model import Cluster, QueueTree
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import DAY_S, ordered_sum
 
 _MOST_DOUBLINGS = 500.0
 
@@ -45,7 +45,7 @@ class Usage:
         self._amounts = dict(zip(("cpus", "memory_gb", "gpus"), amounts, strict=True))
         owners = zip(log.account, log.user, qos, log.partition, strict=True)
         self._groups, self._group = np.unique(["\t".join(owner) for owner in owners], return_inverse=True)
-        self._half_life_s = float(queues.scheduler.get("half_life_s", 14 * 86400.0))
+        self._half_life_s = float(queues.scheduler.get("half_life_s", 14 * DAY_S))
         self._log = log
 
     def before(self, state: Any, zero_s: float) -> UsageBefore:

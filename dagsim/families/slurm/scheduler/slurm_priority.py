@@ -9,7 +9,6 @@ from math import ceil, floor, inf, nan, nextafter
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dagsim.errors import ConfigError
 from dagsim.families.slurm.scheduler.priority_formulas import (
@@ -24,10 +23,11 @@ from dagsim.families.slurm.scheduler.priority_formulas import (
     total_priority,
     truncated,
 )
+from dagsim.metrics.columns import Floats
 from dagsim.model import NodePartition, Qos, QueueTree
+from dagsim.model.arithmetic import DAY_S
 
-FairShare: TypeAlias = Literal["tree", "classic"]
-Floats: TypeAlias = NDArray[np.float64]
+FairShareRule: TypeAlias = Literal["tree", "classic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class PrioritySettings:
     """The ``slurm.conf`` keys that begin with Priority."""
 
     weights: Weights = field(default_factory=Weights)
-    max_age_s: float = 14 * 86400.0
-    half_life_s: float = 14 * 86400.0
+    max_age_s: float = 14 * DAY_S
+    half_life_s: float = 14 * DAY_S
     calc_period_s: float = 300.0
-    fair_share: FairShare = "tree"
+    fair_share: FairShareRule = "tree"
     damping: float = 1.0
     favor_small: bool = False
     relative_size: bool = False

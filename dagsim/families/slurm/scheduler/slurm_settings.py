@@ -7,8 +7,9 @@ from math import inf
 
 from dagsim.errors import ConfigError
 from dagsim.families.slurm.scheduler.priority_formulas import Weights
-from dagsim.families.slurm.scheduler.slurm_priority import FairShare, PrioritySettings
+from dagsim.families.slurm.scheduler.slurm_priority import FairShareRule, PrioritySettings
 from dagsim.model import QueueTree
+from dagsim.model.arithmetic import DAY_S
 
 _CHOICES = {
     "order": ("multifactor", "basic"),
@@ -61,10 +62,10 @@ class SlurmSettings:
     tres_gpus: float = 0.0
     tres_cpus: float = 0.0
     tres_memory: float = 0.0
-    algorithm: FairShare = "tree"
+    algorithm: FairShareRule = "tree"
     damping: float = 1.0
-    half_life_s: float = 14 * 86400.0
-    max_age_s: float = 14 * 86400.0
+    half_life_s: float = 14 * DAY_S
+    max_age_s: float = 14 * DAY_S
     calc_period_s: float = 300.0
     calc_phase_s: float = 0.0
     favor_small: bool = False
@@ -78,7 +79,7 @@ class SlurmSettings:
     bf_interval_s: float = 30.0
     bf_phase_s: float = 0.0
     bf_cycle_s: float = 0.0
-    bf_window_s: float = 86400.0
+    bf_window_s: float = DAY_S
     bf_window_linear_s: float = 0.0
     bf_max_job_test: int = 100
     bf_max_job_user: int = 0

@@ -14,7 +14,7 @@ from dagsim.model import Task, TimeLimits
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.state import JobState, TaskState
 
-Seconds: TypeAlias = Callable[[Task], tuple[float, ...]]
+SecondsByType: TypeAlias = Callable[[Task], tuple[float, ...]]
 """Seconds that one instance of a task takes on each type."""
 
 
@@ -82,7 +82,7 @@ class Estimates:
 
 
 def limit_seconds(
-    task: Task, job: str, seconds: Seconds, truth: tuple[float, ...], limits: TimeLimits
+    task: Task, job: str, seconds: SecondsByType, truth: tuple[float, ...], limits: TimeLimits
 ) -> tuple[float, ...]:
     """Return the time limit of a task on each type, as known to the site's scheduler. This is the
     limit stated by the user or, without one, the limit of the site. As in ``truth``, it is ``inf``

@@ -82,6 +82,18 @@ class HasLevels(Protocol):
         """Return the levels of the network above a node, such as racks and pods, narrowest first."""
 
 
+@runtime_checkable
+class HasRoutes(Protocol):
+    """A network whose flows share links on routes between nodes."""
+
+    def routing(self, names: Sequence[str]) -> object:
+        """Return the links and routes between the nodes called ``names``.
+
+        Raises:
+            ModelError: The network does not fit these nodes.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Storage:
     """Nodes that store data and checkpoints.

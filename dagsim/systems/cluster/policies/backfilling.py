@@ -24,7 +24,7 @@ from dagsim.systems.cluster.api import (
     Run,
     TaskState,
 )
-from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, allowed_nodes, free, held, size
+from dagsim.systems.cluster.policies.batch_mode import NEARLY, QueuedPiece, Ready, allowed_nodes, free, held, size
 from dagsim.systems.cluster.policies.formulas import slowed
 from dagsim.systems.cluster.policies.orders import by_arrival, slowness
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
@@ -467,7 +467,7 @@ class EasyEvents:
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self._place = placing(placement).place
-        self._queue: dict[Key, None] = {}
+        self._queue: dict[QueuedPiece, None] = {}
         self._holding: dict[int, Holding] = {}
         """Runs under way, by id."""
         self._up = -1
@@ -503,7 +503,7 @@ class EasyEvents:
             yield from self._pass(view, ready, [])
         self._up = up
 
-    def _pass(self, view: ClusterView, ready: dict[Key, TaskState], late: list[Holding]) -> Iterator[Decision]:
+    def _pass(self, view: ClusterView, ready: dict[QueuedPiece, TaskState], late: list[Holding]) -> Iterator[Decision]:
         """Start the tasks that may start if the runs in ``late`` still hold their resources."""
         keys = iter(list(self._queue))
         head = None
@@ -560,7 +560,7 @@ class EasyEvents:
             return None
         return self._place(view, task)
 
-    def _leave(self, key: Key, ready: dict[Key, TaskState]) -> None:
+    def _leave(self, key: QueuedPiece, ready: dict[QueuedPiece, TaskState]) -> None:
         """Remove a started task from the queue if none of its instances is waiting."""
         if not ready[key].waiting:
             del self._queue[key], ready[key]

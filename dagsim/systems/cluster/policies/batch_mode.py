@@ -17,7 +17,7 @@ from dagsim.systems.cluster.policies.formulas import AHEAD
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
-Key: TypeAlias = tuple[int, int]
+QueuedPiece: TypeAlias = tuple[int, int]
 """Order and piece of a task."""
 
 NEARLY = 1e-9
@@ -28,7 +28,7 @@ class Ready:
     """The ready tasks in order of arrival."""
 
     def __init__(self) -> None:
-        self.tasks: dict[Key, TaskState] = {}
+        self.tasks: dict[QueuedPiece, TaskState] = {}
 
     def push(self, task: TaskState) -> None:
         """Add a task that has become ready."""

@@ -14,7 +14,7 @@ from dagsim.model import Decision, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ALL, ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.backfilling import Holding, unheld
-from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, allowed_nodes, free, held, size
+from dagsim.systems.cluster.policies.batch_mode import NEARLY, QueuedPiece, Ready, allowed_nodes, free, held, size
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 
@@ -211,9 +211,9 @@ class Committed:
         self.backfill = backfill
         self.width = width
         self._place = placing(placement).place
-        self._queued: dict[Key, None] = {}
+        self._queued: dict[QueuedPiece, None] = {}
         """The tasks in the queue. Other ready tasks have not entered it yet."""
-        self._picked: Key | None = None
+        self._picked: QueuedPiece | None = None
         self._shadow_s = 0.0
         self._ended: list[Holding] = []
         """What the runs held that ended since the last decision."""
@@ -315,7 +315,7 @@ class Committed:
             futures.append(future)
         return futures
 
-    def _fill(self, view: ClusterView, ready: dict[Key, TaskState], ended: list[Holding]) -> Iterator[Decision]:
+    def _fill(self, view: ClusterView, ready: dict[QueuedPiece, TaskState], ended: list[Holding]) -> Iterator[Decision]:
         """Start the tasks that may overtake the picked task."""
         if not self.backfill:
             return
@@ -335,7 +335,7 @@ class Committed:
             return None
         return self._place(view, task)
 
-    def _leave(self, task: TaskState, ready: dict[Key, TaskState]) -> None:
+    def _leave(self, task: TaskState, ready: dict[QueuedPiece, TaskState]) -> None:
         """Remove a started task from the queue if none of its instances is waiting."""
         if not task.waiting:
             key = (task.order, task.piece)

@@ -10,7 +10,7 @@ from dagsim.model import Decision, Start
 from dagsim.model.arithmetic import bits, ordered_sum, whole_sum
 from dagsim.systems.cluster.api import ALL, MICRO, ClusterView, DemandClass, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies.backfilling import PLENTY, instances_on
-from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready
+from dagsim.systems.cluster.policies.batch_mode import NEARLY, QueuedPiece, Ready
 from dagsim.systems.cluster.policies.look_ahead import StepProfile
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
@@ -42,7 +42,7 @@ class Conservative:
         self._divided_by: dict[int, None] = {}
         """The bit sets of nodes by which the nodes are divided into parts."""
         self._licences: dict[str, StepProfile] = {}
-        self._starts: dict[Key, tuple[float, int, _Shares]] = {}
+        self._starts: dict[QueuedPiece, tuple[float, int, _Shares]] = {}
         """Reservations of the waiting tasks: start time and type, and the amounts that they take of each
         part if there were several parts to choose from.
         """
@@ -168,7 +168,7 @@ class Conservative:
         nodes = ALL if demand.terms is None else demand.terms.nodes
         return [part for part in self._parts if part.type == type_ and part.nodes & nodes]
 
-    def _reserve(self, view: ClusterView, key: Key, task: TaskState) -> None:
+    def _reserve(self, view: ClusterView, key: QueuedPiece, task: TaskState) -> None:
         best = _Reservation(inf, inf, -1)
         demand, count = task.demand, 1 if task.demand.gang else task.waiting
         together = demand.gang or count

@@ -14,7 +14,7 @@ from dagsim.systems.cluster.api import MICRO, ClusterState, ClusterView, DemandC
 from dagsim.systems.cluster.policies import planners
 from dagsim.systems.cluster.policies.orders import by_arrival, by_rank, width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
-from dagsim.systems.cluster.policies.planners import Booking, Calendar, Planner, Problem
+from dagsim.systems.cluster.policies.planners import Booking, BookingPlanner, Calendar, Problem
 
 _Key: TypeAlias = tuple[int, int]
 """Job number and task."""
@@ -44,7 +44,7 @@ class Planned:
 
     forgets = "its plans for the jobs that had arrived"
 
-    def __init__(self, planner: Planner, placement: str | PlacementRule = "best-fit") -> None:
+    def __init__(self, planner: BookingPlanner, placement: str | PlacementRule = "best-fit") -> None:
         self.planner = planner
         self._placing = placing(placement)
         self._sites: list[PlannedPlace] = []

@@ -101,7 +101,7 @@ class Problem:
         done[booking.task] = booking
 
 
-Planner: TypeAlias = Callable[[Problem], dict[int, Booking]]
+BookingPlanner: TypeAlias = Callable[[Problem], dict[int, Booking]]
 """Books every task of the problem and returns the bookings by task, in the order they were made."""
 
 

@@ -17,7 +17,7 @@ By: TypeAlias = Literal["tenant", "job"]
 _Amounts: TypeAlias = tuple[float, float, float]
 """GPUs, CPU cores and GB of memory."""
 _NOTHING: _Amounts = (0.0, 0.0, 0.0)
-Due: TypeAlias = Callable[[TaskState], float]
+Entitlement: TypeAlias = Callable[[TaskState], float]
 """Share that the holder of the task is entitled to, relative to others; must not change while the
 task is in the system.
 """
@@ -34,7 +34,7 @@ class FairShares:
     The cost per decision is O(demand classes x log tasks).
     """
 
-    def __init__(self, by: By, due: Due, dominant: bool, placement: str | PlacementRule) -> None:
+    def __init__(self, by: By, due: Entitlement, dominant: bool, placement: str | PlacementRule) -> None:
         require(by in ("tenant", "job"), "fair shares: by must be tenant or job", by)
         self.by = by
         self.due = due

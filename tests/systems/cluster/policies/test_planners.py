@@ -14,8 +14,8 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.planners import (
     GAPS,
     Booking,
+    BookingPlanner,
     Calendar,
-    Planner,
     Problem,
     plan_cpop,
     plan_dls,
@@ -110,7 +110,7 @@ def test_dls_picks_the_highest_dynamic_level() -> None:
 
 
 @pytest.mark.parametrize("planner", [plan_heft, plan_cpop, plan_peft, plan_dls])
-def test_nothing_starts_before_its_inputs_are_there_nor_twice_on_one_lane(planner: Planner) -> None:
+def test_nothing_starts_before_its_inputs_are_there_nor_twice_on_one_lane(planner: BookingPlanner) -> None:
     problem = papers()
     bookings = planner(problem)
     assert len(bookings) == 10
@@ -209,7 +209,7 @@ def test_before_a_time_known_to_be_idle_nothing_fits() -> None:
 @pytest.mark.parametrize(
     ("policy", "plan"), {"heft": plan_heft, "cpop": plan_cpop, "peft": plan_peft, "dls": plan_dls}.items()
 )
-def test_a_policy_runs_its_plan(policy: str, plan: Planner) -> None:
+def test_a_policy_runs_its_plan(policy: str, plan: BookingPlanner) -> None:
     """Each task starts when and where the planner says, without transfers, as the kernel has no network."""
     graph = heft_example()
     types = tuple(GpuType(f"P{place}", 1, 1, 1, 1, 0) for place in (1, 2, 3))
