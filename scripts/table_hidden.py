@@ -33,7 +33,7 @@ CELLS = ("ind-0.9", "ind-1.1", "dag-0.9", "dag-1.1")
 ESTIMATES: Mapping[str, Mapping[str, Any]] = {"hidden": {"kind": "hidden"}, "noisy": {"kind": "noisy", "sigma": 1.0}}
 PRICES_S = (0, 30, 60)
 """Seconds that it takes to resume a stopped run."""
-SEEDS, BELIEVING_SEEDS, TRIED = 16, 10, range(2_000_000, 2_000_008)
+SEEDS, BELIEVING_SEEDS, TRIED = 16, 8, range(2_000_000, 2_000_008)
 """Number of report seeds, also for heuristics with expected durations, and the validation seeds."""
 PLAIN = (
     *[f"eft-wait[theta={theta},order={order}]" for theta in (0.7, 0.85, 1.0) for order in ("work", "task")],
