@@ -23,7 +23,7 @@ from dagsim.registry import nearest_file
 
 try:
     import fcntl
-except ImportError:  # Windows has no such module, so files are not locked there
+except ImportError:  # Windows lacks this module, so files are not locked there
     fcntl = None  # type: ignore[assignment]
 
 

@@ -59,8 +59,8 @@ def _close_results(pool: ProcessPoolExecutor) -> None:
 
 
 def kill_workers(pool: ProcessPoolExecutor) -> None:
-    """End a pool and its processes immediately, whatever they are doing. Workers started in
-    ``starting`` ignore SIGTERM, so they are killed.
+    """End a pool and its processes immediately, regardless of what they are doing. Workers started
+    in ``starting`` ignore SIGTERM, so they are killed.
     """
     for process in list((getattr(pool, "_processes", None) or {}).values()):
         process.kill()

@@ -152,8 +152,9 @@ def training_sweep(grid: SweepGrid, output: SweepOutput, *, dry_run: bool) -> No
 
 @FamilyService
 def training_caveats(config: Config, seeds: Iterable[int], checkpoint: Path, beliefs: bool = False) -> list[str]:
-    """Return a warning if the runs use windows of jobs on which the agent was trained, and one if
-    they give the agent less information than it had in training, and no ``beliefs`` in its place.
+    """Return up to two warnings: one if the runs use windows of jobs on which the agent was
+    trained, and one if the agent gets less information than in training and has no ``beliefs`` that
+    replace the missing information.
     """
 
 

@@ -142,7 +142,7 @@ class Command(typer.core.TyperCommand):
             param.multiple = True
         try:
             values = collecting.make_parser(ctx).parse_args(args=list(args))[0]
-        except _UsageError:  # super().parse_args will report this error
+        except _UsageError:  # super().parse_args below reports this error
             return
         for param in single:
             several = list(dict.fromkeys(values.get(param.name, ())))
@@ -340,7 +340,7 @@ def _guarded() -> Iterator[None]:
         code = 2 if error.errno == errno.ENAMETOOLONG else 1
         raise _ended(error, f"{named}{error.strerror or error}", code) from None
     except UnicodeError as error:
-        raise _ended(error, f"the text cannot be written: {error}", 1) from None
+        raise _ended(error, f"the output cannot be written: {error}", 1) from None
     except MemoryError as error:
         raise _ended(error, f"not enough memory{f' ({error})' if str(error) else ''}", 1) from None
     except KeyboardInterrupt as stop:
@@ -437,7 +437,8 @@ def _elsewhere(option: str, command: Any, below: str, group: Any) -> str:
     inside = getattr(command, "commands", {}) if command is not group else {}
     owners = [f"{below} {name}" for name, other in inside.items() if _has_option(other, option)]
     if not owners:
-        everything: Any = typer.main.get_command(app)  # ``group`` may lack the other commands (``with_command``)
+        # do not use ``group``, which may contain only the command to run (``with_command``)
+        everything: Any = typer.main.get_command(app)
         owners = [name for name in ORDER if _has_option(everything.commands.get(name), option)]
     if not owners:
         return ""
@@ -492,8 +493,8 @@ so a replay takes 10% longer with Python's default thresholds.
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(*_GC_THRESHOLDS)
-    # The models that are fitted to goodput are small: with several BLAS threads, fitting them would
-    # take six times the CPU time.
+    # The models that are fitted to goodput are so small that several BLAS threads would only
+    # increase the CPU time, by a factor of six.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     steady_streams()
     if fault := _unusable():

@@ -174,7 +174,12 @@ def why(
     ] = 10,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", "-a", metavar="NAME", help="Policy of the run (default: the first) or of the site."),
+        typer.Option(
+            "--policy",
+            "-a",
+            metavar="NAME",
+            help="Policy whose run is explained (default: the first). With --state: policy of the site.",
+        ),
     ] = None,
     number: Annotated[
         int | None, typer.Option("--run", min=0, help="Number of the run, counted from 0 (default: the first).")

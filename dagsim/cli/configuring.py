@@ -138,7 +138,7 @@ def with_series(config: Config, prices: Path | None, carbon: Path | None) -> Con
         if path is None:
             continue
         if not isinstance(config.whole_system, GpuCluster):
-            raise ConfigError(f"{option}: only GPU clusters use energy here, and the system is {config.kind!r}")
+            raise ConfigError(f"{option}: energy is modelled only for GPU clusters, but the system is {config.kind!r}")
         if name in map(value_name, metrics):
             raise ConfigError(f"{option}: the configuration already has the metric {name}; leave one of them out")
         metrics.append(f"{name}[series={json.dumps(str(path))}]")

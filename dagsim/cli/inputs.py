@@ -64,8 +64,8 @@ def config_check(
                 # a configuration without a workload describes a site, whose jobs come from a log
                 if isinstance(written, dict) and "workload" in written:
                     scenario_of(config).check_jobs(config.seed)
-                # the rewards, baselines and estimators of a training run are imported only when it
-                # starts
+                # the rewards, baselines and estimators of a training run are imported only when the
+                # run starts
                 unchecked = own_names(json.dumps(plain(config).get("train")))
         except CodeNotAllowed:
             unchecked = [config.policy]

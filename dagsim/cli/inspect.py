@@ -130,7 +130,7 @@ def convert_trace(
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"{', '.join(_WRITTEN[:-1])} or {_WRITTEN[-1]} (default: by the ending, .jsonl or .parquet).",
+            help=f"{', '.join(_WRITTEN[:-1])} or {_WRITTEN[-1]} (default: the one that the ending selects).",
         ),
     ] = None,
     strict: Strict = False,

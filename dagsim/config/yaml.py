@@ -277,7 +277,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)  # False indents list items below their key
+        super().increase_indent(flow, False)  # with False, list items are indented below their key
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

@@ -260,7 +260,8 @@ class _Pool(Generic[Item, Result]):
             self._executor = ProcessPoolExecutor(
                 count, context, _begin, (pickle.dumps(work), self._counts if telling else None)
             )
-            # The executor starts one process per submission, so submit once for each worker.
+            # The executor starts a process whenever a task is submitted, so submit one task for
+            # each worker.
             self._first = [self._executor.submit(_nothing) for _ in range(count)]
         leave_to_workers(self._executor)
         self._processes = set(active_children()) - others

@@ -34,7 +34,7 @@ _CELLS, _PROGRESS = "cells", "progress.jsonl"
 
 
 class GridStore(Store):
-    """The folder of a sweep. ``whatif``, ``plan`` and other commands create sweeps, too."""
+    """The folder of a sweep. ``whatif``, ``plan`` and other commands also create sweeps."""
 
     _holds = _CELLS
     _unit = "cells"
@@ -73,7 +73,7 @@ class GridStore(Store):
                 f"{path}: already exists but is not a run folder; choose another place with --out or --name"
             )
         if before is not None and before.get("command") != plan.command:
-            raise RunFolderError(f"{path}: belongs to dagsim {before.get('command')}; use another --name or --out")
+            raise RunFolderError(f"{path}: was created by dagsim {before.get('command')}; use another --name or --out")
         if before is not None and before.get("code_sha256") != facts["code_sha256"]:
             raise RunFolderError(
                 f"{path}: its cells come from another version of dagsim's code, so the sweep cannot be continued; "
@@ -157,7 +157,7 @@ class GridStore(Store):
         """Write the finished cells as a list of runs, named by their labels, and as a table."""
         done = self.done(plan.cells)
         times = {event["id"]: event for event in self.progress() if event.get("event") == "done"}
-        ends = dict.fromkeys(TABLES, 0)  # lengths of the tables: 0, because a grid has none
+        ends = dict.fromkeys(TABLES, 0)  # the lengths of the tables, which are 0 because a grid has no tables
         runs, timing = bytearray(), bytearray()
         for cell, run in done.items():
             who, clock = {"policy": cell.label, "seed": cell.seed}, times.get(cell.id, {})

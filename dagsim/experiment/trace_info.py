@@ -1,4 +1,4 @@
-"""Statistics of a trace, computed in one pass over its jobs, and published figures with which they
+"""Statistics of a trace, computed in one pass over its jobs, and published values with which they
 can be compared (``PUBLISHED``).
 """
 
@@ -64,7 +64,7 @@ class TraceInfo:
     own: bool
     """True if the trace lists these machines."""
     comparison: tuple[tuple[PublishedFigure, float], ...]
-    """Published figures, each with the value computed from this file."""
+    """Published values, each with the value computed from this file."""
     audit: Audit
     """Contradictions within the trace."""
     hours: dict[str, dict[str, ResourceHours]]
@@ -159,7 +159,7 @@ def _value(info: WorkloadInfo, statistic: str) -> float:
 
 
 class PublishedFigure(NamedTuple):
-    """A published figure for a whole trace."""
+    """A published value for a whole trace."""
 
     format: str
     path: str
@@ -205,5 +205,5 @@ PUBLISHED = (
 
 
 def published(format: str, path: str) -> list[PublishedFigure]:
-    """Return the published figures for the trace at ``path``."""
+    """Return the published values for the trace at ``path``."""
     return [figure for figure in PUBLISHED if figure.format == format and fnmatch(path.lower(), figure.path)]

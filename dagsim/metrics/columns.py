@@ -448,6 +448,6 @@ def _pair(starts: Ints, ends: Ints) -> Ints:
 
 def _look_up(values: np.ndarray, places: Ints, missing: float) -> np.ndarray:
     """Return ``values[places]``, with ``missing`` where the place is -1."""
-    if not len(values):  # as in most logs, in which no run has set-up; such a column takes no memory
+    if not len(values):  # in most logs, no run has a set-up time, and an empty column takes no memory
         return np.broadcast_to(np.array(missing, values.dtype), len(places))
     return np.append(values, np.array(missing, values.dtype))[places]

@@ -247,11 +247,11 @@ def seeds_for_interval(logs: Floats, largest_job: Floats | float = 0.0) -> Float
     skewed that even 1,000 seeds would not be enough, one seed in a hundred dominates the ratio, and
     the number of seeds follows from the skewness.
 
-    Weaker signs in the ratios are ignored, because they mislead. A sample that happens to include
-    the tail has a wide interval, which covers the ratio in 96 to 98% of cases. A sample that missed
-    the tail appears well-behaved. If the warning depended on the sample's spread, it would
-    therefore be shown with the wrong intervals, and the coverage of the others would be lower than
-    without any rule.
+    Weaker signs of skewness in the ratios are ignored, because they are misleading. A sample that
+    happens to include the tail has a wide interval, which covers the ratio in 96 to 98% of cases. A
+    sample that missed the tail appears well-behaved. If the warning depended on the sample's
+    spread, it would therefore be shown with the wrong intervals, and the coverage of the others
+    would be lower than without any rule.
     """
     n = logs.shape[-1]
     by_skewness = np.ceil(12.35 * skewness(logs) ** 2)

@@ -204,7 +204,7 @@ interval exists."""
 
 
 class Verdict(StrEnum):
-    """The answer to the question "is it better?"."""
+    """The result of a comparison: whether a policy is better than the reference."""
 
     BETTER = "better"
     WORSE = "worse"

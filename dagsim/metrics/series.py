@@ -19,10 +19,11 @@ determine this ratio, and a log that happens to contain none of them varies too 
 therefore has three parts (``_reach_of_change``). The first is the spread of blocks. The second is
 the number of busy periods that cause the difference. The third is the number of jobs that dominate
 the second moment of run times, on which mean waits depend (Pollaczek 1930, Kingman 1961). If one of
-these numbers is too small, there is no interval. Nor is there one if the log is short compared with
-the time after which a queue at that load no longer depends on its past (``_relaxation_times``),
-however little the log varies. The constants were chosen on some seeds of M/G/c queues, and
-``scripts/validate_coverage.py`` measures the coverage on other seeds.
+the two numbers is too small, there is no interval. There is also no interval if the log is short
+compared with the time after which a queue at that load no longer depends on its past
+(``_relaxation_times``), even if the values in the log hardly vary. The constants were chosen on
+some seeds of M/G/c queues, and ``scripts/validate_coverage.py`` measures the coverage on other
+seeds.
 """
 
 from __future__ import annotations
@@ -157,8 +158,8 @@ class JobSeries:
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Other labels of each job, such as ``partition``. They are not part of the file."""
     goes_on: bool = True
-    """False if the jobs all belong to one moment. They contain no information about other periods,
-    so there are no intervals. This value is not part of the file.
+    """False if all jobs were in the system at one moment, as in a snapshot. They contain no
+    information about other periods, so there are no intervals. This value is not part of the file.
     """
     load: float = nan
     """The load that the jobs offer to the cluster, or NaN if unknown. It is not part of the
@@ -447,9 +448,9 @@ def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float
     return the number of blocks, and how many times as long the series would have to be for enough
     blocks. The standard error is NaN if there are too few blocks.
 
-    Blocks are long enough for the slowest of all series. The standard error is at least the
-    standard error of the log of the mean of the first level, or of the ratio between the two
-    levels.
+    Blocks are long enough for the slowest of all series. The standard error has a lower bound: the
+    standard error of the logarithm of the mean of the first level or, with two levels, of the
+    logarithm of their ratio.
     """
     parts = min(_PIECES, len(influences))
     pieces = _means(influences, parts)

@@ -3,8 +3,8 @@
 A series is a CSV file with the columns ``time`` and ``value``. Times are ISO dates with a time
 zone. Values are the price of a kWh in any currency (which may be negative) or grams of CO2 per kWh.
 Each value is valid until the time of the next value, and the last value is valid for as long as the
-value before it. After that, the series repeats from its beginning. If it must not repeat, a run
-that lasts longer is rejected.
+value before it. After that, the series repeats from its beginning. With ``repeats=False``, it does
+not repeat, and a run that lasts longer than the series is rejected.
 
 If the log contains dates (as Slurm's logs do), the values for those dates apply. In a run with
 generated jobs, 0 s is the first time in the series, or ``begins``.

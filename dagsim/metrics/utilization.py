@@ -412,7 +412,7 @@ class PowerModel:
         if working < gpu.idle_watts:
             raise ModelError(
                 f"power: busy_fraction {self.busy_fraction!r} of {gpu.name}'s TDP ({gpu.tdp_watts:g} W) is below its "
-                f"idle {gpu.idle_watts:g} W"
+                f"idle power of {gpu.idle_watts:g} W"
             )
         return Watts(gpu.idle_watts, gpu.idle_watts + (working - gpu.idle_watts) * self.activity)
 

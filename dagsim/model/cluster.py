@@ -19,13 +19,13 @@ class PowerState(IntEnum):
     """The power states of a node that is only switched on when it is needed."""
 
     OFF = 0
-    """It is off and costs nothing."""
+    """The node is off and costs nothing."""
     BOOTING = 1
-    """It boots, and cannot run anything yet."""
+    """The node is booting, and cannot run anything yet."""
     UP = 2
-    """It is up."""
+    """The node is up."""
     STOPPING = 3
-    """It is being powered down, and cannot run anything."""
+    """The node is being powered down, and cannot run anything."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 """The catalogue of GPU types: performance, power and rental price of each GPU, with the source of
-each figure.
+each value.
 
 A single speed per GPU type is a simplification. For example, a V100 was measured to train BERT 2.6
 times as fast as a T4, and an A100 5.2 times as fast. For DeepSpeech2, these factors are only 2.3

@@ -163,8 +163,8 @@ class TaskGraph:
     parents: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     children: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     order: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    """A topological order: parents first; among tasks that become free together, the first listed
-    first.
+    """A topological order of the tasks: parents come before their children. Of the tasks that
+    become ready at the same time, those listed first come first.
     """
 
     def __post_init__(self) -> None:
@@ -247,8 +247,8 @@ class Links(NamedTuple):
     parents: tuple[tuple[int, ...], ...]
     children: tuple[tuple[int, ...], ...]
     order: tuple[int, ...]
-    """Topological order: parents first; among things that become free together, the first listed
-    first (Kahn's algorithm).
+    """A topological order of the items, computed with Kahn's algorithm: parents come before their
+    children. Of the items that become ready at the same time, those listed first come first.
     """
 
 
@@ -416,12 +416,12 @@ class InFlight(NamedTuple):
     until_s: float | None = None
     stopped: Literal["", "preempted", "failed"] = ""
     rows: tuple[int, int] = (-1, -1)
-    """Rows of its start and its end in the log from which it comes, which determine the order of
-    simultaneous events, or -1 if unknown.
+    """The numbers of the rows that contain the run's start and end, in the log from which the run
+    was read. They determine the order of simultaneous events. They are -1 if unknown.
     """
     resumes: int = -1
-    """Row of the start of the stopped run whose instances these are, or -1 if they had not run, or if
-    the row is unknown."""
+    """If the instances belonged to an earlier run that was stopped, the number of the row with the
+    start of that run. Otherwise, or if the row is unknown, -1."""
 
 
 class Attempt(NamedTuple):

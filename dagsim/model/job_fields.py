@@ -21,7 +21,7 @@ class JobField(NamedTuple):
     kind: str
     """Its annotation: ``float``, ``float | None``, ``str``, or a structure."""
     absent: Any
-    """The value in a column for a job that has none."""
+    """The value that the column contains for a job without this field."""
 
     @property
     def is_number(self) -> bool:

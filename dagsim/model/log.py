@@ -49,17 +49,19 @@ class Kind(IntEnum):
     REJECTED = 2
     """A job was rejected or killed; ``value`` is the ``RejectReason``."""
     STARTED = 3
-    """A run took its GPUs, CPUs and memory. ``value`` is the number of GPUs held on this node,
-    which is a fraction for a shared GPU.
+    """A run started and took its GPUs, CPUs and memory. ``value`` is the number of GPUs held on
+    this node, which is a fraction for a shared GPU.
     """
     COMPUTING = 4
-    """A run finished its transfers or set-up and now computes."""
+    """A run finished its transfers or set-up and began to compute."""
     FINISHED = 5
-    """A run finished its work and released its resources; ``value`` as in STARTED."""
+    """A run finished its work and released its resources. ``value`` has the same meaning as in
+    ``STARTED``."""
     PREEMPTED = 6
-    """A run was stopped by a decision; ``value`` as in STARTED."""
+    """A run was stopped by a decision. ``value`` has the same meaning as in ``STARTED``."""
     FAILED = 7
-    """A run was stopped by the failure of a node; ``value`` as in STARTED."""
+    """A run was stopped by the failure of a node. ``value`` has the same meaning as in
+    ``STARTED``."""
     COMPLETED = 8
     """The last task of a job finished."""
     DOWN = 9
@@ -67,22 +69,22 @@ class Kind(IntEnum):
     UP = 10
     """A node came back."""
     RATE = 11
-    """A run continues at another rate, which is ``value``. A run without such a row has the rate
-    1."""
+    """A run continues at another rate, which is ``value``. Until its first such row, a run has a
+    rate of 1."""
     WRITTEN = 12
-    """A run, perhaps stopped before, no longer writes its state to the storage of the network;
-    ``value`` is the GB that it has written from this node since its row RATE of 0, or since it was
-    stopped.
+    """A run finished or cancelled writing its state to the network's storage. ``value`` is the
+    amount, in GB, that was written from this node. A run starts writing when it is stopped, or when
+    it is paused for a checkpoint (a ``RATE`` row of 0).
     """
     ALLOCATED = 13
-    """A run took resources on nodes of which at least one is booting, and starts once all are up;
-    ``value`` as in STARTED."""
+    """A run reserved resources on its nodes, at least one of which is still booting. It starts when
+    all of them are up. ``value`` has the same meaning as in ``STARTED``."""
     RELEASED = 14
-    """A run that was allocated returned its resources before it started; ``value`` as in
-    STARTED."""
+    """A run that had been allocated returned its resources before it started. ``value`` has the
+    same meaning as in ``STARTED``."""
     POWER = 15
-    """The power state of a node on demand changed. ``value`` is the new ``PowerState``;
-    ``Node.on_demand`` determines the first one."""
+    """The power state of a node that is powered on demand changed. ``value`` is the new
+    ``PowerState``. ``Node.on_demand`` determines the first state."""
 
 
 class RejectReason(IntEnum):
@@ -95,14 +97,14 @@ class RejectReason(IntEnum):
     BY_POLICY = 3
     """The policy rejected the job."""
     NO_PLACE = 4
-    """The job could not wait, and it did not fit."""
+    """The job did not fit when it arrived, and was not allowed to wait."""
     TOO_SLOW = 5
     """The job would have taken longer than is acceptable."""
     TIME_LIMIT = 6
     """The job ran until its time limit and was killed."""
     CANCELLED = 7
-    """The job was cancelled, because its scheduler preempts without requeueing or no limit would
-    ever let it run.
+    """The job was cancelled, because its scheduler does not requeue preempted jobs, or because the
+    limits would never allow the job to run.
     """
 
     @property
@@ -452,8 +454,8 @@ class Schedule:
         self.jobs.append(job)
 
     def check(self) -> None:
-        """Check a schedule that was read from a file. It must have those properties of a
-        simulation's schedule on which code that reads schedules relies.
+        """Check a schedule that was read from a file. It must have all properties of a simulation's
+        schedule that other code relies on.
 
         Raises:
             ValueError: No simulation could have written this schedule. The message names the first

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
-# The palette of Okabe and Ito ("Color universal design", 2008) without its yellow, which is too
-# pale for lines.
+# The palette of Okabe and Ito ("Color universal design", 2008) except its yellow, which is too pale
+# for lines.
 BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#56B4E9", "#D55E00", "#CC79A7"
 COLOURS = (BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE)
 

@@ -16,7 +16,7 @@ TrainingRow = Mapping[str, float | None]
 """A row of a training log."""
 
 FIGURES = {"wait": "wait (s)", "jct": "job completion time (s)", "slowdown": "bounded slowdown"}
-"""The figures of jobs that are shown as distributions, with their labels."""
+"""The per-job quantities that are shown as distributions, with their labels."""
 
 _OF = {"wait": wait, "jct": jct, "slowdown": bounded_slowdown}
 _MEASURES = (
@@ -71,8 +71,8 @@ def link_steps(cols: ScheduleColumns, use: LinkUse) -> Steps:
 
 
 def jobs_within(cols: ScheduleColumns, figure: str, shortest: float = 0.0) -> tuple[Floats, Floats]:
-    """Return the sorted values of a figure (a key of ``_OF``), and the fraction of accepted jobs that
-    are at or below each value.
+    """Return the sorted values of a quantity (a key of ``_OF``), and the fraction of accepted jobs
+    that are at or below each value.
 
     Unfinished jobs have no value, so the last fraction is below 1 if there are any.
     Values below ``shortest`` are raised to it, because a logarithmic axis has no 0.

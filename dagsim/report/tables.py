@@ -281,7 +281,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     loads = [max(of.get("gpu_load") or 0.0, of.get("cpu_load") or 0.0) for of in workloads]
     low, high = number(min(loads)), number(max(loads))
     clusters = dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)
-    named = re.compile(r"cluster \((.*)\)")  # matches the default name, which carries no information
+    named = re.compile(r"cluster \((.*)\)")  # the pattern matches the default name, which contains no information
     notes = [on_one_line(f"cluster: {match[1] if (match := named.fullmatch(of)) else of}") for of in clusters]
     if any(loads):
         on_gpus = any((of.get("gpu_load") or 0.0) >= (of.get("cpu_load") or 0.0) for of in workloads)
@@ -425,7 +425,7 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
 
 
 def losses(lines: Iterable[CellRun]) -> list[str]:
-    """Return the sentences about facts that the figures do not show, which must therefore come
+    """Return the sentences about facts that the numbers do not show, which must therefore come
     first. For each policy, they state which jobs did not complete and why (only once if this is
     equal for all policies), and what the policy notes about its runs.
     """
@@ -471,7 +471,7 @@ def trace_notes(info: TraceInfo) -> list[str]:
 
 
 def published_table(info: TraceInfo) -> Table:
-    """Return a table that compares published figures for a whole trace with the figures for the part
+    """Return a table that compares published values for a whole trace with the values for the part
     that was read.
     """
     from rich.table import Table

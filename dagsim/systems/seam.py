@@ -386,7 +386,7 @@ class System:
 
     @property
     def hides_durations(self) -> bool:
-        """True if policies know no duration in advance, whatever the seed."""
+        """True if policies know no duration in advance, for any seed."""
         return self.knowledge == ("hidden",)
 
     def told(self, estimates: str) -> Mapping[str, Any]:
@@ -467,7 +467,7 @@ class Scenario(System, ABC):
         """
         return Engaged(self.kernel(seed, on_arrivals=on_arrivals))
 
-    def check_jobs(self, seed: int) -> None:  # a system whose jobs cannot fail has nothing to check
+    def check_jobs(self, seed: int) -> None:  # systems that cannot have invalid jobs need no check
         """Check that the first job for ``seed`` can be generated. Jobs from a trace are not read.
 
         Raises:

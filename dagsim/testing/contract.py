@@ -32,8 +32,8 @@ def check_system(scenario: Scenario, policy: str | None = None, seed: int = 1) -
 
     - The scenario has a name, policies, a ranking metric and a cluster. It passes its own ``check``
       and can be pickled for another process.
-    - The same seed gives the same log, byte for byte, in whatever way the kernel is driven. Another
-      seed gives a different log.
+    - The same seed gives the same log, byte for byte, regardless of how the kernel is driven.
+      Another seed gives a different log.
     - Every job arrives once and leaves once. Every run starts once and ends once, on nodes of the
       cluster. Times in the log never decrease, and the schedule ends at the time of its last row.
     - A kernel stops at ``until_s``, and the log up to that time is the same as without ``until_s``.

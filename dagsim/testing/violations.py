@@ -38,9 +38,9 @@ def violations(
     - A task only starts when its parents are done and its job has arrived and been admitted, and
       only on nodes that are up and have an allowed type. A gang starts as a whole, on a single GPU
       type.
-    - The runs on a node never use more GPUs, cores or memory than the node has. A GPU serves at
-      most one whole task (two with ``sharing``), or shares that add up to at most 1. A run that
-      ends releases the resources that it took.
+    - The runs on a node never use more GPUs, cores or memory than the node has. A GPU runs either
+      at most one whole task (two with ``sharing``), or several tasks whose shares of the GPU add up
+      to at most 1. A run that ends releases the resources that it took.
     - A run only fails at a moment at which one of its nodes goes down. Nothing runs on a node that
       is down, off, booting or being powered down.
     - A job completes with its last task.
@@ -51,7 +51,7 @@ def violations(
     of its work. ``keeps_work`` means that no work is lost and that runs compute from their start.
     In this case, no task may do more than its work either. With ``whole``, every job must be
     completed or rejected at the end. ``suspensions`` use the clock of the log. A suspended run does
-    not compute, and other runs may use its cores, also after it has been resumed.
+    not compute, and other runs may use its cores, even after it has been resumed.
     """
     reading = _Reading(schedule, jobs, seconds, 2 if sharing else 1, suspensions)
     for record in schedule.log:
@@ -408,7 +408,7 @@ class _Reading:
         run = self.runs.get(row.run)
         if run is None or row.node not in run.rows or not row.value >= 0:
             self.say(row, "run is not there, or has no such rate")
-        # only the first of the run's rows (one per node) changes the rate
+        # a run has one row per node, and only the first of these rows changes the rate
         elif run.since_s != row.time_s or run.rate != row.value:
             run.work, run.rate, run.since_s = run.done(row.time_s), row.value, row.time_s
 

@@ -63,7 +63,7 @@ def recognise(path: Path | str) -> str:
     for name in READERS.names() if source.path.is_dir() else ():
         if reader(name).whole_folders and reader(name).recognises(source):
             return name
-    source.head()  # raises an error if the file cannot be read, whatever its format
+    source.head()  # raises an error if the file cannot be read, regardless of its format
     names = [name for name in sorted(READERS.names()) if reader(name).recognises(source)]
     if len(names) == 1:
         return names[0]
@@ -78,7 +78,7 @@ def recognise(path: Path | str) -> str:
 
     hint = header_hint(source)
     listed = "--format names the format, and dagsim list readers lists them"
-    raise NotRecognised(f"{source}: not recognised as a trace; {f'{hint}; else ' if hint else ''}{listed}")
+    raise NotRecognised(f"{source}: not recognised as a trace; {f'{hint}; otherwise, ' if hint else ''}{listed}")
 
 
 def format_of(path: Path | str, options: TraceOptions) -> str:

@@ -356,8 +356,8 @@ _SLACK_S = 1.0
 
 
 class JobTimes(NamedTuple):
-    """The times of the jobs in n rows, all on one clock and NaN where unknown, and how long the
-    jobs ran.
+    """The times of the jobs in n rows, and how long the jobs ran. All times are on the same clock,
+    and unknown times are NaN.
     """
 
     arrival_s: np.ndarray  # (n,) float64

@@ -230,7 +230,8 @@ class Source:
             raise TraceError(f"{self}: the archive has no such member; it contains {', '.join(sorted(names)[:8])} ...")
         members = tuple([Source(self.path, name) for name in inside])
         for member in members:
-            # A member is known to be a file, so the archive need not be searched for it again.
+            # The member is known to be a file, so the archive does not have to be searched for it
+            # again.
             member.files = (member,)
         return members
 
@@ -341,7 +342,7 @@ class _Gunzipped(gzip.GzipFile):
         if self.tell() > _FREE_BYTES and self.tell() > _RATIO * self._packed.tell():
             raise TraceError(
                 f"{self._where}: {self._packed.tell():,} compressed bytes expand to more than {_RATIO} "
-                "times as many, which is implausible for a trace; if it is one, decompress it first"
+                "times as many, which is implausible for a trace; if the file is correct, decompress it first"
             )
         return data
 

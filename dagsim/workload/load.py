@@ -131,9 +131,9 @@ class Load:
     """Seconds from the first arrival, or from the beginning of the run, to the last arrival."""
     jobs: int
     sure: float = 0.0
-    """Mean demand until the last arrival if no job waited, as a share of the scarcer resource.
-    Unlike the offered load, it leaves out work that is done after the last arrival. 0 if the
-    offered load is not above 1.
+    """Mean demand until the last arrival if no job had to wait, as a fraction of the scarcer
+    resource. In contrast to the offered load, it leaves out work that is done after the last
+    arrival. It is 0 if the offered load is at most 1.
     """
     by_types: tuple[TypeLoad, ...] = ()
     """Load of all types together and, before it, if some tasks may not use all types, of each type
@@ -147,8 +147,8 @@ class Load:
 
     @property
     def keeps_up(self) -> bool:
-        """True unless the queue certainly grows while jobs arrive, under any policy. A load above 1
-        does not prove that it grows if the work of the last jobs causes this load.
+        """True unless the queue certainly grows while jobs arrive, under any policy. If the load is
+        above 1 only because of the work of the last jobs, the queue need not grow.
         """
         return self.offered <= _FULL or self.sure <= _FULL
 
@@ -313,7 +313,7 @@ class LoadMeter:
 
     def add_arrays(self, jobs: JobArrays, seconds: np.ndarray) -> None:
         """Add all of ``jobs`` in one step. The totals are the same as if the jobs were added one by
-        one. ``seconds`` are (n, GPU types).
+        one. ``seconds`` has the shape (n, GPU types).
         """
         self.arrivals.add_all(jobs.arrival_s)
         self._gpus.add_all(jobs.instances * jobs.asked("gpus"), seconds)

@@ -80,7 +80,7 @@ def job_of(record: dict[str, Any]) -> Job:
     tasks, edges = record.pop("tasks", None), record.pop("edges", [])
     for name, value in (("tasks", tasks), ("edges", edges)):
         if not isinstance(value, list):
-            raise WrongRecord(f"{name}: should be a list, got {clipped_repr(value)}")
+            raise WrongRecord(f"{name}: must be a list, got {clipped_repr(value)}")
     _check(record, _JOB_FIELDS, ("id",), "")
     if "observed_nodes" in record:
         record["observed_nodes"] = tuple(record["observed_nodes"])
@@ -121,7 +121,7 @@ def clipped(text: object) -> str:
 
 def _task(record: Any, place: int) -> Task:
     if not isinstance(record, dict):
-        raise WrongRecord(f"tasks[{place}]: should be a task, got {clipped_repr(record)}")
+        raise WrongRecord(f"tasks[{place}]: must be a task, got {clipped_repr(record)}")
     _check(record, _TASK_FIELDS, ("name", "work"), f"tasks[{place}].")
     if record.get("gpu_types") is not None:
         record["gpu_types"] = tuple(record["gpu_types"])
@@ -146,9 +146,7 @@ def _edge(record: Any, place: int) -> Edge:
             return Edge(parent, child)
         case [parent, child, size] if _is_whole(parent) and _is_whole(child) and _is_number(size):
             return Edge(parent, child, size)
-    raise WrongRecord(
-        f"edges[{place}]: should be [parent, child] or [parent, child, bytes], got {clipped_repr(record)}"
-    )
+    raise WrongRecord(f"edges[{place}]: must be [parent, child] or [parent, child, bytes], got {clipped_repr(record)}")
 
 
 class _Field(NamedTuple):
@@ -164,7 +162,7 @@ def _check(record: Mapping[str, Any], specs: Mapping[str, _Field], needed: Itera
         holds, what, nullable = specs[name]
         if not (holds(value) or (nullable and value is None)):
             what += " or null" if nullable else ""
-            raise WrongRecord(f"{where}{name}: should be {what}, got {clipped_repr(value)}")
+            raise WrongRecord(f"{where}{name}: must be {what}, got {clipped_repr(value)}")
     for name in needed:
         if name not in record:
             raise WrongRecord(f"{where}{name}: is missing")
@@ -389,7 +387,7 @@ def _object(line: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise WrongRecord(f"the line is not valid JSON ({error})") from None
     if not isinstance(record, dict):
-        raise WrongRecord(f"should be a JSON object, got {clipped_repr(record)}")
+        raise WrongRecord(f"must be a JSON object, got {clipped_repr(record)}")
     return record
 
 

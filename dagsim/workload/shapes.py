@@ -343,8 +343,8 @@ def _distinct(below: np.ndarray, count: np.ndarray, picks: np.ndarray) -> np.nda
     chosen = np.empty((len(below), 0), np.int64)
     for turn in range(int(count.max(initial=0))):
         number = (picks[:, turn] * (below - turn)).astype(np.int64)
-        # Turn the index among the unchosen numbers into a number: add one for each chosen number, in
-        # ascending order, that is not above it.
+        # Convert the index among the unchosen numbers to a number: go through the chosen numbers in
+        # ascending order, and add one for each that is not above the result so far.
         for other in chosen.T:
             number += number >= other
         number[turn >= count] = np.iinfo(np.int64).max

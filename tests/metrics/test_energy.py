@@ -21,7 +21,7 @@ def test_busy_watts_are_a_fraction_of_the_tdp():
 
 def test_a_gpu_may_draw_at_work_what_it_draws_idle_and_no_less():
     assert PowerModel(busy_fraction=9.0 / 70.0).of(gpu_type("T4")) == Watts(9.0, 9.0)
-    with pytest.raises(ModelError, match="is below its idle 9 W"):
+    with pytest.raises(ModelError, match="is below its idle power of 9 W"):
         PowerModel(busy_fraction=8.9 / 70.0).of(gpu_type("T4"))
 
 

@@ -183,7 +183,7 @@ def test_a_price_of_energy_is_refused_for_systems_without_energy(tmp_path: Path)
     flat = written(tmp_path, HEAD + "2026-03-01T00:00Z,0.5\n")
     ended = CliRunner().invoke(app, ["eval", "--system", "spark", "--price", str(flat)], env={"COLUMNS": "200"})
     assert ended.exit_code == 2
-    assert "--price: only GPU clusters use energy here, and the system is 'spark'" in ended.output
+    assert "--price: energy is modelled only for GPU clusters, but the system is 'spark'" in ended.output
 
 
 @pytest.mark.parametrize("name", ["prices.csv", "prices.txt"])

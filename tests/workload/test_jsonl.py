@@ -124,18 +124,18 @@ TASK = '{"name": "t", "work": 1}'
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ("[1]", "should be a JSON object"),
+        ("[1]", "must be a JSON object"),
         ("[" * 100_000, "the line is not valid JSON"),
-        ('{"id": "j"}', "tasks: should be a list, got None"),
+        ('{"id": "j"}', "tasks: must be a list, got None"),
         (f'{{"tasks": [{TASK}]}}', "id: is missing"),
         ('{"id": "j", "tasks": []}', "at least one task"),
-        ('{"id": "j", "tasks": [3]}', r"tasks\[0\]: should be a task, got 3"),
+        ('{"id": "j", "tasks": [3]}', r"tasks\[0\]: must be a task, got 3"),
         ('{"id": "j", "tasks": [{"name": "t"}]}', r"tasks\[0\]\.work: is missing"),
         (
             '{"id": "j", "tasks": [{"name": "t", "work": "long"}]}',
-            r"tasks\[0\]\.work: should be a finite number, got 'l",
+            r"tasks\[0\]\.work: must be a finite number, got 'l",
         ),
-        ('{"id": "j", "tasks": [{"name": "t", "work": true}]}', r"tasks\[0\]\.work: should be a finite number"),
+        ('{"id": "j", "tasks": [{"name": "t", "work": true}]}', r"tasks\[0\]\.work: must be a finite number"),
         ('{"id": "j", "tasks": [{"name": "t", "work": NaN}]}', "NaN is not a JSON number"),
         ('{"id": "j", "tasks": [{"name": "t", "work": -1}]}', "task 't': work must be 0 or more"),
         ('{"id": "j", "tasks": [{"name": "t", "work": 1, "gpus": 1' + "0" * 400 + "}]}", r"tasks\[0\]\.gpus"),
@@ -145,12 +145,12 @@ TASK = '{"name": "t", "work": 1}'
             '{"id": "j", "tasks": [{"name": "t", "work": 1, "instances": 1000000000000}]}',
             r"instances: .* up to 2,147,483,647",
         ),
-        ('{"id": "j", "tasks": [{"name": "t", "work": 1, "gang": 1}]}', r"tasks\[0\]\.gang: should be true or false"),
+        ('{"id": "j", "tasks": [{"name": "t", "work": 1, "gang": 1}]}', r"tasks\[0\]\.gang: must be true or false"),
         ('{"id": "j", "tasks": [{"name": "t", "work": 1, "gpu_types": "T4"}]}', r"tasks\[0\]\.gpu_types"),
         ('{"id": "j", "tasks": [{"name": "t", "work": 1, "speeds": {"T4": "x"}}]}', r"tasks\[0\]\.speeds"),
         (f'{{"id": "j", "tasks": [{TASK}], "piority": 1}}', "piority: there is no such field"),
-        (f'{{"id": "j", "tasks": [{TASK}], "edges": 1}}', "edges: should be a list"),
-        (f'{{"id": "j", "tasks": [{TASK}], "edges": [[0]]}}', r"edges\[0\]: should be \[parent, child\]"),
+        (f'{{"id": "j", "tasks": [{TASK}], "edges": 1}}', "edges: must be a list"),
+        (f'{{"id": "j", "tasks": [{TASK}], "edges": [[0]]}}', r"edges\[0\]: must be \[parent, child\]"),
         (f'{{"id": "j", "tasks": [{TASK}], "edges": [[0, true]]}}', r"edges\[0\]"),
         (f'{{"id": "j", "tasks": [{TASK}], "edges": [[0, 7]]}}', "refers to a missing task; number of tasks: 1"),
         (f'{{"id": "j", "tasks": [{TASK}], "edges": [[0, 0]]}}', "depends on itself"),
@@ -245,7 +245,7 @@ def test_instances_in_flight_are_written_and_read_back(tmp_path: Path) -> None:
     assert list(read_jobs(tmp_path / "jobs.jsonl")) == [job]
     text = (tmp_path / "jobs.jsonl").read_text().replace("[0,2,null]", "[0,2]")
     (tmp_path / "jobs.jsonl").write_text(text)
-    with pytest.raises(TraceError, match="in_flight: should be a list of"):
+    with pytest.raises(TraceError, match="in_flight: must be a list of"):
         list(read_jobs(tmp_path / "jobs.jsonl"))
 
 

@@ -1,2 +1,2 @@
-"""A frozen benchmark for schedulers, and comparisons of published figures with dagsim's own
+"""A frozen benchmark for schedulers, and comparisons of published values with dagsim's own
 (docs/benchmark.md)."""

@@ -280,7 +280,7 @@ def repeat_paper(
         return
     chosen = paper(name)
     files = chosen.located(data or Path(os.environ.get("DAGSIM_DATA", ".")))
-    figures = list(counted("simulating", not json_, "figures", every=1)(chosen.figures(files)))
+    figures = list(counted("simulating", not json_, "values", every=1)(chosen.figures(files)))
     absent = [file for file in chosen.files if file not in files]
     missed = [figure for figure in figures if not figure.holds]
     if json_:
@@ -296,8 +296,8 @@ def repeat_paper(
             )
             for of in figures
         ]
-        heads = ("figure", "published", "here", "difference", "allowed", "")
-        note = f"{len(figures) - len(missed)} of {len(figures)} figures differ by no more than is allowed"
+        heads = ("value", "published", "here", "difference", "allowed", "")
+        note = f"{len(figures) - len(missed)} of {len(figures)} values differ by no more than is allowed"
         notes = (note, f"not below {data or '.'}: {', '.join(absent)}. {chosen.source}") if absent else (note,)
         show_grid(Grid(chosen.title, heads, rows, notes, texts=(0, 5)), table)
     if missed:

@@ -3,7 +3,7 @@
 from dagsim.family import Family
 
 FAMILY = Family(
-    "a frozen benchmark to which anybody can submit, and published figures from papers beside ours",
+    "a frozen benchmark to which anybody can submit, and published results of papers beside ours",
     needs=("bounds",),
     uses=("ramp", "spark", "web"),
     commands={"bench": ".command", "paper": ".command"},

@@ -1,4 +1,4 @@
-"""Reproduce published tables, and compare the figures of a paper with dagsim's own (``dagsim
+"""Reproduce published tables, and compare the values in a paper with dagsim's own (``dagsim
 paper``)."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dagsim.traces import Trace, TraceOptions, open_trace
 
 
 class PaperFigure(NamedTuple):
-    """A figure that was published in a paper or computed by another program, and the same figure as
+    """A value that was published in a paper or computed by another program, and the same value as
     computed by dagsim.
     """
 
@@ -45,7 +45,7 @@ class PaperFigure(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """The figure of dagsim minus the published one."""
+        """The value of dagsim minus the published one."""
         return self.here - self.published
 
     @property
@@ -65,13 +65,13 @@ class Paper:
     """Where to get the files."""
     figures: Callable[[dict[str, Path]], Iterator[PaperFigure]]
     whole: bool = True
-    """True if every figure needs all files; otherwise each file has its own figures."""
+    """True if every value needs all files; otherwise each file has its own values."""
 
     def located(self, folder: Path) -> dict[str, Path]:
         """Return those of the paper's files that are below ``folder``.
 
         Raises:
-            InputError: None of the files is there, or a file that every figure needs is missing.
+            InputError: None of the files is there, or a file that every value needs is missing.
                 The message states where to get it.
         """
         if not folder.is_dir():
@@ -195,7 +195,7 @@ def sequence_slowdowns(
 
 
 class _Log(NamedTuple):
-    """A log in the tables, with its published figures in the order of ``_SCORES``. They are bounded
+    """A log in the tables, with its published values in the order of ``_SCORES``. They are bounded
     slowdowns (table V) and utilisations (table VI), without and with backfilling."""
 
     title: str
@@ -322,7 +322,7 @@ def _stg(files: dict[str, Path]) -> Iterator[PaperFigure]:
 
 
 def _by_program(name: str) -> Callable[[dict[str, Path]], Iterator[PaperFigure]]:
-    """Yield the figures that ``scripts/validate_all.py --paper NAME`` prints, one JSON list per line."""
+    """Yield the values that ``scripts/validate_all.py --paper NAME`` prints, one JSON list per line."""
 
     def figures(files: dict[str, Path]) -> Iterator[PaperFigure]:
         script = Path(dagsim.__file__).parents[1] / "scripts" / "validate_all.py"

@@ -37,7 +37,7 @@ def print_bound(
     windows: Windows = None,
     preemptive: Annotated[
         bool,
-        typer.Option("--preemptive", help="Make the bound valid for schedules that preempt and resume tasks, too."),
+        typer.Option("--preemptive", help="Also make the bound valid for schedules that preempt and resume tasks."),
     ] = False,
     area: Annotated[
         bool, typer.Option("--area", help="Weight each job by its GPU-seconds, as in the metric area_weighted_jct_s.")

@@ -158,7 +158,7 @@ def _grid(problem: Relaxation, release_s: np.ndarray, cells: int) -> np.ndarray:
     shares = np.linspace(0.0, 1.0, cells // 3)
     parts = [np.quantile(times, shares) for times in (release_s, ends_s) if len(times)]
     points = np.unique(np.concatenate([[0.0], *parts, last_s * shares]))
-    # A cell must not be so short that dividing by its length overflows.
+    # Leave out cells that are so short that dividing by their length would overflow.
     apart: np.ndarray = points[np.concatenate([[True], np.diff(points) > 1e-9 * max(last_s, 1e-300)])]
     return apart
 

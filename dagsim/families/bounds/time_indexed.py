@@ -250,7 +250,7 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
     number, tasks = np.arange(len(task)), len(problem.job)
     rows = _Constraints()
     rows.add(np.ones(tasks), np.ones(tasks), (task, number, np.ones(len(task))))
-    # Capacity: in each slot, the runs that have started but not yet ended.
+    # The capacity limits the runs that have started but not yet ended, in each slot.
     long = (end - begin).astype(int)
     at = ranges(begin.astype(int), long)
     times = int(end.max(initial=0)) + 1

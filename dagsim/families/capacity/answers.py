@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _assumptions(begins: Beginning, remarks: Sequence[str]) -> tuple[str, ...]:
-    """Return the assumptions behind the figures, followed by further remarks."""
+    """Return the assumptions behind the numbers, followed by further remarks."""
     period = (
         "The run represents the next period, as long as the log and with the same demand, unless a growth is given."
     )
@@ -30,7 +30,7 @@ def _assumptions(begins: Beginning, remarks: Sequence[str]) -> tuple[str, ...]:
         period = "No job arrives later, and jobs end when the snapshot expects them to, usually at their time limits."
     return (
         period,
-        f"Every figure comes from one simulation of all jobs of the log, {begins.text}.",
+        f"Every number comes from one simulation of all jobs of the log, {begins.text}.",
         (
             "The simulation has no held jobs, human decisions or node failures beyond what the log "
             "and the cluster describe."

@@ -479,8 +479,7 @@ class Prices:
         missing = [name for name in types if name not in self.per_gpu_h]
         if missing and self.given:
             raise ConfigError(
-                f"--price: there is no price for {', '.join(missing)}; give one, or 0 to leave machines "
-                "that you own out of the sum"
+                f"--price: there is no price for {', '.join(missing)}; give one, or 0 for machines that you own"
             )
         if missing:
             rented = {canonical(group.gpu) for group in groups if group.gpu and group.on_demand is not None}
@@ -528,7 +527,7 @@ class Prices:
         if self.missing:
             cost = (
                 f"No cost of a whole cluster: there is no list price for {', '.join(self.missing)}; give one "
-                f"(--price {self.missing[0]}=PRICE), or 0 to leave machines that you own out of the sum."
+                f"(--price {self.missing[0]}=PRICE), or 0 for machines that you own."
             )
         return f"{cost} A GPU hour{unit}: {'; '.join(parts)}." if parts else cost
 

@@ -410,7 +410,7 @@ class _Search:
         self.cluster, self.types, self.most_gpus, self.prices, self.trial = cluster, types, most_gpus, prices, trial
         self.progress = SizeSearch(types)
         if not self._allowed((1,) if not types else (1, *[0] * (len(types) - 1))):
-            raise ConfigError(f"--max-gpus {most_gpus}: every node of these types has more GPUs than that")
+            raise ConfigError(f"--max-gpus {most_gpus}: too low, because every node of these types has more GPUs")
 
     def alone(self, place: int) -> None:
         """Find the fewest nodes of one type, without nodes of the other types in the search."""
@@ -427,8 +427,8 @@ class _Search:
         largest = list(self._largest((), budget))
         if not largest:
             raise ConfigError(
-                f"--budget {budget:g}: too low, because the nodes that must stay cost more than that; today's cluster "
-                "may be over the budget, too"
+                f"--budget {budget:g}: too low, because the nodes that cannot be removed cost more; today's cluster "
+                "may also be over the budget"
             )
         step = -(-len(largest) // _MOST_MIXES)
         self.progress.exhausted = step > 1

@@ -30,7 +30,7 @@ and a row in the log. When the run ends, ``rules`` puts its slot into ``State.en
 policy. The rest of a preempted run becomes a *piece*, which is a further row with the remaining
 work. Rows of pieces follow the rows of all tasks.
 
-**The loop.** ``advance_*`` does one thing per turn: a completion, an arrival, or one decision. All
+**The loop.** ``advance_*`` handles one event per turn: a completion, an arrival, or a decision. All
 of its state is in the arrays. It can therefore stop after any turn, when the log is full or an
 array has to grow (``with_more_room``), and continue later.
 

@@ -93,7 +93,7 @@ class CompiledKernel:
 
         compile_loop(self._plan)
         scene, self._scene = self._scene, None
-        if scene is not None:  # free the scene's columns, because the metrics that follow need much memory
+        if scene is not None:  # free the columns of the scene, because computing the metrics needs much memory
             self.schedule = scheduled(self.schedule.cluster, scene, self._plan, self.schedule.seed)
             large, scene = scene.jobs >= MANY, None
             if large:

@@ -92,7 +92,7 @@ class Groups(NamedTuple):
     groups: np.recarray  # GROUP
     ratios: np.ndarray  # (groups, types) float64: run time on each type divided by the run time on the fastest type
     active: np.ndarray  # (groups,) int64: the groups that contain tasks
-    loose: np.ndarray  # (n,) int64: tasks that have already started some of their instances
+    loose: np.ndarray  # (n,) int64: tasks of which some instances have already started
 
 
 def new_groups(work: Work, rank: int) -> Groups:

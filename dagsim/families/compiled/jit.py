@@ -134,7 +134,7 @@ def at_address(example: Callable[[], Any]) -> tuple[Callable[[int], Any], dict[i
 
 
 def inner(function: Function) -> Function:
-    """Mark a function that only outer functions call."""
+    """Mark a function that is only called by outer functions."""
     small = len(function.__code__.co_code) < _INLINED_B
     INNER.append((function, {"forceinline": small, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}))
     return function
@@ -232,8 +232,8 @@ _flags, _dtype, _ndim, _shape = (vars(np.ndarray)[name].__get__ for name in ("fl
 
 def words_of(value: Any, forms: list[ArgumentForm], words: list[int]) -> None:
     """Append the forms of a value and the words that describe it. For an array, the words are its
-    address and its lengths. For a record, they are its address. For a tuple, the forms and words of
-    all its members are appended.
+    address and its lengths. For a record, the only word is its address. For a tuple, the forms and
+    words of all its members are appended.
 
     Raises:
         TypeError: The value is none of these, or is not contiguous.

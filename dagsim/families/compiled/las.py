@@ -182,7 +182,7 @@ class LasService(NamedTuple):
 
     counted: Any  # COUNTED
     ended_s: np.ndarray  # (J,) float64: service received in completed runs
-    first: np.ndarray  # (J,) int64: slot of the job's first run in its list
+    first: np.ndarray  # (J,) int64: slot of the first run in the job's list of runs
     last: np.ndarray  # (J,) int64
     next_run: np.ndarray  # (runs,) int64
     previous_run: np.ndarray  # (runs,) int64

@@ -131,8 +131,8 @@ def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns
     count = len(columns.best_s)
     places = {*np.linspace(0, count - 1, min(count, _SAMPLE), dtype=int).tolist(), int(columns.deadline_s.argmax())}
     try:
-        # Suppress NumPy's warnings: tasks that cannot run anywhere take inf seconds, so keys may
-        # compute inf - inf. The jobs of these tasks are rejected.
+        # Suppress NumPy's warnings: tasks that cannot run anywhere take inf seconds, so computing
+        # keys may give inf - inf. The jobs of these tasks are rejected.
         with np.errstate(all="ignore"):
             keys = ask(AllTasks(columns))
             singly = {place: ask(AllTasks(columns, place)) for place in places}

@@ -151,8 +151,8 @@ def _look_again(s: State, w: WaitingRows, queue: int, number: int) -> None:
 
 @inner
 def _leads_until(s: State, w: WaitingRows, leader: int, begin: int, end: int, farthest_s: float) -> float:
-    """Return the time until which a row is certain to remain first in its block. Rounding errors
-    are allowed for. The compiled counterpart of ``orders._leads_until``."""
+    """Return the time until which a row is certain to remain first in its block, even with rounding
+    errors. This is the compiled counterpart of ``orders._leads_until``."""
     from_s, rate = w.from_s[leader], w.rate[leader]
     until_s, second, falls = np.inf, 0.0, False
     for row in range(begin, end):

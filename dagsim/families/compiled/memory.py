@@ -337,7 +337,7 @@ def with_more_room(s: State, pieces: int) -> State:
 
 def grown(state: Any, pieces: int) -> Any:
     """Return a copy of a named tuple of arrays, with twice the space per run and space for more
-    pieces. Nested tuples are enlarged, too.
+    pieces. Nested tuples are also enlarged.
 
     Values keep their positions, and new rows are zero.
     """

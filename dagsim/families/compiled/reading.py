@@ -154,7 +154,7 @@ def _columns_of(jobs: JobArrays, kind: np.ndarray, demands: list[DemandClass]) -
     reason = np.array([0.0 if demand.rejected is None else float(demand.rejected) for demand in demands])[kind]
     reasons = np.zeros(len(jobs))
     wrong = np.flatnonzero(reason)
-    # if several tasks of a job are rejected, NumPy keeps the reason of the last one
+    # if several tasks of a job are rejected, NumPy keeps the reason for the last one
     reasons[np.repeat(np.arange(len(jobs)), np.diff(jobs.first))[wrong]] = reason[wrong]
     priority = np.zeros(len(jobs)) if jobs.priority is None else jobs.priority
     deadline_s = np.full(len(jobs), inf) if jobs.deadline_s is None else jobs.deadline_s

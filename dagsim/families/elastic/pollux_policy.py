@@ -14,8 +14,8 @@ from dagsim.systems.cluster.api import ClusterView, TaskState
 
 
 class Pollux(Resizing):
-    """Runs Pollux's search for the allocation with the best mean speed-up every ``interval_s``
-    seconds (``PolluxSearch``; Qiao et al., OSDI 2021).
+    """Every ``interval_s`` seconds, the policy runs Pollux's search for the allocation with the
+    best mean speed-up (``PolluxSearch``; Qiao et al., OSDI 2021).
 
     The policy supports only elastic tasks (the key ``elastic``) on equal nodes. A task whose nodes
     change is restarted. The search runs for ``generations`` generations with ``population``

@@ -72,7 +72,7 @@ class Resizing(ABC):
         if waits and turns.begin(view.now, state):
             yield from self._allocate(view, tasks)
             waits = self.polls
-        # Pollux lets every task wait for one interval before starting it
+        # Pollux lets every task wait for one interval before it starts the task
         young = any(task.arrival_s == view.now for task in tasks)
         if waits and (early or view.running or view.pending or young):
             yield Wait(turns.next_s)

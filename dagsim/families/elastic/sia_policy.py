@@ -22,9 +22,9 @@ from dagsim.systems.cluster.api import ClusterView
 
 
 class Sia(Resizing):
-    """Every ``interval_s`` seconds, solves Sia's integer program, which gives each task at most one
-    configuration of GPU type, nodes and GPUs (``choose_configurations``; Jayaram Subramanya et al.,
-    SOSP 2023).
+    """Every ``interval_s`` seconds, the policy solves Sia's integer program, which gives each task
+    at most one configuration of GPU type, nodes and GPUs (``choose_configurations``; Jayaram
+    Subramanya et al., SOSP 2023).
 
     In the objective, each task without GPUs costs ``waiting_cost``. ``power`` is the exponent of
     the goodputs in the objective, and is negative. Smaller values favour the tasks with the lowest

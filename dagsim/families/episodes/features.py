@@ -126,8 +126,9 @@ def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) 
             on_best_s, first_s, second_s = _ends_s(e, kind, task)
             eta_best = _log_time(on_best_s - e.facts[task].best_s)
         here_s = s.seconds[task, type_]
-        # The task would start on this type immediately, so ``here_s`` is also when it would end. If that is the
-        # earliest end, the next best type is elsewhere.
+        # The task would start on this type immediately, so ``here_s`` is also the time at which it
+        # would end. If no other type gives an earlier end, compare with the second earliest end,
+        # which is that of another type.
         elsewhere_s = second_s if here_s == first_s else first_s
         row, shown, fixed = tokens[first + choice], e.shown[type_], e.fixed[task, type_]
         for column in range(FIXED):

@@ -62,14 +62,14 @@ class Search:
     Nothing arrives in the first future. In all other futures, ``ahead`` copies of recent jobs
     arrive, with gaps that are taken from recent arrivals. All choices are tried in the same
     futures. Apart from these arrivals, the simulated futures contain nothing unknown: tasks and
-    runs take as long as their estimates, and nothing fails. Networks and set-up times are ignored,
-    too.
+    runs take as long as their estimates, and nothing fails. Networks and set-up times are also
+    ignored.
 
-    ``budget`` is the number of decisions that may be simulated for each decision. What is left of
-    it is saved for later decisions. If the budget does not suffice for all futures, only the first
-    one is simulated, because a mean over two or three futures is too noisy. If the budget does not
-    even suffice for the first future, or if there are more than 1,000 ready tasks, the followed
-    policy decides alone.
+    ``budget`` is the number of decisions that may be simulated for each decision. The part that a
+    decision does not use is saved for later decisions. If the budget does not suffice for all
+    futures, only the first one is simulated, because a mean over two or three futures is too noisy.
+    If the budget does not even suffice for the first future, or if there are more than 1,000 ready
+    tasks, the followed policy decides alone.
 
     The policy uses estimates, and is not preemptive. Roll-outs: Bertsekas, Tsitsiklis and Wu 1997;
     choosing among policies: Deng et al., SC 2013.

@@ -83,9 +83,9 @@ class FatTree:
                         links.append(Link(name, self.bandwidth_gb_s * 1e9, self.latency_s))
 
         def paths(source: int, destination: int) -> tuple[Path, ...]:
-            # On the way up, the port at each level is a digit of the destination, written in the
-            # base of the number of ports. The way down is unique, except that the source chooses
-            # between parallel links.
+            # On the way up, the port at each level is a digit of the destination's number, written
+            # in a base that equals the number of ports. The way down is unique, except that the
+            # source chooses between parallel links.
             ascent, descent = [], []
             at, under, level, rest = source, destination, 0, destination
             while at != under:

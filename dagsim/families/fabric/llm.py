@@ -196,8 +196,8 @@ def groups(training: LlmTraining, gpus: int, fit: LlmFit = FITTED) -> tuple[Grou
 
 def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fit: LlmFit = FITTED) -> float:
     """Return the seconds per step on ``gpus`` GPUs. Each node has ``per_node`` GPUs and equally
-    many NICs. Where the degrees and ``per_node`` concern the same groups, one must divide the
-    other.
+    many NICs. If a group of ranks is smaller than a node, its size must divide ``per_node``. If it
+    is larger, ``per_node`` must divide its size.
 
     Raises:
         ModelError: See ``compute_s`` and ``LlmTraining.data``.
@@ -210,7 +210,7 @@ def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fi
             # number of groups that send from a node to other nodes at the same time
             at_once = min(group.stride, per_node)
             if group.collective == "pipeline" and group.size * min(group.stride, per_node) > 2 * per_node:
-                at_once *= 2  # in each node, a group sends both forward and backward
+                at_once *= 2  # each group sends both forward and backward from a node
             nics_gb_s = per_node * _NIC_GB_S[family] / at_once
             gb_s = nics_gb_s if group.stride >= per_node else min(gb_s, nics_gb_s)
         total_s += group.moved() / (gb_s * 1e9)

@@ -213,7 +213,7 @@ class SharedLinks:
 
     def _set(self, flow: LinkFlow, rate: float, now: float) -> None:
         if flow.rate:
-            # Never set this to 0, because only ``ended`` decides that a flow has arrived.
+            # Never set this to 0, because only ``ended`` may decide that a flow is complete.
             flow.bytes_left = max(flow.bytes_left - flow.rate * (now - flow.since_s), _TINY)
         flow.rate, flow.since_s = rate, now
         flow.ends_s = now + flow.bytes_left / rate if rate else inf

@@ -237,7 +237,7 @@ class SharedCarrier:
         now = self._clock.now
         if self._links.next_end_s() <= now:
             self._arrive(now)
-            self._update_soon()  # after the events that wait for these parts have run
+            self._update_soon()  # only after the events that wait for these parts have been processed
             return
         for route in self._missing.values():
             self._links.touch(route)

@@ -347,13 +347,14 @@ def _is_split(rule: SmallestDomain | SegmentsInBlocks, task: TaskState) -> bool:
 
 
 def topology() -> EasyOnNodes:
-    """Return EASY with gangs in the smallest sufficient domain. Uses estimates. Cost:
-    ``EasyOnNodes``."""
+    """Return EASY with gangs in the smallest sufficient domain. The policy uses estimates, and
+    costs as much as ``EasyOnNodes``."""
     return EasyOnNodes(SmallestDomain())
 
 
 def block() -> EasyOnNodes:
-    """Return EASY with the segments of gangs within blocks. Uses estimates. Cost: ``EasyOnNodes``."""
+    """Return EASY with the segments of gangs within blocks. The policy uses estimates, and costs as
+    much as ``EasyOnNodes``."""
     return EasyOnNodes(SegmentsInBlocks())
 
 
@@ -368,9 +369,9 @@ class _Clearing(NamedTuple):
 
 
 class Defrag(EasyOnNodes):
-    """``topology`` with migrations: if the oldest gang does not fit on a single node, rack or pod
-    although there are enough free GPUs in total, runs on single nodes are moved out of one of them.
-    This happens only if the moves cost fewer GPU-seconds than the gang gains.
+    """``topology`` with migrations: if the oldest gang fits on no single node, rack or pod although
+    there are enough free GPUs in total, the policy empties one of these by moving runs that use a
+    single node. It does so only if the moves cost fewer GPU-seconds than the gang gains.
 
     All moves happen simultaneously, and cost the time until the runs compute again: the delays in
     ``Preemption``, the transfer of their states next to the flows in transit

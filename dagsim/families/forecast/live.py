@@ -479,7 +479,7 @@ def _shown(
 ) -> list[Expected]:
     """Return the forecasts for the last rows. ``said`` contains the policy's present decisions
     about jobs, which are the causes of their waits. If the policy starts a job immediately in every
-    future, the forecast is that the job starts now, whatever the past waits were.
+    future, the forecast is that the job starts now, regardless of past waits.
     """
     present = several[-1]
     if not len(present.t):

@@ -270,7 +270,8 @@ def _objects(source: Source, names: Sequence[str], report: ReadReport) -> Iterat
         report.rows += 1
         try:
             row = _flat(parsed_json(line))
-            # tuple([...]) leaves nothing for the garbage collector to track, unlike a generator
+            # unlike a generator, tuple([...]) leaves no object that the garbage collector has to
+            # track
             yield place, tuple([row.get(name, default) for name, default in defaults])
         except ValueError:
             report.drop("that is not a JSON object", source.where(place))

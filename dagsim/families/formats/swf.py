@@ -79,8 +79,9 @@ class Swf(Reader):
         return row_blocks(partial(read_tables, source, form), _times, partial(_jobs, options, machine), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Return one machine with ``MaxProcs`` cores (``processors`` if given, else ``MaxNodes``,
-        else no machine)."""
+        """Return one machine with ``processors`` cores. If this option is not given, the number is
+        that of ``MaxProcs`` or, without this line, that of ``MaxNodes`` in the header. If the
+        number is unknown, return None."""
         most = options.processors or max_processors(source)
         return Cluster((Node("machine", cpus=most),), "swf") if most else None
 

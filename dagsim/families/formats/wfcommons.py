@@ -118,8 +118,8 @@ def _tasks(
 
 
 def _ids_by_reference(listed: list[Any]) -> dict[str, str]:
-    """If more references to parents and children are names than ids, return the ids of tasks by
-    their unique names. Otherwise, return an empty dictionary.
+    """If most references to parents and children are names rather than ids, return a mapping from
+    the names that are unique to the ids of the tasks. Otherwise, return an empty dictionary.
     """
     items = _dicts(listed)
     names = Counter(str(item.get("name")) for item in items)
@@ -144,7 +144,7 @@ def _files(task: dict[str, Any], sizes: dict[str, float], written: dict[str, flo
         written[str(name)] = sizes.get(str(name), 0.0)
     for name in _list(task.get("inputFiles")):
         read[str(name)] = sizes.get(str(name), 0.0)
-    for file in _dicts(task.get("files")):  # the layout of versions 1.3 and 1.4
+    for file in _dicts(task.get("files")):  # this is the layout of versions 1.3 and 1.4
         into = written if file.get("link") == "output" else read
         into[str(file.get("name", file.get("id")))] = _bytes(file.get("sizeInBytes", file.get("size")))
 

@@ -140,11 +140,11 @@ class AlloXShares(_Rule):
     GPUs, so that the sum of completion times is minimal. The first job in each queue starts, and
     keeps its GPU until it ends.
 
-    With ``gangs``, as in the extension by Shockwave's authors, a job with several GPUs also waits
-    in the queue of one GPU. Once it has been placed for the first time, it gets the fraction 1 /
-    GPUs of the time, and it is assigned again at each solve. To avoid starvation, only the fraction
-    ``oldest`` of the waiting jobs (the oldest ones) competes, but at least as many jobs as there
-    are free GPUs.
+    With ``gangs``, a job that needs several GPUs also waits in the queue of a single GPU, as in the
+    extension by Shockwave's authors. Once it has been placed for the first time, it gets the
+    fraction 1 / GPUs of the time, and it is assigned again at each solve. To avoid starvation, only
+    the fraction ``oldest`` of the waiting jobs (the oldest ones) competes, but at least as many
+    jobs as there are free GPUs.
 
     Raises:
         ConfigError: A job has several GPUs, but ``gangs`` is not set.
@@ -286,7 +286,7 @@ def _least_rho(program: ShareProgram, age_s: np.ndarray, alone_s: np.ndarray, le
     rho, each job needs a rate of left / (rho x alone - age). Bisection finds the lowest rho for
     which a linear program gives all jobs these rates.
     """
-    # ``low`` itself is infeasible, because some job would need an infinite rate
+    # ``low`` is infeasible, because some job would need an infinite rate
     low, high, bounded = float(np.max(age_s / alone_s)), 1.0, False
     high = max(high, 2.0 * low)
     while True:

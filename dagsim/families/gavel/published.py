@@ -37,26 +37,27 @@ class Gavel:
     """Runs tasks in rounds that approximate the share of its time that each task should spend on
     each GPU type, as Gavel does.
 
-    ``policy`` computes the shares. It is one of Gavel's own policies, under its name in Gavel
+    ``policy`` is the Gavel policy that computes the shares. It is given by its name in Gavel
     (``max_min_fairness_perf``, ``finish_time_fairness_perf``, ``min_total_duration_perf``,
-    ``isolated``, ``fifo_perf``, ``allox`` and more), or any ``Allocator``. Shares are computed when
-    tasks arrive and end, but at most once every ``gap_s`` seconds. In each round of ``round_s``
-    seconds, the tasks with the highest priority run. A task's priority is its share divided by the
-    fraction of time for which it has run so far. Tasks that become ready wait for the next round.
-    With ``whole_steps``, ``Task.work`` is a number of steps. Only whole steps are done in a round,
-    so the round ends slightly early. ``seed`` determines the order of types in policies that do not
-    distinguish them. Only the ``window`` oldest tasks compete; Gavel itself has no such limit. An
-    elastic task runs with its ``instances``, at the rate of its current phase.
+    ``isolated``, ``fifo_perf``, ``allox`` and more), or is any ``Allocator``. Shares are computed
+    when tasks arrive and end, but at most once every ``gap_s`` seconds. In each round of
+    ``round_s`` seconds, the tasks with the highest priority run. A task's priority is its share
+    divided by the fraction of time for which it has run so far. Tasks that become ready wait for
+    the next round. With ``whole_steps``, ``Task.work`` is a number of steps. Only whole steps are
+    done in a round, so the round ends slightly early. ``seed`` determines the order of types in
+    policies that do not distinguish them. Only the ``window`` oldest tasks compete; Gavel itself
+    has no such limit. An elastic task runs with its ``instances``, at the rate of its current
+    phase.
 
     Policies with ``_packed`` in their names let two tasks with equal numbers of GPUs share their
     GPUs. These policies need a sharing model. ``pair_rates`` (in steps per second) replaces the
     rates of the sharing model when shares are computed.
 
     A task that continues keeps its GPUs, as with Gavel's leases. It is stopped at the end of its
-    micro-task only with ``whole_steps`` and preemption without cost, as in Gavel's simulator. Where
-    preemption loses work, runs are never stopped, and neither are runs that are not computing yet.
-    While all tasks fit and keep their GPUs, many rounds are skipped in one step, with the same
-    result (``GavelLedger.repeats``). The policy uses estimates, and is preemptive. It is costly by
+    micro-task only with ``whole_steps`` and preemption without cost, as in Gavel's simulator. Runs
+    are never stopped if preemption loses work, or before they have begun to compute. While all
+    tasks fit and keep their GPUs, many rounds are skipped in one step, with the same result
+    (``GavelLedger.repeats``). The policy uses estimates, and is preemptive. It is costly by
     definition: each solve is a program with tasks x types variables (Narayanan et al., OSDI 2020;
     as published, checked by ``scripts/validate_gavel.py``).
 

@@ -208,14 +208,14 @@ class GavelLedger:
         return self.round
 
     def repeats(self) -> bool:
-        """Return True if the following rounds choose the same jobs for the same types, whatever
-        their priorities, until a job arrives, is nearly done or leaves, or the number of GPUs
+        """Return True if the following rounds choose the same jobs for the same types, regardless
+        of their priorities, until a job arrives, is nearly done or leaves, or the number of GPUs
         changes.
 
         This is the case if no solve is due and, on each type in turn, all jobs that were not placed
         on earlier types fit. Rounds do not repeat if jobs compete, because they take turns and each
-        turn is an event. Nor do they repeat if types are shuffled in each round, because the random
-        numbers have to be drawn one by one.
+        turn is an event. They also do not repeat if types are shuffled in each round, because the
+        random numbers have to be drawn one by one.
         """
         shuffled = not self.allocator.fixed_order and len(self._order) > 1
         if self.must_solve or self.pair_rates is not None or shuffled or len(self.round) < len(self.jobs):

@@ -240,7 +240,8 @@ class _Reading:
     def job(self, pieces: list[_Found]) -> Job | None:
         """Build a job from its pods or pod sets. Return ``None`` if the job has to be dropped."""
         created_s = min(entry.piece.created_s for entry in pieces)
-        # prefer a workload to its pods, because its data is more complete and more exact
+        # prefer a workload to its pods, because the data of the workload is more complete and more
+        # exact
         if any(entry.piece.is_workload for entry in pieces):
             self.report.skip("of pods that belong to a workload", sum(not entry.piece.is_workload for entry in pieces))
             pieces = [entry for entry in pieces if entry.piece.is_workload]

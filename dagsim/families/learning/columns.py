@@ -1,5 +1,5 @@
-"""User-defined rewards that are functions of columns, and are therefore as fast as the compiled
-engine."""
+"""User-defined rewards that are functions of columns. They work with the compiled engine, and are
+therefore fast."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def train_agent(
             "--executor",
             metavar="WHERE",
             help="Where to run: local:N, ray or slurm (default: local:WORKERS). With ray, training episodes "
-            "run there as well.",
+            "also run there.",
         ),
     ] = None,
     json_: Json = False,
@@ -139,7 +139,7 @@ def train_agent(
 
 
 def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
-    """Draw the learning curve and, if there was a final test, its results. Save the figures in the
+    """Draw the learning curve and, if there was a final test, its results. Save the plots in the
     run folder.
     """
     from dagsim.experiment.training_log import read_log

@@ -145,7 +145,8 @@ class CompiledSchedulingEnv(SchedulingEnv):
             return
         self._in_kernel = True
         assert self._seed is not None
-        illegal, self._illegal = self._illegal, 1  # with a count above 0, the repeated actions cause no second warning
+        # with a count above 0, repeating the actions causes no second warning
+        illegal, self._illegal = self._illegal, 1
         super()._begin(self._seed)
         episode = self._episode
         assert episode is not None

@@ -42,7 +42,7 @@ class Sb3VecEnv(VecEnv):
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
 
     def reset(self) -> Any:
-        """Begin all episodes. Seeds that were passed to ``seed`` are used once."""
+        """Begin all episodes. Seeds that were passed to ``seed`` apply only to these episodes."""
         seeds = [None if seed is None else int(seed) for seed in self._seeds]
         observations, infos = self.envs.reset(seed=seeds)
         self._reset_seeds()

@@ -105,7 +105,7 @@ def begin_training(
         {} if init is None else {"init": str(init.resolve()), "init_sha256": _agent_hash(init, config)}
     )
     plan |= {} if report else {"report": False}
-    seeds = (config.seed,)  # of the training run; windows of a trace are drawn from it
+    seeds = (config.seed,)  # the seed of the training run, from which windows of a trace are drawn
     return RunStore.create(out, "train", config, argv=argv, label=label, seeds=seeds, plan=plan, name=name)
 
 

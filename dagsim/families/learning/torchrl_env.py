@@ -79,7 +79,7 @@ class TorchRLEnv(EnvBase):  # type: ignore[misc]  # EnvBase has no types
             self._current = self._entries(observations, infos[MASK])
             self._ended = torch.zeros(self.batch_size, dtype=torch.bool)
         elif bool((asked.reshape(self.batch_size) & ~self._ended).any()):
-            raise ConfigError("an environment can be reset by itself only when its episode has ended")
+            raise ConfigError("a single environment can be reset only when its episode has ended")
         ends = {name: torch.zeros((*self.batch_size, 1), dtype=torch.bool) for name in self.done_keys}
         return TensorDict(self._current | ends, self.batch_size)
 

@@ -71,7 +71,7 @@ class TrainConfig(CheckedSettings):
     """Number of training iterations."""
     minutes: float | None = None
     """Limit on the wall time in minutes, in addition to the number of iterations. If a training run
-    is resumed, the time before the interruption counts too.
+    is resumed, the time before the interruption also counts.
     """
     time_constant_s: tuple[float, float] | None = None
     """Time constant of the discount at the start and at the end of training. It replaces the

@@ -274,8 +274,8 @@ class TrainingRun:
         return self._progress(iteration) >= 1
 
     def _progress(self, iteration: int) -> float:
-        """Return the progress of training from 0 to 1. It is measured by iterations or by minutes,
-        whichever gives more."""
+        """Return the progress of training from 0 to 1. This is the share of the iterations or, if
+        it is larger, the share of the minutes."""
         share = iteration / self.train.iterations
         minutes = self.train.minutes
         return share if minutes is None else max(share, self._seconds / 60 / minutes)
@@ -454,7 +454,7 @@ class TrainingRun:
             return None
         train = replace(self.train, net=LinearConfig())
         learner: Learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
-        if learner.net.settings != train.net:  # the algorithm does not use the linear network, but its own
+        if learner.net.settings != train.net:  # the algorithm uses its own network instead of the linear network
             return None
         for iteration in range(count):
             self._tell(Progress("a linear policy", iteration, count))

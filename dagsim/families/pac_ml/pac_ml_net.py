@@ -111,8 +111,8 @@ class Round(nn.Module):
     """One round of messages. Each operation receives the mean of the messages from its parents and
     from itself.
 
-    A message combines the embeddings of the sender and of the dependency. For the message from an
-    operation to itself, the dependency is replaced by 0.
+    A message combines the embeddings of the sender and of the dependency. The message from an
+    operation to itself has zeros in place of a dependency.
     """
 
     def __init__(self, ops: int, deps: int, message: int, outputs: int) -> None:

@@ -61,8 +61,8 @@ _FAR_S = 60  # tolerance in seconds, because the server updates a job's walltime
 class Pbs(Reader):
     """Builds one gang per job, with one instance per chunk; each kind of chunk becomes a task.
 
-    Every attempt that ran is kept, whatever its exit status. The work is the wall time of the last
-    attempt (``protocol="last-attempt"``) or of all attempts (``all-attempts``).
+    Every attempt that ran is kept, regardless of its exit status. The work is the wall time of the
+    last attempt (``protocol="last-attempt"``) or of all attempts (``all-attempts``).
     """
 
     name = "pbs"

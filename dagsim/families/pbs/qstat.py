@@ -109,7 +109,9 @@ def _queued(source: Source, options: TraceOptions, report: ReadReport) -> Iterat
             start_s = now_s
             if state in RUNNING_STATES:
                 start_s = finite_number(fields["start"], "stime")
-            elif state in SUSPENDED_STATE:  # resumes before any waiting job starts, with the rest of its limit
+            elif state in SUSPENDED_STATE:
+                # a suspended job resumes before any waiting job starts, and has the rest of its
+                # time limit left
                 ran_s = duration_s(fields.get("resources_used.walltime", ""), "walltime") or 0.0
                 limit_s, arrival_s = max(limit_s - ran_s, _LEAST_S), first_s
             elif begin := epoch_text(fields.get("Execution_Time", ""), zone):  # qsub -a

@@ -278,7 +278,7 @@ class RampCodec:
 
     Each job feature is scaled to its range in ``examples``, and clipped. The examples are jobs
     similar to the future ones (default: the examples of the kernel). ``blocks`` and ``outlooks``
-    are as in ``PartitionConfig``.
+    have the same meaning as in ``PartitionConfig``.
     """
 
     def __init__(self, examples: Sequence[RampJob] = (), *, blocks: int = 0, outlooks: bool = True) -> None:
@@ -355,7 +355,7 @@ class RampCodec:
 
     def _ways(self, view: RampView) -> Iterator[Way]:
         """Yield one way for each degree, on the servers that the placer chooses. If outlooks are
-        hidden, all degrees are yielded that may be chosen.
+        hidden, all degrees that may be chosen are yielded.
         """
         limit_s = view.rules.limit_s(view.job.acceptable_s)
         for degree in view.degrees[1:]:

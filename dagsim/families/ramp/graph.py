@@ -128,8 +128,8 @@ class ComputationGraph:
 
     @property
     def digest(self) -> str:
-        """A digest of all costs, sizes and edges. Equal graphs have equal digests, whatever their
-        names.
+        """A digest of all costs, sizes and edges. Equal graphs have equal digests, even if their
+        names differ.
         """
         if not self._digest:
             text = [

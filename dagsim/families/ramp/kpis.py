@@ -39,7 +39,7 @@ UNITS: dict[str, str] = {
     **{f"{info}_info_processed": "B" for info in _INFO},
     **{f"mean_{info}_throughput": "B/s" for info in _INFO},
 }
-"""Units of the figures that ``kpis`` returns for whole episodes."""
+"""Units of the statistics that ``kpis`` returns for whole episodes."""
 
 _CAUSES = {
     RejectReason.BY_POLICY: "declined",
@@ -194,7 +194,7 @@ def _of_blocked(rows: list[JobRow]) -> dict[str, float]:
 
 
 def _asked(prefix: str) -> dict[str, str]:
-    """Return the names of the statistics that every job has, whatever its outcome."""
+    """Return the names of the statistics that every job has, regardless of its outcome."""
     return {
         f"{prefix}_job_sequential_completion_time": "sequential_s",
         f"{prefix}_max_acceptable_job_completion_time": "acceptable_s",

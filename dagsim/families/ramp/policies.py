@@ -134,7 +134,7 @@ class AcceptableJct:
 
 class OnTime:
     """Chooses the smallest degree from ``least`` on that can be placed now and with which the job
-    is in time. If there is no such degree, rejects the job.
+    is in time. If there is no such degree, the policy rejects the job.
 
     ``placer`` is the rule that places operations.
 
@@ -185,8 +185,8 @@ class RoomWeights:
 
 
 class Roomy:
-    """Among the ways that are in time, chooses the one that leaves the fewest block sizes scarce;
-    rejects the job if no way is in time.
+    """Of the ways in which the job would be in time, chooses the one that leaves the fewest block
+    sizes scarce. If there is none, the policy rejects the job.
 
     All combinations of a degree and a free block are compared by the blocks that will be free at
     the next arrivals (``dagsim.families.ramp.view``). Degrees below ``least`` are only used if the

@@ -133,7 +133,7 @@ class RampScenario(Scenario):
     rejected.
     """
     figures: bool = False
-    """With each run, store the figures that ``ddls`` reports for an episode
+    """With each run, store the statistics that ``ddls`` reports for an episode
     (``dagsim.families.ramp.kpis``).
     """
     kind: Literal["ramp"] = "ramp"

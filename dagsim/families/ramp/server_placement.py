@@ -101,13 +101,13 @@ class _Walk:
         self.block_of[op] = number
 
     def done(self) -> OpPlacement:
-        """Return the placement, once every operation has its block."""
+        """Return the finished placement. Every operation must have been placed."""
         return OpPlacement(self.job, tuple(self.names), tuple(self.block_of))
 
 
 class FirstFitBlocks:
-    """RAMP's first fit. Operations are placed one at a time. Each is placed with a parent that has
-    as many pieces, or else on the first free block.
+    """RAMP's first fit. Operations are placed one at a time. Each is placed on the servers of a
+    parent with the same number of pieces, or else on the first free block.
 
     An operation may use any server without another job, so blocks of different sizes may overlap.
     """
@@ -115,7 +115,7 @@ class FirstFitBlocks:
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
-        """Return servers for every operation, or None if one of them cannot be placed."""
+        """Return a placement of all operations, or None if one of them cannot be placed."""
         return place_inside(~occupied, job, parts, fabric, rules)
 
 
@@ -127,7 +127,7 @@ class Packed:
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
-        """Return servers for every operation, or None if there is no placement."""
+        """Return a placement of all operations, or None if there is none."""
         for outer in self._outer(fabric, parts.degree, occupied):
             placement = place_inside(outer, job, parts, fabric, rules)
             if placement is not None:
@@ -206,7 +206,7 @@ class RandomPlacer:
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
-        """Return servers for every operation, or None if too few are free."""
+        """Return a placement of all operations, or None if too few servers are free."""
         rng = np.random.default_rng([self.seed, int(parts.graph.digest, 16), occupied])
         walk = _Walk(job, parts, fabric, rules)
         for op in parts.graph.order:

@@ -66,7 +66,7 @@ class MeasuredPairs:
                 return rates if min(rates) > 0 else None
         if self.default is None:
             raise ModelError(
-                f"sharing: there are no rates for {_named(first)} beside {_named(second)} on {gpu}; add "
+                f"sharing: there are no rates for {_named(first)} running beside {_named(second)} on {gpu}; add "
                 "the pair to the table, or set default"
             )
         return self.default, self.default

@@ -156,7 +156,7 @@ def renamed_site(site: ImportedSite, names: Names) -> RenamedSite:
             if key in switch:
                 switch[key] = [rename(old) for old in switch[key]]
     imported = grouped(nodes, keep_all=True, in_order=True)
-    imported.notes = []  # the notes contain names of nodes
+    imported.notes = []  # removed, because the notes contain names of nodes
     return RenamedSite(imported, _renamed_queues(site.queues(), names), network, site.policy)
 
 

@@ -202,7 +202,7 @@ def cluster_yaml(
     lines += _listed("noted", imported.notes)
     lines += _listed("not modelled", list(unmodelled))
     if imported.unknown:
-        lines.append(f"NOT KNOWN: {', '.join(imported.unknown)}: fill in the figures in gpu_types, which are all 1")
+        lines.append(f"NOT KNOWN: {', '.join(imported.unknown)}: fill in the values in gpu_types, which are all 1")
     document: dict[str, Any] = {}
     if imported.gpu_types:
         document["gpu_types"] = [_figures(gpu) for gpu in imported.gpu_types.values()]

@@ -162,7 +162,7 @@ def _form(
         if not any(len(line) == len(names) for line in lines) and any(
             len(line) == len(names) + 1 and not line[-1] for line in lines
         ):
-            names.append("")  # sacct -p prints a separator at the end of each row, too
+            names.append("")  # sacct -p also prints a separator at the end of each row
         if whole:
             _check_header(names, where)
         if columns and not any(len(line) == len(names) for line in lines):
@@ -277,7 +277,7 @@ def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] |
             )
             if line is None or len(ways.get(key, row)[line]) <= len(
                 row[line]
-            ):  # keep the way with the longest command line, because this text may contain the separator
+            ):  # keep the split with the longest command line, because this text may contain the separator
                 ways[key] = row
     return next(iter(ways.values())) if len(ways) == 1 else None
 

@@ -56,7 +56,7 @@ class Resources(NamedTuple):
 def resources(text: str) -> Resources:
     """Parse ``billing=16,cpu=16,gres/gpu:a100=4,gres/gpu=4,mem=128G,node=1``, in any order.
 
-    ``gres/gpu`` is the total number of GPUs, whatever their types. If this entry is missing, the
+    ``gres/gpu`` is the total number of GPUs of all types. If this entry is missing, the
     numbers for the single types are added up instead.
 
     Raises:
@@ -72,7 +72,7 @@ def _resources(text: str) -> Resources:
     """
     listed = _pairs(text)
     if listed and all(name.isdecimal() for name in listed):  # taken from the column tres_alloc of slurmdbd's tables
-        raise Dirty("whose resources have the numbers of the database instead of names (print them with sacct)")
+        raise Dirty("whose resources are given as the numbers of the database instead of names (print them with sacct)")
     types: dict[str, int] = {}
     slices: dict[float, int] = {}
     for name, value in listed.items():

@@ -66,9 +66,9 @@ class _Requests(Sacct):
 def read_submissions(source: Source, options: TraceOptions) -> Submissions:
     """Read the submissions in Slurm's accounting (a file, or a folder of files).
 
-    If a job was requeued, each attempt is a separate submission, so its earlier waits and runs
-    count, too. Each request is read as if the job were still waiting, so the resources, nodes,
-    partition and priority that the job received later do not matter. Time limits are those that the
+    If a job was requeued, each attempt is a separate submission, so its earlier waits and runs also
+    count. Each request is read as if the job were still waiting, so the resources, nodes, partition
+    and priority that the job received later do not matter. Time limits are those that the
     accounting states.
 
     Raises:

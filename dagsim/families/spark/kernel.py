@@ -193,8 +193,8 @@ class SparkKernel:
                 cluster.retire(source, cluster.idle(source))
                 cluster.source = None
             if not self._offers:
-                # In spark-sched-sim, a source remains set even if all its executors are committed,
-                # so it may open another round later.
+                # In spark-sched-sim, a source remains set even if all its executors are committed.
+                # It may therefore open another round later.
                 if not cluster.parity:
                     cluster.source = None
                 return False

@@ -136,8 +136,8 @@ class SparkScenario(Scenario):
 
     @property
     def varied(self) -> bool:
-        """True if executors or arrivals differ between seeds. The unit of time then differs,
-        too."""
+        """True if executors or arrivals differ between seeds. In this case, the unit of time also
+        differs."""
         return bool(_range(self.executors) or _range(self.mean_gap_s))
 
     @property

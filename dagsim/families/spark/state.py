@@ -238,7 +238,8 @@ class PairedStreams:
     """Draws durations from one random stream per job. All policies then get the same draws for a
     seed.
 
-    The n-th task of a stage to be launched gets the same draw, whatever was launched before.
+    The n-th task of a stage to be launched gets the same draw, regardless of what was launched
+    before.
     """
 
     def __init__(self, seed: int) -> None:

@@ -98,7 +98,7 @@ class StageTable:
         live = self._live
         schedulable = self._schedulable()
         number = np.cumsum(live) - 1
-        # Keep the edges whose parent is incomplete. Their children are incomplete, too, because a
+        # Keep the edges whose parent is incomplete. Their children are also incomplete, because a
         # child never completes before its parents.
         kept = live[self._edges[:, 0]]
         counts = np.add.reduceat(live, self._starts, dtype=np.int64) if self._jobs else np.empty(0, np.int64)

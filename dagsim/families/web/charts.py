@@ -105,8 +105,8 @@ def chart_of(cols: ScheduleColumns, schedule: Schedule, packer: Packer, more: Se
 
 
 def distributions(runs: Mapping[str, ScheduleColumns], packer: Packer) -> dict[str, Any]:
-    """For each figure, compute one curve per named run: the share of the accepted jobs at or below
-    each value.
+    """For each quantity in ``FIGURES``, compute one curve per named run: the share of the accepted
+    jobs at or below each value.
 
     Unfinished jobs are never counted as within a value, so the curve of a run with unfinished jobs
     ends below 1.

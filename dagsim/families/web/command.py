@@ -86,7 +86,7 @@ def serve(
         typer.Option(
             min=1.0,
             help=(
-                "With --watch: seconds between two snapshots, and at the same time the time limit for a forecast "
+                "With --watch: seconds between two snapshots, which is also the time limit for a forecast "
                 "(default: 60)."
             ),
         ),

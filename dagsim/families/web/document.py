@@ -89,7 +89,7 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
         )
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
-    # systems that block jobs report their rejections in tables of their own
+    # systems that block jobs report these jobs in their own tables
     blocks = chosen.runs[0].folder.config.whole_system.blocked_by is not None
     rejected = [*([] if blocks else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
     sentences = [

@@ -192,7 +192,8 @@ def _make_plain(drawn: Figure) -> None:
     from matplotlib.ticker import FuncFormatter
 
     for axis in (axis for axes in drawn.axes for axis in (axes.xaxis, axes.yaxis)):
-        if isinstance(shown := axis.get_major_formatter(), FuncFormatter):  # set_yticks creates one for labels
+        # set_yticks creates such a formatter for labels
+        if isinstance(shown := axis.get_major_formatter(), FuncFormatter):
             axis.set_major_formatter(FuncFormatter(partial(_plain_tick, shown)))
     for text in drawn.findobj(Text):
         if isinstance(text, Text):
@@ -214,7 +215,7 @@ def _save(drawn: Figure, path: Path, kind: str) -> None:
     if kind != ".png":
         from matplotlib import rc_context
 
-        with rc_context({"svg.hashsalt": "dagsim"}):  # applies to this file only
+        with rc_context({"svg.hashsalt": "dagsim"}):  # this setting applies only to this file
             undated = {_DATED[kind]: None} if kind in _DATED else None
             drawn.savefig(path, format=kind.removeprefix("."), metadata=undated)
         return

@@ -117,8 +117,8 @@ def _over_time(axes: Axes, arrivals_s: np.ndarray) -> None:
 
 
 def _cdf(axes: Axes, values: np.ndarray, label: str, colour: str) -> None:
-    """Plot the fraction of values at or below each value. However many values there are, only a few
-    points are drawn.
+    """Plot the fraction of values at or below each value. Only a few points are drawn, even if
+    there are many values.
     """
     levels, counts = np.unique(values, return_counts=True)
     if not len(levels):

@@ -383,7 +383,7 @@ class ClusterState(Forked):
             return
         self.judged.clear()
         self.returned_s = now
-        self.released += _LOOK_BACK + 1  # classes that did not fit must search all nodes again
+        self.released += _LOOK_BACK + 1  # demand classes that did not fit must search all nodes again
         for demand in self.classes.values():
             if demand.terms is not None:
                 demand.open_to(site.open(demand.terms, now))

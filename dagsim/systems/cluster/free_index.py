@@ -26,7 +26,7 @@ class FreeIndex(Forked):
     for each free amount, and a bit set of the levels in use.
 
     Finding the next level with a machine, and the first machine on it, takes a few integer
-    operations, whatever the size of the cluster.
+    operations on a cluster of any size.
     """
 
     __slots__ = {

@@ -246,7 +246,7 @@ class ClusterKernel(Forked):
         """See ``ClusterView.expected_moves_s``."""
         return [0.0] * len(moves) if self.life is None else self.life.expected_moves_s(moves)
 
-    # The conversation with a policy.
+    # Methods that call the policy and carry out its decisions.
 
     def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
         """Run the simulation with ``policy`` until no job is left, or until ``until_s``.
@@ -316,8 +316,8 @@ class ClusterKernel(Forked):
                 # true only at the beginning, before the policy is called for the first time
                 due = clock.peek() <= self.now
                 if not (self.pending or due) and asked_s < self.now:
-                    # call the policy again: it may have been waiting for something that can no
-                    # longer happen
+                    # call the policy again, because it may have been waiting for an event that can
+                    # no longer happen
                     self.changed = True
                     continue
                 if not (self.pending or due):
@@ -427,11 +427,11 @@ class ClusterKernel(Forked):
             case Resize():
                 run = legality.stopped(self, decision.run)
                 shares = legality.resizable(self, run, decision.placement)
-                assert self.life is not None  # because the run's task is elastic
+                assert self.life is not None  # the run's task is elastic, so there is a ``life``
                 self.life.resize(run, shares)
             case Join():
                 host = legality.joinable(self, decision.task, decision.run)
-                assert self.life is not None  # because there is a model for shared GPUs
+                assert self.life is not None  # there is a model for shared GPUs, and therefore a ``life``
                 self.life.join(host, decision.task)  # type: ignore[arg-type]
             case Admit():
                 self.admit(legality.applicant(self, decision.job))
@@ -559,7 +559,7 @@ class ClusterKernel(Forked):
         active.changed(index)
         if task.unfinished and task.task.elastic is None:
             return
-        task.unfinished = 0  # an elastic task ends as a whole, whatever its number of instances
+        task.unfinished = 0  # an elastic task ends as a whole, regardless of its number of instances
         for child in active.job.graph.children[index]:
             waiter = active.tasks[child]
             waiter.missing -= 1
@@ -578,7 +578,7 @@ class ClusterKernel(Forked):
         The piece has to repeat the work that is not ``kept``. If ``notice_s`` is above 0, the nodes
         have that many seconds to send the state of the run.
         """
-        # The order matters. First, no event of the run may happen any more. Then its nodes are
+        # The order matters. First, all future events of the run are cancelled. Then its nodes are
         # freed, before listeners are notified. The resumed piece is created last, from the work
         # that the run has completed by now. Pieces are numbered across the whole simulation,
         # because pieces of one task with equal keys are tried in the order of their numbers.

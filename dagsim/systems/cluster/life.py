@@ -423,11 +423,11 @@ class Life(Forked):
         task = self._kernel.preempt(run)
         self._kernel.occupy(task, shares, training if self._preemption.on_resume == "resume" else None)
 
-    # Simulations that begin in the middle of operation, and forks.
+    # Methods for simulations that begin with jobs in the system, and for forks.
 
     def recall(self, run: Run) -> None:
         """Manage a run that started to compute before the beginning of the simulation."""
-        self._setup_s(run)  # the result is not needed; the call records which job the GPUs run
+        self._setup_s(run)  # called only because it records which job the GPUs run; the result is not needed
         preemption, begins_s = self._preemption, self._kernel.now
         if self.by_network and preemption.checkpoint_interval_s is not None:
             progress = run.progress = WorkProgress(run.computing_s or 0.0)

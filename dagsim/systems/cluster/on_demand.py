@@ -448,7 +448,7 @@ class OnDemandNodes(Forked):
         first. For a gang with counts, return nodes that satisfy the counts, or none.
         """
         machines = self._kernel.machines
-        demand.open_to(demand.opened)  # undo the restriction to some nodes that an earlier search may have left
+        demand.open_to(demand.opened)  # an earlier search may have restricted the demand to some nodes, so undo this
         demand.nodes &= domain
         up = [machines.list[at] for at in machines.candidates(demand, type_)] if demand.gang else []
         among = [machine for machine in (*up, *twins) if machine.type == type_]

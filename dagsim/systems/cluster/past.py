@@ -235,7 +235,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
         kernel.machines.returned_s = -inf
     frontier.past = events
     kernel.now = begins_s
-    kernel.clock.not_before(begins_s)  # overdue events happen at the beginning
+    kernel.clock.not_before(begins_s)  # events that should have happened earlier happen at the beginning
     for run in kernel.running.values():
         run.phase_until(max(run.scheduled_end_s, begins_s))
         if kernel.life is not None:

@@ -521,7 +521,7 @@ def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
         return replace(queues, partitions=tuple([_of_groups(part, section) for part in queues.partitions]))
     names = {name for group in section.groups for name in (group.name, *group.nodes)}
     # A machine with several GPU types is modelled as one node per type (``name:type``), so its
-    # plain name is valid, too.
+    # plain name is also valid.
     names |= {name.partition(":")[0] for name in names}
     for part in queues.partitions:
         for name in [host for text in part.nodes for host in _hosts(text)]:

@@ -51,7 +51,7 @@ def test_a_figure_that_differs_ends_with_1(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(PAPERS, "mine", Paper("Mine", ("numbers.txt",), "ask me", figures))
     shown = run("mine", "--data", str(tmp_path), code=1)
     assert "two 2.25 2 -0.25 0.005 differs" in shown
-    assert "1 of 2 figures differ by no more than is allowed" in shown
+    assert "1 of 2 values differ by no more than is allowed" in shown
     facts = json.loads(run("mine", "--data", str(tmp_path), "--json", code=1))
     assert [figure["holds"] for figure in facts["figures"]] == [True, False]
 
@@ -72,7 +72,7 @@ def test_the_setting_of_rltune_has_two_kinds_of_nodes(tmp_path: Path) -> None:
 
 @pytest.mark.data
 def test_the_optima_of_the_standard_task_graphs_are_reached_as_published(data: Path) -> None:
-    assert "12 of 12 figures differ by no more" in run("stg", "--data", str(data / "traces"))
+    assert "12 of 12 values differ by no more" in run("stg", "--data", str(data / "traces"))
 
 
 def test_files_with_figures_of_their_own_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_files_with_figures_of_their_own_may_be_missing(tmp_path: Path, monkeypa
 
     monkeypatch.setitem(PAPERS, "mine", Paper("Mine", ("one.txt", "two.txt"), "ask me", figures, whole=False))
     shown = run("mine", "--data", str(tmp_path))
-    assert "1 of 1 figures differ by no more than is allowed" in shown
+    assert "1 of 1 values differ by no more than is allowed" in shown
     assert "two.txt. ask me" in shown
     assert json.loads(run("mine", "--data", str(tmp_path), "--json"))["missing"] == ["two.txt"]
 
@@ -108,7 +108,7 @@ def test_an_error_of_the_scripts_is_an_error_of_the_command(tmp_path: Path) -> N
 
 @pytest.mark.data
 def test_a_paper_of_the_scripts_is_repeated(data: Path) -> None:
-    assert "1 of 1 figures differ by no more than is allowed" in run("sia", "--data", str(data))
+    assert "1 of 1 values differ by no more than is allowed" in run("sia", "--data", str(data))
 
 
 @pytest.mark.data

@@ -151,7 +151,7 @@ def test_a_type_that_is_not_known_is_said_and_to_be_filled_in(tmp_path: Path) ->
     result = CliRunner().invoke(app, ["site", "import", str(tmp_path / "n.txt"), "-o", str(tmp_path / "c.yaml")])
     assert result.exit_code == 0
     assert "GPU type 'warp9' is unknown; say what it is with --gpu warp9=TYPE" in result.output
-    assert "# NOT KNOWN: warp9: fill in the figures" in (tmp_path / "c.yaml").read_text()
+    assert "# NOT KNOWN: warp9: fill in the values" in (tmp_path / "c.yaml").read_text()
     assert load_config(tmp_path / "c.yaml").build_cluster().gpus_by_type() == {"warp9": 2}
 
 

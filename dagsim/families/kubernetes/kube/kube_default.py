@@ -192,8 +192,8 @@ class KubeDefault:
 
 
 class NodeScorer:
-    """Places the pods of a task in the same way as ``KubeDefault``, whatever the order in which
-    tasks are placed. The parameters are the same as for ``KubeDefault``."""
+    """Places the pods of a task in the same way as ``KubeDefault``, regardless of the order in
+    which tasks are placed. The parameters are the same as for ``KubeDefault``."""
 
     def __init__(
         self, scoring: str = "least", cpu: float = 1, memory: float = 1, gpu: float = 0, config: str = ""

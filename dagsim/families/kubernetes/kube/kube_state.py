@@ -122,7 +122,7 @@ class KubeState:
         return None if node is None else (Share(node),)
 
     def _best(self, view: ClusterView, task: TaskState, nodes: np.ndarray) -> int | None:
-        """Return the best feasible node on which the kernel can place the task, too. In addition to
+        """Return the best feasible node on which the kernel can also place the task. In addition to
         the filters, the kernel checks whether nodes are down and whether shares of GPUs fit.
         """
         machines, demand = view.machines.list, task.demand
@@ -169,7 +169,7 @@ class KubeState:
         return None
 
     def victims(self, view: ClusterView, task: TaskState) -> Victims | None:
-        """Return the least harmful preemption after which the kernel can place the task, too."""
+        """Return the least harmful preemption after which the kernel can also place the task."""
         waiting = self._waiting(task)
         self.cycle.now = view.now
         if not self.cycle.may_preempt(waiting):

@@ -209,8 +209,9 @@ class Pod:
                     selector = selector.extended([Requirement(key, operator, (self.labels[key],)) for key in keys])
             namespaces: frozenset[str] | None = frozenset(map(str, list_in(term, "namespaces")))
             if object_in(term).get("namespaceSelector") is not None:
-                # The import replaces selectors by the names of the namespaces. If it has left a
-                # selector, assume that it selects all namespaces.
+                # The import replaces selectors of namespaces with the names of these namespaces. If
+                # the manifest still contains such a selector, assume that it selects all
+                # namespaces.
                 namespaces = None
             terms.append(Term(selector, namespaces if namespaces != frozenset() else frozenset({self.namespace}),
                               text_in(term, "topologyKey")))  # fmt: skip

@@ -170,8 +170,8 @@ class Filters:
                 anywhere = anywhere or bool(sums.any())
                 labelled = labelled & (domains[at] >= 0)
                 met = met & (sums[at] > 0)
-            # If the pods of a group require each other, the first of them finds no other. It may
-            # therefore run on any node.
+            # If the pods of a group require each other, the first of them finds no matching pod. It
+            # may therefore run on any node.
             alone = not anywhere and matches_all(pod.affinity, pod)
             yield "InterPodAffinity", ~(labelled & (met | alone)), "node(s) didn't match pod affinity rules", _FOR_GOOD
         for term in pod.anti_affinity:

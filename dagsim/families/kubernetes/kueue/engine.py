@@ -385,8 +385,8 @@ class Admission:
         """Admit the entries in order, or let them preempt other workloads, while there is quota left."""
         issued: list[tuple[_Entry, Victim]] = []
         if all(entry.assignment.mode is not Mode.FIT and not entry.targets for entry in entries):
-            # None of the heads fits or has workloads to preempt. They would only reserve quota,
-            # which no other head of this cycle could use anyway.
+            # None of the heads fits, and none has workloads that it could preempt. Reserving quota
+            # for them is not necessary, because no other head could use it in this cycle.
             return issued
         taken: dict[str, WorkloadState] = {}
         roots = {id(entry.queue.node.root): entry.queue.node.root for entry in entries}
@@ -542,8 +542,8 @@ class Admission:
         usage = 0.0
         for resource in sorted(consumed.keys() | penalties.keys()):
             total = consumed.get(resource, 0) + penalties.get(resource, 0)
-            # Kubernetes writes whole amounts without decimals, and multiplies all others by 0.001.
-            # Do the same, so that rounding errors are equal.
+            # Kubernetes stores whole amounts without decimals, and computes all others as a
+            # multiple of 0.001. Do the same, so that rounding errors are equal.
             amount = total * 0.001 if resource in penalties or total % 1000 else float(total // 1000)
             usage += sharing.resource_weights.get(resource, 1.0) * amount
         weight = self._locals[local_queue].weight

@@ -116,9 +116,9 @@ class Kueue:
                         if not self._site.exact:
                             standings.append(Standing(task, queue, 0, priority, parts, rules.nodes(task)))
                             continue
-                        # The priority alone does not tell the order: past usage may take precedence
-                        # over it, and queues that share quotas have no common order. So find out
-                        # which workload would start by a trial run of the engine.
+                        # The priority alone does not determine the order, because past usage may
+                        # take precedence over it and queues that share quotas have no common order.
+                        # A trial run of the engine therefore shows which workload would start.
                         outcome = rehearsal.outcome(name, rules.never(task))
                         standings.append(Standing(task, queue, -number, priority, parts, 1 << bit, outcome))
         for place, task in tasks.ready.items():

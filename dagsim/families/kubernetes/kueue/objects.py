@@ -319,7 +319,7 @@ class KueueObjects:
 
     def renamed(self, new: Callable[[str, str], str]) -> KueueObjects:
         """Return the objects with pseudonyms in place of all names, and without labels, taints and
-        tolerations. The levels of topologies keep the last part of their labels."""
+        tolerations. In the labels of topology levels, only the last part stays the same."""
 
         def level(label: str) -> str:
             return label if label.startswith("kubernetes.io/") else f"example.com/{label.rpartition('/')[2]}"

@@ -58,7 +58,7 @@ Offer: TypeAlias = tuple[ReadyTask, list[int]]
 class Candidates:
     """Choices at the level of task and GPU type.
 
-    Ready tasks that are alike form a group. Each group offers its shortest task, and the task whose
+    Similar ready tasks form a group. Each group offers its shortest task, and the task whose
     job has the least remaining work, on every type on which they fit. ``CandidatesConfig.select``
     can offer the tasks in a window instead. Waiting is a choice as long as any event is still to
     come.

@@ -47,7 +47,7 @@ class ClusterCodec(Protocol):
 
     def decode(self, view: ClusterView, choice: int) -> Iterable[Decision]:
         """Return the decisions that row ``choice`` of the last observation represents. An empty
-        list means to wait until something changes."""
+        list means that the agent waits until something changes."""
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
         """Return the row of the last observation that stands for a heuristic's decisions, or

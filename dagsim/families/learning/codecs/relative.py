@@ -61,7 +61,7 @@ class Relative(Candidates):
 
     Two tasks are always among the choices: the task that the heuristic ``reference`` would start,
     and the task whose job has the least work left. One choice starts as many instances of a task as
-    fit on the type. Rows have the same columns whatever the number of GPU types.
+    fit on the type. Rows have the same columns for any number of GPU types.
     ``Observation.gpus`` has a single row, the mean over the types.
 
     The codec reads only estimates or, with ``beliefs``, a ``Belief``. An observation takes as long

@@ -317,7 +317,7 @@ class BackfillCycle:
 
     def _reserve_up_to_hope(self) -> int:
         """Reserve nodes for the jobs ahead of the first job that could start. Stop when no tests
-        are left, or when the reservations keep that job from starting, too. None of the jobs ahead
+        are left, or when the reservations also keep that job from starting. None of the jobs ahead
         can start now, so this is equivalent to testing them in turn, but faster. Return for how
         many jobs nodes were reserved.
         """

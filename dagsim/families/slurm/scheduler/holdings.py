@@ -357,7 +357,7 @@ class Holdings:
             held = self._held[holder]
             for place, amount in enumerate(amounts[:4]):
                 held[place] -= amount
-            if held[3] < 0.5:  # no run is left, so drop the sums together with their rounding errors
+            if held[3] < 0.5:  # no run is left, so remove the sums, which contain only rounding errors
                 del self._held[holder]
             if holder in self.most_nodes:
                 counts = self._nodes[holder]

@@ -84,7 +84,7 @@ class JobPriorities:
 
     def entries(self, task: TaskState) -> list[PendingJob]:
         """Return the task's entries in the list of pending jobs, one for each partition in which it
-        may run. Partitions that refuse the job's account count, too. There are as many entries for
+        may run. Partitions that refuse the job's account also count. There are as many entries for
         each magnetic reservation that attracts the job (``job_resv_append_magnetic``). Compute the
         priority in partitions in which the task has none yet.
         """

@@ -81,7 +81,7 @@ class MainLoop:
             if not task.waiting:
                 del listed[at]
                 continue
-            # reservations that have not begun are among the nodes that are off limits
+            # the nodes of reservations that have not begun are also off limits
             later = job.attracted and job.reservation not in parts.placing.attracting
             if later or blocked.blocks(job) or not licensed(view.machines, task):
                 at += 1

@@ -74,22 +74,23 @@ class SlurmMultifactor:
     jobs have a larger size factor (PriorityFavorSmall). With ``relative_size``, the size of a job
     is divided by its time limit (SMALL_RELATIVE_TO_TIME). With ``max_tres``, only the largest
     weighted resource is billed instead of the sum (MAX_TRES). With ``accrue_always``, the age of a
-    job is counted from its submission (ACCRUE_ALWAYS). ``calc_phase_s`` is the time of one priority
-    calculation, on the site's clock if there is one.
+    job is counted from its submission (ACCRUE_ALWAYS). ``calc_phase_s`` is the time at which one of
+    these calculations takes place (on the site's clock if there is one). All others follow at
+    regular intervals.
 
     ``queue_depth`` is the number of jobs that the main loop considers (default_queue_depth). Every
     ``sched_interval_s`` seconds, the main loop considers all jobs (sched_interval).
     ``sched_min_interval_s`` is the shortest time between two main loops (sched_min_interval).
-    ``backfill`` turns backfill on or off. ``bf_phase_s`` is the time of the first backfill cycle.
-    ``bf_cycle_s`` is how long a cycle takes (*Mean cycle* of sdiag). The interval between cycles
-    begins when a cycle ends. ``bf_window_s`` is how far ahead backfill plans (bf_window).
-    ``bf_window_linear_s`` is the time by which each further window is longer when backfill searches
-    for a start time. With 0, the window is doubled instead (bf_window_linear). ``bf_max_job_user``,
-    ``bf_max_job_assoc`` and ``bf_max_job_part`` limit how many jobs a cycle tests for each user,
-    association and partition. 0 means no limit. ``bf_max_job_array_resv`` is the number of tasks of
-    one array that may have reservations. Backfill rounds times down to multiples of
-    ``bf_resolution_s`` seconds (bf_resolution). With ``bf_ties=fit``, a job may start if its time
-    limit ends exactly when a reservation begins.
+    ``backfill`` turns backfill on or off. ``bf_phase_s`` is the time at which the first backfill
+    cycle begins. ``bf_cycle_s`` is how long a cycle takes (*Mean cycle* of sdiag). The interval
+    between cycles begins when a cycle ends. ``bf_window_s`` is how far ahead backfill plans
+    (bf_window). ``bf_window_linear_s`` is the time by which each further window is longer when
+    backfill searches for a start time. With 0, the window is doubled instead (bf_window_linear).
+    ``bf_max_job_user``, ``bf_max_job_assoc`` and ``bf_max_job_part`` limit how many jobs a cycle
+    tests for each user, association and partition. 0 means no limit. ``bf_max_job_array_resv`` is
+    the number of tasks of one array that may have reservations. Backfill rounds times down to
+    multiples of ``bf_resolution_s`` seconds (bf_resolution). With ``bf_ties=fit``, a job may start
+    if its time limit ends exactly when a reservation begins.
 
     With ``limits=safe``, a job only starts if its whole time limit fits into the budgets of its
     account and QOS. With ``limits=used``, it starts unless these budgets are used up. ``preempt``
@@ -201,8 +202,8 @@ class SlurmMultifactor:
         sharing = self._sharing(run, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         asked = self._priorities.asked(task, part, run.instances)
-        # A job that does not share its nodes is charged for whole nodes, and limits count whole
-        # nodes, too.
+        # A job that does not share its nodes is charged for whole nodes, and limits also count
+        # whole nodes.
         if sharing.alone and not part.exclusive:
             amounts = of_nodes(amounts, [machine.node for machine, *_ in run.held])
             asked = asked._replace(cpus=amounts.cpus, memory_gb=amounts.memory_gb, gpus=amounts.gpus)

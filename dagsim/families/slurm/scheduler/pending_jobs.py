@@ -72,7 +72,7 @@ _BESIDE = 100
 class PendingJobs:
     """The ready tasks in the order in which they are examined, as an index (``ClusterView.index``):
     by tier and priority, highest first, then by submission. A job moves ahead of the first job that
-    its QOS may preempt, whatever their priorities (``sort_job_queue2``).
+    its QOS may preempt, regardless of their priorities (``sort_job_queue2``).
 
     ``listing`` returns a new task's entries, one per partition. ``ranks`` stores the priority of
     each slot. ``eligible_s`` returns the time from which a task may start. ``changed`` is True if a

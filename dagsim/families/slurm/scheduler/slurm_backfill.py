@@ -44,7 +44,7 @@ class Reservation(NamedTuple):
 
     def meets(self, begin_s: float, end_s: float, closed: bool) -> bool:
         """Return True if the reservation overlaps the interval from ``begin_s`` to ``end_s``. With
-        ``closed``, a reservation that begins exactly at ``end_s`` counts, too.
+        ``closed``, a reservation that begins exactly at ``end_s`` also counts.
         """
         return self.end_s > begin_s and (self.begin_s < end_s or (closed and self.begin_s == end_s))
 
@@ -158,7 +158,8 @@ class RunTable:
     def begin(self) -> None:
         """Drop all reservations, and switch to compiled functions once there is enough work."""
         self.kept = [0] * len(self.ids)
-        # compiled functions pay off after many searches, or if both versions are already loaded
+        # compiled functions are worth loading after many searches, or if both versions are already
+        # loaded
         pays = self.searched > _LISTED or inner_loops.cache_info().currsize == 2
         if not self.compiled and pays and inner_loops(compiled=True) != inner_loops(compiled=False):
             self.compiled = True
@@ -329,7 +330,7 @@ class NodePlan:
 
     def kept(self, begin_s: float, end_s: float, *, closed: bool, of: int = -1) -> int:
         """Return the nodes that are reserved at some time between ``begin_s`` and ``end_s``. With
-        ``closed``, reservations that begin exactly at ``end_s`` count, too. The search stops once
+        ``closed``, reservations that begin exactly at ``end_s`` also count. The search stops once
         it has found all the nodes in ``of``.
         """
         kept_nodes = 0

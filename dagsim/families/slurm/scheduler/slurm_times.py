@@ -172,7 +172,7 @@ def earliest(
     Slurm tries one start after another: ``least_s`` first, then the end of each reservation that
     keeps the job from nodes in its partition (_attempt_backfill in backfill.c). For each start, it
     considers the nodes that satisfy the constraint and are not reserved during the following
-    ``limit_s``, whatever GPUs they have. It assumes that the runs on these nodes end in the order
+    ``limit_s``, regardless of their GPUs. It assumes that the runs on these nodes end in the order
     of their limits. It frees the resources of all runs that end in a window of time, and then tests
     whether the job fits (_will_run_test in job_test.c). The first window lasts until
     ``FIRST_WINDOW_S`` after the first end, rounded up to a multiple of ``FIRST_WINDOW_S``. Each

@@ -309,8 +309,8 @@ class Fed(_ByType):
     ``asked``, it gets as many cores as it requests. With ``proportional``, the number is in
     proportion to its share of the node's GPUs. With ``sensitive``, it gets as many cores as its
     model needs on the fastest GPU type, but at least 1 per GPU and at most twice the proportional
-    share. Models that need few cores thus leave cores to models that need many, as with Synergy's
-    best-case demands. Tasks with other models get the proportional share.
+    share. Models that need few cores therefore leave cores to models that need many, as with
+    Synergy's best-case demands. Tasks with other models get the proportional share.
 
     Raises:
         ModelError: The reference type is unknown, or an amount is negative.

@@ -328,7 +328,7 @@ def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
     places = sizes.searchsorted(had, "right")
     first = places.min()
     ends, others = _counts(len(sizes))
-    # 0 for sizes that do not exceed the service which the job has received
+    # 0 for sizes that do not exceed the service that the job has received
     left = np.maximum(sizes[first:] - had[:, None], 0.0)
     service = left.cumsum(axis=1)
     left *= others[first:]

@@ -46,10 +46,10 @@ SCORES: dict[str, Callable[[float, float, float], float]] = {
     "log-area": lambda seconds, amount, _: log10(max(seconds, 1e-9)) * amount,
     "area": lambda seconds, amount, _: seconds * amount,
 }
-"""Scores of the queue by seconds, GPUs or cores, and arrival of the job in s. The smallest goes first;
-ties go first come, first served. F1, WFP3 and UNI use absolute arrival times. WFP3 and UNI are those
-of RLScheduler's repository, which gave the published figures: their waiting time is negative, so
-they are not the policies ``wfp3`` and ``unicef``.
+"""Scores of the queue by seconds, GPUs or cores, and arrival of the job in s. The smallest goes
+first; ties go first come, first served. F1, WFP3 and UNI use absolute arrival times. WFP3 and UNI
+are those of RLScheduler's repository, which gave the published results: their waiting time is
+negative, so they are not the policies ``wfp3`` and ``unicef``.
 """
 _SOONEST = "soonest"
 _FUTURES = 8
@@ -167,9 +167,9 @@ class _Trial:
 
 class Committed:
     """The queue rules of RLScheduler's environment (Zhang et al., SC 2020), with any score. As soon
-    as a task has started, the next one is picked from the queue. The picked task waits until it
-    fits, even if better tasks arrive in the meantime. An arriving task enters the queue only while
-    a picked task is waiting, or when the queue is empty.
+    as a task has started, the policy picks the next one from the queue. The picked task waits until
+    it fits, even if better tasks arrive in the meantime. An arriving task enters the queue only
+    while a picked task is waiting, or when the queue is empty.
 
     ``score`` determines the order of the queue, which is first come, first served or given by a
     formula.
@@ -186,9 +186,9 @@ class Committed:
     If ``width`` is above 1, the ``width`` tasks with the best scores are simulated in eight
     possible futures. In each future, the queue is simulated with estimates while ten more tasks
     arrive. These are a copy of one of the last eight sequences of ten arrivals. The task with the
-    smallest sum of bounded slowdowns (threshold 10 s) is picked. These trials count resources over
-    all types together, so they are meant for clusters with one type, and for jobs with a single
-    task.
+    smallest sum of bounded slowdowns (threshold 10 s) is picked. These simulations do not
+    distinguish between GPU types, so they are meant for clusters with a single type, and for jobs
+    with a single task.
 
     The policy uses estimates and never preempts. The cost is O(queue) per decision, or O(queue x
     runs) with ``soonest``. With ``width``, each pick costs O(width x queue x (queue + runs)).

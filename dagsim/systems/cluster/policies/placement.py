@@ -36,10 +36,10 @@ class BestFit:
 PLACEMENT_RULES: Registry[PlacementRule] = Registry(
     "placement",
     [
-        Entry("best-fit", ".placement:BestFit", "fastest GPU type, and on it the fullest node on which the task fits"),
+        Entry("best-fit", ".placement:BestFit", "fastest GPU type, then the fullest of its nodes with enough space"),
         Entry("fastest", ".placement:BestFit", "another name for best-fit"),
         Entry("first-fit", ".placement:FirstFit", "first node on which the task fits"),
-        Entry("worst-fit", ".placement:WorstFit", "fastest GPU type, and on it the emptiest node"),
+        Entry("worst-fit", ".placement:WorstFit", "fastest GPU type, then the emptiest of its nodes"),
         Entry("random", ".placement:RandomNode", "random GPU type and node on which the task fits"),
         Entry("consolidate", ".placement:Consolidate", "as few nodes as possible"),
         Entry("spread", ".placement:SpreadGang", "as many nodes as possible"),

@@ -63,9 +63,9 @@ class Rank(Protocol):
 
 class Rounds:
     """Let all jobs compete again every ``quantum_s`` seconds. Ready tasks are tried in the order of
-    ``(rank, arrival)``. One that does not fit displaces the runs that rank last, if each of these
-    runs ranks after the task. Between rounds, tasks that fit start in the same order, and no run is
-    preempted.
+    ``(rank, arrival)``. A task that does not fit displaces the runs that rank last, if each of
+    these runs ranks after the task. Between rounds, tasks that fit start in the same order, and no
+    run is preempted.
 
     If stopped runs lose their work (``preemption.on_resume: restart``), a run may be stopped only
     when it has run twice as long as any earlier run of its job that was stopped. Without this rule,
@@ -107,7 +107,9 @@ class Rounds:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self._service)
         now = view.now
-        if not self._has_begun:  # at the beginning, rank partly running jobs by their service until now
+        if not self._has_begun:
+            # at the beginning, rank jobs of which some tasks are running by the service that they
+            # have received so far
             self._service.now = now
         decided_s = self._service.now
         queue = view.index(self, lambda: JobQueue(self._key, by_arrival))
@@ -352,9 +354,9 @@ class _Contest:
 
 
 class RoundRobin:
-    """Round robin: tasks are served in order of arrival, but a run that has used up its time slice
-    of ``quantum_s`` seconds is stopped for the next task and moves to the end of the queue. Gangs
-    start and stop as a whole (Ousterhout 1982).
+    """Round robin: each task may run for a time slice of ``quantum_s`` seconds. After that, the
+    task is stopped, so that the next one can start, and moves to the end of the queue. Gangs start
+    and stop as a whole (Ousterhout 1982).
 
     A run whose slice has ended continues as long as no other task needs its place. If the next task
     does not fit yet, later tasks may use the free resources. The policy needs no estimates, and it
