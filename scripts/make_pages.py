@@ -194,20 +194,29 @@ def gains() -> Iterator[str]:
 
 def transfer() -> Iterator[str]:
     """For each network and cell, the ratio of mean completion times to the best heuristic of the cell on validation."""
-    file = read_json("decima/held-out-transfer.json")
+    yield from _on_cells("held-out-transfer", r"(?:transfer-)?(\w+)\.pt", "trained on")
+
+
+def balanced() -> Iterator[str]:
+    """The same for networks that were trained on the balanced mixture, one per training seed."""
+    yield from _on_cells("held-out-balanced", r"balanced-(\d+)\.pt", "training seed")
+
+
+def _on_cells(name: str, pattern: str, head: str) -> Iterator[str]:
+    file = read_json(f"decima/{name}.json")
     times = {(line["policy"], line["system"]): line["by_seed_s"] for line in file["lines"]}
-    networks = {policy: match[1] for policy, _ in times if (match := re.search(r"(?:transfer-)?(\w+)\.pt", policy))}
+    networks = {policy: match[1] for policy, _ in times if (match := re.search(pattern, policy))}
     cells = list(dict.fromkeys(cell for _, cell in times))
     best = {cell: _best_on_validation(cell) for cell in cells}
     rows = [["best heuristic", *(f"`{best[cell]}`, {fmean(times[best[cell], cell]):.1f} s" for cell in cells), ""]]
     pairs = {at: paired(times[at], times[best[at[1]], at[1]]) for at in product(networks, cells)}
     ps = dict(zip(pairs, holm([pair.p for pair in pairs.values()]), strict=True))
-    for policy, name in networks.items():
+    for policy, network in networks.items():
         ratios = (_ratio(pairs[policy, cell], ps[policy, cell]) for cell in cells)
         mean = geometric_mean([pairs[policy, cell].ratio for cell in cells])
-        rows.append([f"`{name}`", *ratios, f"{mean:.3f}"])
-    yield from markdown(("trained on", *cells, "mean"), rows)
-    yield from ("", f"*held-out-transfer: {file['made']}*")
+        rows.append([f"`{network}`", *ratios, f"{mean:.3f}"])
+    yield from markdown((head, *cells, "mean"), rows)
+    yield from ("", f"*{name}: {file['made']}*")
 
 
 def _ratio(pair: Paired, p: float) -> str:
@@ -654,7 +663,22 @@ _NAMED = (
         ablations,
         grid,
     ),
-    *(policies, placements, heuristics, gains, coverage, ramp, rules, readers, plans, sample, site, trained, transfer),
+    *(
+        policies,
+        placements,
+        heuristics,
+        gains,
+        coverage,
+        ramp,
+        rules,
+        readers,
+        plans,
+        sample,
+        site,
+        trained,
+        transfer,
+        balanced,
+    ),
 )
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     **{make.__name__.replace("_", "-"): make for make in _NAMED},

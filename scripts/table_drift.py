@@ -12,7 +12,7 @@ Rows are added to ``drift.csv`` as simulations end, so that the same command con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -295,7 +295,10 @@ WAYS: Mapping[str, Choose] = {
     "search": fixed("search"),
 }
 REFERENCE = "tuned once"
-PAIRS = (("agent", "default"), ("agent", "tuned weekly"), ("agent trained weekly", "agent"), ("search", "agent"))
+PAIRS = (
+    *(("agent", "default"), ("agent", "tuned weekly"), ("agent trained weekly", "agent")),
+    *(("search", "agent"), ("search", "tuned weekly")),
+)
 METRICS = {
     "mean_jct_s": "mean",
     "unseen_mean_jct_s": "mean in weeks with unseen jobs",
@@ -411,7 +414,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     for number, way in enumerate(ways):
         for place, sites in enumerate(places.values()):
             of = [row for row in rows if row.way == way and row.site in sites]
-            if len(of) < 2:
+            if len(of) < 2 or {row.site for row in of} != set(sites):
                 continue
             than = [at[REFERENCE, *row[:2]] for row in of]
             pair = paired([row.mean_jct_s for row in of], [row.mean_jct_s for row in than])
@@ -440,8 +443,10 @@ on which the agent that ships with dagsim was trained. *Policies* is the number 
 
 
 def page(rows: Sequence[Row]) -> list[str]:
-    """The tables of ``drift.md``."""
-    lines = ["## All sites", "", *_table(rows, list(SITES)), "", "## Pairs, all sites", "", *_pairs(rows), ""]
+    """The tables of ``drift.md``. Ways that did not run at all sites are only in the tables of sites."""
+    places = {way: {row.site for row in rows if row.way == way} for way in WAYS}
+    whole = [row for row in rows if len(places[row.way]) == len(set().union(*places.values()))]
+    lines = ["## All sites", "", *_table(whole, list(SITES)), "", "## Pairs, all sites", "", *_pairs(whole), ""]
     for site in dict.fromkeys(row.site for row in rows):
         of = [row for row in rows if row.site == site and row.way == REFERENCE]
         means = ", ".join(
@@ -449,15 +454,17 @@ def page(rows: Sequence[Row]) -> list[str]:
         )
         jobs = round(float(np.mean([row.jobs for row in of])))
         lines += [f"## {site}", "", f"{jobs:,} jobs; `{REFERENCE}`: {means}.", "", *_table(rows, [site]), ""]
+        if some := [row for row in rows if row.site == site and row not in whole]:
+            lines += [*_pairs([row for row in rows if row.site == site], {row.way for row in some}), ""]
     return lines[:-1]
 
 
-def _pairs(rows: Sequence[Row]) -> Iterator[str]:
+def _pairs(rows: Sequence[Row], ways: Collection[str] = tuple(WAYS)) -> Iterator[str]:
     at = {(row.way, row.site, row.seed): row for row in rows}
     lines = []
     for way, other in PAIRS:
         of = [row for row in rows if row.way == way and (other, *row[:2]) in at]
-        if of:
+        if of and {way, other} & set(ways):
             than = [at[other, *row[:2]] for row in of]
             lines.append((way, other, len(of), *[ratio_of(of, than, metric) for metric in METRICS]))
     return markdown(("policy", "compared with", "n", *METRICS.values()), lines, (2,))

@@ -33,8 +33,8 @@ CELLS = ("ind-0.9", "ind-1.1", "dag-0.9", "dag-1.1")
 ESTIMATES: Mapping[str, Mapping[str, Any]] = {"hidden": {"kind": "hidden"}, "noisy": {"kind": "noisy", "sigma": 1.0}}
 PRICES_S = (0, 30, 60)
 """Seconds that it takes to resume a stopped run."""
-SEEDS, TRIED = 16, range(2_000_000, 2_000_008)
-"""Number of report seeds, and the validation seeds."""
+SEEDS, BELIEVING_SEEDS, TRIED = 16, 8, range(2_000_000, 2_000_008)
+"""Number of report seeds, also for heuristics with expected durations, and the validation seeds."""
 PLAIN = (
     *[f"eft-wait[theta={theta},order={order}]" for theta in (0.7, 0.85, 1.0) for order in ("work", "task")],
     *[f"qssf[memory={memory}]" for memory in (0.5, 0.8, 0.95)],
@@ -180,7 +180,7 @@ def beliefs(options: command.Options, say: command.Say) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     ledger = Ledger(RESULTS / "seeds.yaml")
     text = "python scripts/table_hidden.py beliefs"
-    spending = ledger.spend("agents/hidden", SEEDS, text, fresh=options.fresh, again=options.again)
+    spending = ledger.spend("agents/hidden", BELIEVING_SEEDS, text, fresh=options.fresh, again=options.again)
     for place, kind in [(place, kind) for kind in WITH_BELIEFS for place in PLACES if place.known == "hidden"]:
         if (place, WITH_BELIEFS[kind]) not in best:
             continue

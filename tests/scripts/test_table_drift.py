@@ -132,3 +132,11 @@ def test_the_page_has_ratios_to_the_heuristic_tuned_once() -> None:
     assert any(line.startswith("| agent | tuned weekly | 2 | 0.500 (") for line in page(rows))
     means = "mean 150 s, mean in weeks with unseen jobs 450 s, area-weighted mean 300 s, p95 wait 50 s"
     assert f"10 jobs; `tuned once`: {means}." in lines
+
+
+def test_a_way_that_ran_at_some_sites_is_only_in_their_tables() -> None:
+    rows = [row(site, seed, "tuned once", 100.0 * seed) for site in ("philly", "itp") for seed in (1, 2)]
+    rows += [row("itp", seed, way, mean_s * seed) for seed in (1, 2) for way, mean_s in (("agent", 90), ("search", 45))]
+    text = "\n".join(page(rows))
+    assert "| search |" not in text.partition("## philly")[0]
+    assert "| search | agent | 2 | 0.500 (" in text.partition("## itp")[2]

@@ -92,7 +92,7 @@ FAMILY = Family(
             Entry("rainbow", ".off_policy:RainbowConfig", "d3qn with distributions of returns and noisy layers"),
             Entry("sac", ".off_policy:SacConfig", "discrete soft actor-critic"),
         ),
-        "keys": (Entry("train", ".train_section:TrainSection", "how dagsim train trains an agent"),),
+        "keys": (Entry("train", ".train_config:TrainConfig", "how dagsim train trains an agent"),),
         "kept_by_command": (Entry("train", ".command:train_agent", "training run"),),
         "policies": (
             Entry(

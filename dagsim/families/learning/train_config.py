@@ -5,14 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar
 
 from dagsim.errors import ConfigError
+from dagsim.families.learning.algorithms import ALGORITHMS
 from dagsim.families.learning.episode import RewardConfig
+from dagsim.families.learning.nets import NETS
 from dagsim.families.learning.nets.net_settings import NetSettings, ScorerConfig
 from dagsim.families.learning.on_policy import PpoConfig
 from dagsim.families.learning.settings import AlgorithmSettings, CheckedSettings
-from dagsim.systems import DEFAULT_SYSTEM, system_named
+from dagsim.registry import Registry
+from dagsim.sections import Registered
+from dagsim.systems import all_systems
+from dagsim.systems.default import DefaultSystem
 from dagsim.systems.seam import CodecSettings
 
 LOCKSTEP = 16
@@ -50,21 +55,29 @@ class WarmStart(CheckedSettings):
         self._fraction("smoothing")
 
 
-def _first_codec() -> CodecSettings:
-    """Return the first codec of the default system."""
-    codecs = system_named(DEFAULT_SYSTEM).codecs
-    codec: CodecSettings = codecs.create(codecs.names()[0])
-    return codec
+def _all_codecs() -> Registry[Any]:
+    """Return the codecs of all systems. If a codec belongs to another system, ``check_training``
+    rejects it later."""
+    entries = {entry.name: entry for system in all_systems().values() for entry in system.codecs.describe()}
+    return Registry("codec", entries.values(), group="dagsim.codecs", listing="dagsim list codecs", method="build")
+
+
+ALL_CODECS = _all_codecs()
 
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig(CheckedSettings):
-    """The settings of a training run: the algorithm, the reward, the length, and how the agent is
-    validated."""
+    """The settings of a training run: the agent, its reward, the length of training, and the
+    evaluation."""
 
-    algorithm: AlgorithmSettings = field(default_factory=PpoConfig)
-    net: NetSettings = field(default_factory=ScorerConfig)
-    codec: CodecSettings = field(default_factory=_first_codec)
+    algorithm: Annotated[AlgorithmSettings, Registered(ALGORITHMS, "ppo")] = field(default_factory=PpoConfig)
+    """How the agent learns (``dagsim list algorithms``)."""
+    net: Annotated[NetSettings, Registered(NETS, "scorer")] = field(default_factory=ScorerConfig)
+    """The neural network (``dagsim list nets``)."""
+    codec: Annotated[CodecSettings, Registered(ALL_CODECS, DefaultSystem.codecs.names()[0])] = field(
+        default_factory=lambda: DefaultSystem.codecs.create(DefaultSystem.codecs.names()[0])
+    )
+    """How the agent observes and decides (``dagsim list codecs``)."""
     reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
     """Terms and weights (``dagsim list rewards``)."""
     iterations: int = 100

@@ -1,57 +1,23 @@
-"""The section ``train`` of a configuration: a ``TrainConfig`` whose parts are chosen from
-registries."""
+"""The defaults of the section ``train`` of a configuration, and its check against the system."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Annotated, Any
+from dataclasses import fields
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from dagsim.errors import ConfigError, UnknownName
-from dagsim.families.learning.algorithms import ALGORITHMS
 from dagsim.families.learning.episode import RewardConfig
-from dagsim.families.learning.nets import NETS
-from dagsim.families.learning.nets.net_settings import ScorerConfig
-from dagsim.families.learning.on_policy import PpoConfig
-from dagsim.families.learning.train_config import TrainConfig
-from dagsim.registry import Registry
+from dagsim.families.learning.train_config import ALL_CODECS, TrainConfig
 from dagsim.sections import Registered
 from dagsim.systems import all_systems
-from dagsim.systems.default import DefaultSystem
 from dagsim.systems.seam import CodecSettings, Scenario, System
 
 
-def _all_codecs() -> Registry[Any]:
-    """Return the codecs of all systems. If a codec belongs to another system, ``check_training``
-    rejects it later."""
-    entries = {entry.name: entry for system in all_systems().values() for entry in system.codecs.describe()}
-    return Registry("codec", entries.values(), group="dagsim.codecs", listing="dagsim list codecs", method="build")
-
-
-_ALL_CODECS = _all_codecs()
-
-
-@dataclass(frozen=True, slots=True)
-class TrainSection(TrainConfig):
-    """The settings of a training run: the agent, its reward, the length of training, and the
-    evaluation."""
-
-    algorithm: Annotated[Any, Registered(ALGORITHMS, "ppo")] = field(default_factory=PpoConfig)
-    """How the agent learns (``dagsim list algorithms``)."""
-    net: Annotated[Any, Registered(NETS, "scorer")] = field(default_factory=ScorerConfig)
-    """The neural network (``dagsim list nets``)."""
-    codec: Annotated[Any, Registered(_ALL_CODECS, DefaultSystem.codecs.names()[0])] = field(
-        default_factory=lambda: TrainConfig().codec
-    )
-    """How the agent observes and decides (``dagsim list codecs``)."""
-
-    __pydantic_config__ = {"extra": "forbid"}
-
-
-def section_for(system: System | type[System]) -> TrainSection:
+def section_for(system: System | type[System]) -> TrainConfig:
     """Return the default ``train`` section for a system."""
-    section: TrainSection = TypeAdapter(TrainSection).validate_python(for_system({}, system))
+    section: TrainConfig = TypeAdapter(TrainConfig).validate_python(for_system({}, system))
     return section
 
 
@@ -70,7 +36,7 @@ def for_system(section: Any, system: System | type[System]) -> Any:
             filled[name] = {"kind": default, **value}
     codec = filled.get("codec")
     kind = codec.get("kind") if isinstance(codec, dict) else codec
-    if isinstance(kind, str) and ":" not in kind and kind not in _ALL_CODECS:
+    if isinstance(kind, str) and ":" not in kind and kind not in ALL_CODECS:
         filled["codec"] = Registered(system.codecs).read({"kind": codec} if isinstance(codec, str) else codec)
     return filled
 
