@@ -211,10 +211,13 @@ def _on_cells(name: str, pattern: str, head: str) -> Iterator[str]:
     rows = [["best heuristic", *(f"`{best[cell]}`, {fmean(times[best[cell], cell]):.1f} s" for cell in cells), ""]]
     pairs = {at: paired(times[at], times[best[at[1]], at[1]]) for at in product(networks, cells)}
     ps = dict(zip(pairs, holm([pair.p for pair in pairs.values()]), strict=True))
+    means = {policy: geometric_mean([pairs[policy, cell].ratio for cell in cells]) for policy in networks}
     for policy, network in networks.items():
         ratios = (_ratio(pairs[policy, cell], ps[policy, cell]) for cell in cells)
-        mean = geometric_mean([pairs[policy, cell].ratio for cell in cells])
-        rows.append([f"`{network}`", *ratios, f"{mean:.3f}"])
+        rows.append([f"`{network}`", *ratios, f"{means[policy]:.3f}"])
+    if head == "training seed" and len(networks) > 1:
+        columns = [*([pairs[policy, cell].ratio for policy in networks] for cell in cells), list(means.values())]
+        rows.append(["least to most", *(f"{min(ratios):.3f} to {max(ratios):.3f}" for ratios in columns)])
     yield from markdown((head, *cells, "mean"), rows)
     yield from ("", f"*{name}: {file['made']}*")
 
