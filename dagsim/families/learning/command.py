@@ -28,7 +28,7 @@ from dagsim.cli.options import (
 from dagsim.cli.running import refuse_beside_resume
 
 if TYPE_CHECKING:
-    from dagsim.families.learning.session import Trained
+    from dagsim.families.learning.training.session import Trained
     from dagsim.metrics.standings import PolicyResult
 
 
@@ -95,9 +95,9 @@ def train_agent(
     Example: dagsim train --algo ppo --config train/ppo --seed 1
     """
     from dagsim.experiment.executors import executor_for
-    from dagsim.families.learning.devices import device_named
-    from dagsim.families.learning.progress import training_progress
-    from dagsim.families.learning.session import begin_training, resumed_training, train_in
+    from dagsim.families.learning.training.devices import device_named
+    from dagsim.families.learning.training.progress import training_progress
+    from dagsim.families.learning.training.session import begin_training, resumed_training, train_in
     from dagsim.report.comparison import comparison_table
     from dagsim.report.terminal import console
 
