@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from dagsim.families.learning.episode_env import EnvState
-from dagsim.families.learning.scheduling_env import SchedulingEnv
+from dagsim.families.learning.environments.episode_env import EnvState
+from dagsim.families.learning.environments.scheduling_env import SchedulingEnv
 from dagsim.model import Decision
 
 _ONE = np.zeros(1, np.int64)

@@ -11,8 +11,8 @@ from dagsim.config.bundled import WORKLOADS, find_config
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.scenario import scenario_of
-from dagsim.families.learning.env_settings import EnvConfig
-from dagsim.families.learning.episode_env import EpisodeEnv
+from dagsim.families.learning.environments.env_settings import EnvConfig
+from dagsim.families.learning.environments.episode_env import EpisodeEnv
 from dagsim.family import family_entries, refuse_missing
 from dagsim.own_code import attribute
 from dagsim.systems.seam import Scenario
