@@ -439,6 +439,17 @@ _MOST_NAMED = 16
 """Maximum number of names that a message lists."""
 
 
+def check_arguments(call: str, given: Iterable[str], *allowed: str) -> None:
+    """Check the names of keyword arguments that are passed on.
+
+    Raises:
+        UnknownName: ``call`` has no such argument.
+    """
+    for name in given:
+        if name not in allowed:
+            raise UnknownName(f"{call}: no argument {name!r}{choices(name, allowed)}")
+
+
 def choices(name: str, names: Iterable[str], *, both: bool = False) -> str:
     """Return a hint for a message about an unknown name: the most similar name or, if none is
     similar, all names. If there are too many names to list, the hint gives up to three names that

@@ -56,7 +56,7 @@ def configured(
     from dagsim.config.bundled import find_config
     from dagsim.config.schema import Setting, load_config
 
-    path = None if file is None else find_config(file)
+    path = None if file is None else find_config(file, "the workload: --workload ")
     if own:
         trust(*([] if path is None else [path]))
     jobs = [] if workload is None else [Setting(f"{named} {workload}", "workload", workload)]

@@ -263,6 +263,7 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
         ConfigError: The configuration is invalid. The message has one line per fault.
         CodeNotAllowed: The file names code that this process may not import.
     """
+    settings = yaml.as_listed(settings)
     document = yaml.Document({}, "defaults") if path is None else yaml.read_yaml(path)
     if isinstance(document.value, dict) and "over" in document.value:
         keys = "base and over" if "base" in document.value else "the key over"

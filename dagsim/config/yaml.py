@@ -62,6 +62,17 @@ class Setting(NamedTuple):
             raise ConfigError(f"{source}: {error}") from None
 
 
+def as_listed(settings: Iterable[str | Setting]) -> list[str | Setting]:
+    """Return settings as a list.
+
+    Raises:
+        ConfigError: They are one text or a mapping instead of several texts.
+    """
+    if isinstance(settings, str | Mapping):
+        raise ConfigError(f'settings: give a list of texts, such as ["policy=sjf"]; got {settings!r}')
+    return list(settings)
+
+
 @dataclass(slots=True)
 class Document:
     """A YAML value, with the position of each part (``file:line:column`` or ``--set key=value``)."""
@@ -216,8 +227,8 @@ def _in_plain_words(context: str, problem: str, at: Any, begun: Any) -> tuple[An
     for kind, what, first, last in _UNCLOSED:
         if kind in context and "expected" in problem:
             return begun, (
-                f"the {what} that begins here is not correct before line {at.line + 1}, column {at.column + 1}; write "
-                f"a missing comma between two values, or the missing '{last}' that closes this '{first}'"
+                f"this '{first}' begins a {what} that is not closed properly (problem at line {at.line + 1}, column "
+                f"{at.column + 1}); a comma or the closing '{last}' is missing"
             )
     for part, words in _PROBLEMS:
         if part in f"{context}, {problem}":
