@@ -63,6 +63,17 @@ def configured(
     return load_config(path, [*jobs, *(settings or ()), *options], own=own)
 
 
+_MOST_LOAD = 10
+
+
+def doubt_of(config: Config) -> str:
+    """Return a warning if the load is probably a percentage, or else an empty text."""
+    load = getattr(config.workload, "load", None)
+    if load is None or load < _MOST_LOAD:
+        return ""
+    return f"workload.load is {load:g}, {load:g} times the cluster's capacity; for {load:g}%, write {load / 100:g}"
+
+
 def experiment(
     what: Experiment,
     trace: TraceFlags,

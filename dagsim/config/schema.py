@@ -270,7 +270,7 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
         raise ConfigError(f"{path}: this is a sweep (it has {keys}); run it with: dagsim sweep {path}")
     if path is not None and _is_foreign(document.value):
         raise ConfigError(
-            f"{path}: not a configuration, because it contains none of the keys, such as policy, cluster or workload; "
+            f"{path}: not a configuration: it has none of the expected keys (policy, cluster, workload, ...); "
             "dagsim config show prints one"
         )
     return config_in(document, settings, own=own)

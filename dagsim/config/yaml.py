@@ -430,6 +430,8 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
     # remove a key from the message if the path already contains it
     while (said := what.partition(": "))[2] and said[0] in path:
         what = said[2]
+    if path and what.startswith(f"{path[-1]} must "):
+        what = what.removeprefix(f"{path[-1]} ")
     if place.startswith(("--", "NAME ")) and document.values.get(path) == place:
         return _of_option(place, path, what)
     return f"{place}: {'.'.join(map(str, path)) or 'the file'}: {what}"
@@ -441,8 +443,6 @@ def _of_option(place: str, path: KeyPath, what: str) -> str:
     """
     option, _, typed = place.partition(" ")
     key = ".".join(map(str, path))
-    if what.startswith(f"{path[-1]} must "):
-        what = what.removeprefix(f"{path[-1]} ")
     what = re.sub(r"\b(\d+)\.0(?=$|[],;])", r"\1", what)
     if option in ("--set", "--read"):
         name, _, typed = typed.partition("=")
