@@ -102,8 +102,8 @@ def test_processes_and_an_executor_exclude_each_other() -> None:
 
 @pytest.mark.parametrize(("other", "name"), ALIASES.items())
 def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
-    assert f"Also: dagsim {other}." in said(other, "--help", code=0)
-    assert f"Also: dagsim {other}." in said(name, "--help", code=0)
+    assert f"Alias: dagsim {other}" in said(other, "--help", code=0)
+    assert f"Alias: dagsim {other}" in said(name, "--help", code=0)
 
 
 @pytest.mark.parametrize(
