@@ -149,7 +149,7 @@ class Registry(Generic[T]):
         Raises:
             UnknownName: There is no such name, module or attribute.
             CodeNotAllowed: ``name`` is code outside dagsim that may not be imported here.
-            ConfigError: The object is of a different kind.
+            ConfigError: The object is not of the expected kind.
         """
         if self.is_own(name):
             if not own:

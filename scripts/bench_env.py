@@ -23,12 +23,12 @@ from clock import timed
 
 from dagsim.config.schema import Config, load_config
 from dagsim.families.learning.codecs.candidates import Candidates
+from dagsim.families.learning.environments.make_env import make_env
 from dagsim.families.learning.episode import Episode, EpisodeFactory, Reward, RewardConfig
-from dagsim.families.learning.learner import LearnerContext
-from dagsim.families.learning.make_env import make_env
 from dagsim.families.learning.on_policy import PpoConfig
-from dagsim.families.learning.rollouts import InProcessRollouts, play, spared
-from dagsim.families.learning.train_config import TrainConfig
+from dagsim.families.learning.training.learner import LearnerContext
+from dagsim.families.learning.training.rollouts import InProcessRollouts, play, spared
+from dagsim.families.learning.training.train_config import TrainConfig
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 

@@ -32,9 +32,9 @@ from dagsim.families.episodes.episode_state import EpisodeReward
 from dagsim.families.episodes.side_by_side import CompiledEpisodes, EpisodeBatch
 from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.codecs.codec import CandidatesConfig
+from dagsim.families.learning.environments.make_env import make_vector_env
 from dagsim.families.learning.episode import Episode, RewardConfig
-from dagsim.families.learning.make_env import make_vector_env
-from dagsim.families.learning.rollouts import spared
+from dagsim.families.learning.training.rollouts import spared
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 
 ASKED = {

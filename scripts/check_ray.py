@@ -32,9 +32,9 @@ from dagsim.experiment.executors import CellWork, executor_for
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Cell, Plan, read_grid
 from dagsim.experiment.store import Store
-from dagsim.families.learning.ray_rollouts import RayRollouts, RolloutTraffic
-from dagsim.families.learning.session import train
-from dagsim.families.learning.trainer import Progress
+from dagsim.families.learning.training.ray_rollouts import RayRollouts, RolloutTraffic
+from dagsim.families.learning.training.session import train
+from dagsim.families.learning.training.trainer import Progress
 
 OF_THE_CLOCK = {"progress.jsonl", "timing.jsonl", "manifest.json", "status.json", "command.txt", "lock"}
 GRID = """

@@ -105,7 +105,7 @@ FORKING = get_context("forkserver")
 FORKING.set_forkserver_preload(
     [
         *("rich.live", "rich.progress", "rich.table", "scipy.stats", "torch._dynamo", "dagsim.cli"),
-        *("dagsim.families.learning.rollouts", "dagsim.experiment.simulate", "dagsim.experiment.carry_out"),
+        *("dagsim.families.learning.training.rollouts", "dagsim.experiment.simulate", "dagsim.experiment.carry_out"),
         *("dagsim.families.learning", "dagsim.experiment.tune", "dagsim.report.comparison", "dagsim.traces.formats"),
     ]
 )

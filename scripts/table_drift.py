@@ -36,7 +36,7 @@ from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import Timed, make_policy
 from dagsim.experiment.tune import candidates, grid_of
 from dagsim.families.learning.agents import shipped_agent
-from dagsim.families.learning.session import train
+from dagsim.families.learning.training.session import train
 from dagsim.files import write_text
 from dagsim.metrics import Summary, summarize
 from dagsim.metrics.jct import jct

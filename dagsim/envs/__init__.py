@@ -17,7 +17,7 @@ SCHEDULING_ID = "dagsim/Scheduling-v0"
 
 
 def make_env(*arguments: Any, **settings: Any) -> Any:
-    """Build an environment for an experiment (see ``families/learning/make_env.py``).
+    """Build an environment for an experiment (see ``families/learning/environments/make_env.py``).
 
     Raises:
         InputError: The experiment or the environment cannot be built.
@@ -56,7 +56,7 @@ def make_torchrl_env(*arguments: Any, **settings: Any) -> Any:
 
 
 def record_episodes(*arguments: Any, **settings: Any) -> Any:
-    """Record episodes of a policy as an offline data set (see ``families/learning/data_set.py``).
+    """Record episodes of a policy as an offline data set (see ``families/learning/environments/data_set.py``).
 
     Raises:
         InputError: The policy, the experiment or the environment cannot be built.

@@ -320,15 +320,7 @@ def summarize(
         ModelError: ``power`` does not fit a GPU type in the cluster.
     """
     cols, chosen = _window(source, measured)
-    match unfinished:
-        case "refuse":
-            seen = cols
-        case "horizon":
-            seen = cols.at_horizon()
-        case "drop":
-            seen = cols.without_unfinished()
-        case _:
-            raise InputError(f"summary: unfinished must be refuse, horizon or drop, got {unfinished!r}")
+    seen = _completing(cols, unfinished)
     jobs, counted = cols.jobs, seen.jobs.accepted & chosen
     completed = int((jobs.finished & chosen).sum())
     rejected = jobs.rejected[chosen]
@@ -390,6 +382,19 @@ def summarize(
         by_gpu=gpu_groups(cols, power),
         on_demand=on_demand_use(cols),
     )
+
+
+def _completing(cols: ScheduleColumns, unfinished: Unfinished) -> ScheduleColumns:
+    """Return the columns in which unfinished jobs count as ``unfinished`` says."""
+    match unfinished:
+        case "refuse":
+            return cols
+        case "horizon":
+            return cols.at_horizon()
+        case "drop":
+            return cols.without_unfinished()
+        case _:
+            raise InputError(f"summary: unfinished must be refuse, horizon or drop, got {unfinished!r}")
 
 
 def _window(source: AnySchedule, measured: tuple[int, int | None] | None) -> tuple[ScheduleColumns, Flags]:

@@ -11,12 +11,10 @@ import csv
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from io import BytesIO
 from itertools import chain, islice
 from math import nan
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -37,12 +35,6 @@ processing."""
 _ODD = (b"\0", b"\x1f")
 _OTHER_BLANKS = (b"\v", b"\f", b"\x1c", b"\x1d", b"\x1e")
 """Characters that ``str.split`` treats as blanks but pandas does not."""
-_LETTERS, _BETWEEN = 19, {4: ord("-"), 7: ord("-"), 13: ord(":"), 16: ord(":"), 19: 0}
-"""The length of a date, and the positions of its non-digit characters, except the 11th
-character.
-"""
-_FIRSTS = np.arange("1970-01", "10000-02", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
-"""The first day of each month, in days since 1970."""
 
 
 class FileLayout(NamedTuple):
@@ -579,52 +571,6 @@ def _typed(
             if column in form.numbers:
                 values[column] = _floats(list(texts))
     return Table(source, form, line, values, words, raw, layouts)
-
-
-def local_seconds(texts: np.ndarray, zone: ZoneInfo | None) -> np.ndarray:
-    """Convert local dates in ``zone`` (default: UTC) to seconds since 1970, (n,) float64. The
-    result is NaN where a text does not have exactly the form of such a date.
-    """
-    seconds = date_seconds(texts)
-    if zone is not None:
-        dated = ~np.isnan(seconds)
-        minutes, place = np.unique(seconds[dated] // 60, return_inverse=True)
-        ahead = [
-            datetime.fromtimestamp(60 * minute, UTC).replace(tzinfo=zone).utcoffset() for minute in minutes.tolist()
-        ]
-        seconds[dated] -= np.array([offset.total_seconds() for offset in ahead if offset is not None])[place]
-    return seconds
-
-
-def date_seconds(texts: np.ndarray) -> np.ndarray:
-    """Convert dates such as ``2017-10-09 07:01:55`` to seconds since 1970, (n,) float64. The result
-    is NaN where a text has any other form.
-    """
-    blocks = [_seconds(texts[start : start + _ROWS]) for start in range(0, len(texts), _ROWS)]
-    return np.concatenate(blocks) if blocks else np.zeros(0)
-
-
-def _seconds(texts: np.ndarray) -> np.ndarray:
-    try:
-        letters = texts.astype(f"S{_LETTERS + 1}").view(np.uint8).reshape(-1, _LETTERS + 1).T.copy()
-    except UnicodeEncodeError:
-        return np.full(len(texts), nan)
-    fine = (letters[10] == ord(" ")) | (letters[10] == ord("T"))
-    for at, letter in _BETWEEN.items():
-        fine &= letters[at] == letter
-    digits = letters - np.uint8(ord("0"))
-    for at in range(_LETTERS):
-        if at not in _BETWEEN and at != 10:
-            fine &= digits[at] < 10
-    century, years, month, day, hour, minute, second = (
-        digits[at].astype(np.int32) * 10 + digits[at + 1] for at in (0, 2, 5, 8, 11, 14, 17)
-    )
-    year = century * 100 + years
-    fine &= (year >= 1970) & (month >= 1) & (month <= 12) & (hour < 24) & (minute < 60) & (second < 60)
-    months = np.where(fine, (year - 1970) * 12 + month - 1, 0)
-    first = _FIRSTS[months]
-    fine &= (day >= 1) & (day <= _FIRSTS[months + 1] - first)
-    return np.where(fine, (first + day - 1) * 86_400 + (hour * 3_600 + minute * 60 + second), nan)
 
 
 def _blocks(file: Source) -> Iterator[tuple[int, bytes]]:

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.model.arithmetic import whole_sum
-from dagsim.traces.chunks import Table, date_seconds
+from dagsim.traces.chunks import Table
 from dagsim.traces.fields import Dirty, InvalidValue
 from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.workload.arrays import objects
@@ -24,6 +24,14 @@ _UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
 NO_DURATION = ("4294967294", "4294967295")
 """Slurm's 32-bit NO_VAL and INFINITE."""
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(?:\.\d{1,9})?)")
+_LETTERS, _BETWEEN = 19, {4: ord("-"), 7: ord("-"), 13: ord(":"), 16: ord(":"), 19: 0}
+"""The length of a date, and the positions of its non-digit characters, except the 11th
+character.
+"""
+_FIRSTS = np.arange("1970-01", "10000-02", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
+"""The first day of each month, in days since 1970."""
+_STEP = 1 << 16
+"""Number of texts that are converted together."""
 
 
 def is_unset(text: str) -> bool:
@@ -236,3 +244,49 @@ def _positive(seconds: float, field: str) -> float:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
+
+
+def local_seconds(texts: np.ndarray, zone: ZoneInfo | None) -> np.ndarray:
+    """Convert local dates in ``zone`` (default: UTC) to seconds since 1970, (n,) float64. The
+    result is NaN where a text does not have exactly the form of such a date.
+    """
+    seconds = date_seconds(texts)
+    if zone is not None:
+        dated = ~np.isnan(seconds)
+        minutes, place = np.unique(seconds[dated] // 60, return_inverse=True)
+        ahead = [
+            datetime.fromtimestamp(60 * minute, UTC).replace(tzinfo=zone).utcoffset() for minute in minutes.tolist()
+        ]
+        seconds[dated] -= np.array([offset.total_seconds() for offset in ahead if offset is not None])[place]
+    return seconds
+
+
+def date_seconds(texts: np.ndarray) -> np.ndarray:
+    """Convert dates such as ``2017-10-09 07:01:55`` to seconds since 1970, (n,) float64. The result
+    is NaN where a text has any other form.
+    """
+    blocks = [_seconds_of(texts[start : start + _STEP]) for start in range(0, len(texts), _STEP)]
+    return np.concatenate(blocks) if blocks else np.zeros(0)
+
+
+def _seconds_of(texts: np.ndarray) -> np.ndarray:
+    try:
+        letters = texts.astype(f"S{_LETTERS + 1}").view(np.uint8).reshape(-1, _LETTERS + 1).T.copy()
+    except UnicodeEncodeError:
+        return np.full(len(texts), nan)
+    fine = (letters[10] == ord(" ")) | (letters[10] == ord("T"))
+    for at, letter in _BETWEEN.items():
+        fine &= letters[at] == letter
+    digits = letters - np.uint8(ord("0"))
+    for at in range(_LETTERS):
+        if at not in _BETWEEN and at != 10:
+            fine &= digits[at] < 10
+    century, years, month, day, hour, minute, second = (
+        digits[at].astype(np.int32) * 10 + digits[at + 1] for at in (0, 2, 5, 8, 11, 14, 17)
+    )
+    year = century * 100 + years
+    fine &= (year >= 1970) & (month >= 1) & (month <= 12) & (hour < 24) & (minute < 60) & (second < 60)
+    months = np.where(fine, (year - 1970) * 12 + month - 1, 0)
+    first = _FIRSTS[months]
+    fine &= (day >= 1) & (day <= _FIRSTS[months + 1] - first)
+    return np.where(fine, (first + day - 1) * 86_400 + (hour * 3_600 + minute * 60 + second), nan)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import optuna
 
-from dagsim.families.learning.session import train
+from dagsim import train
 
 OUT, SEEDS, ITERATIONS, TRIALS = Path("results/optuna"), (1, 2), 6, 5
 SHORT = ("workload=heterogeneous-dag", "workload.count=10", "train.algorithm.sequences=2", "train.validation_seeds=8")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from torch import nn
 
+from dagsim import train
 from dagsim.families.learning.codecs.further import FurtherColumns
 from dagsim.families.learning.columns import ColumnReward
 from dagsim.families.learning.nets.actor import ScoreNet
 from dagsim.families.learning.nets.row_nets import Sizes, indifferent
-from dagsim.families.learning.session import train
 from dagsim.model import Kind
 
 HERE = "docs/examples/own_learning.py"

@@ -17,7 +17,7 @@ from typing import Any
 
 def make(settings: dict[str, Any]) -> Any:
     """Create the environment in RLlib's workers."""
-    from dagsim.families.learning.make_env import make_env
+    from dagsim.envs import make_env
 
     return make_env(settings["workload"], ["workload.count=30"], observation="dict", slots=32)
 

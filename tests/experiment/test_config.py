@@ -266,7 +266,7 @@ def test_the_codecs_of_a_system_of_ones_own_are_known_by_name(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("elastic: {least: 64}", "elastic: no GPU type in the cluster has least = 64 GPUs; the largest number is 16"),
+        ("elastic: {least: 64}", "elastic: least is 64, but no GPU type in the cluster has more than 16 GPUs"),
         (
             "failures: [{kind: spot, mean_up_s: 100, mean_down_s: 10, nodes: [9]}]",
             r"failures\.0: spot: nodes must be from 0 to 3, got \(9,\)",

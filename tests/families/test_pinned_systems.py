@@ -15,7 +15,7 @@ import pytest
 from support.pinning import digest, plain
 
 from dagsim.families.decima.decima_env import DecimaEnv
-from dagsim.families.learning.scheduling_env import EnvConfig, SchedulingEnv
+from dagsim.families.learning.environments.scheduling_env import EnvConfig, SchedulingEnv
 from dagsim.families.pac_ml.partition_env import PartitionEnv
 from dagsim.families.ramp.api import RAMP_POLICIES, RampScenario
 from dagsim.families.ramp.kpis import job_rows, kpis

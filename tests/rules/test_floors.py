@@ -44,7 +44,7 @@ FLOORS = (
 OWNERS = {
     "gymnasium": ("envs", "families/learning", "families/decima/decima_env", "families/pac_ml/partition_env"),
     "numba": "families/compiled",
-    "pydantic": ("config", "sections", "systems/cluster/section", "families/learning/train_section"),
+    "pydantic": ("config", "sections", "systems/cluster/section", "families/learning/training/train_section"),
     "ray": "experiment/on_ray",
     "simpy": ("systems/cluster", "families/fabric/shared_network"),
     "starlette": "families/web",

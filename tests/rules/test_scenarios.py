@@ -10,8 +10,8 @@ from support.sources import PACKAGE, trees
 from dagsim.config.schema import Config, load_config
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import run_policy
-from dagsim.families.learning.env_settings import EnvConfig
-from dagsim.families.learning.make_env import make_env
+from dagsim.families.learning.environments.env_settings import EnvConfig
+from dagsim.families.learning.environments.make_env import make_env
 from dagsim.model.log import Schedule
 from dagsim.systems.seam import drive
 

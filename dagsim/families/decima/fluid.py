@@ -30,7 +30,7 @@ from dagsim.errors import ConfigError
 from dagsim.families.learning.advantages import StatelessEstimator, check_replicas, replica_groups, returns
 from dagsim.families.learning.episode import WitnessFactory
 from dagsim.families.learning.nets.actor import Observations
-from dagsim.families.learning.rollouts import EpisodeSteps
+from dagsim.families.learning.training.rollouts import EpisodeSteps
 from dagsim.families.spark.api import RecordedDurations, SparkJobState, SparkKernel, StageState
 from dagsim.families.spark.codecs import StageObservation
 from dagsim.families.spark.spark_job import SAME, bracket

@@ -182,43 +182,17 @@ def new_episode(scene: EngineScenario, codec: EpisodeCodec, terms: EpisodeReward
     jobs = len(work.jobs.arrival_s)
     at_once, by_type = most_in_flight(scene)
     state = _cut(new_state(work, classes, scene.nodes, np.zeros((tasks, 1)), codec.placement), at_once + 1)
-    gpus = classes.table.gpus * np.maximum(classes.table.gang, 1)
-    wide = np.where(gpus, gpus, 1.0)[work.rows.kind]
-    least_s = work.best_s
-    best_s = np.where(least_s, least_s, 1e-9)
-    group, kinds = _groups(work.rows.kind, work.seconds, best_s, 6)
-    profile, of_kind = np.zeros(tasks, np.int64), np.zeros(0, np.int64)
-    if codec.relative:
-        profile, of_kind = _groups(work.rows.kind, work.seconds, least_s, 9)
+    facts, kinds, of_kind = _facts(scene, codec)
     waiting, profiles, in_class = (tasks, len(of_kind), len(classes.table)) if codec.relative else (0, 0, 0)
     choices = 2 * len(kinds) * types + 2 * types
-    in_group = np.bincount(group, minlength=len(kinds))
-    width_class = np.searchsorted(WIDTHS, wide)
-    in_width = np.bincount(width_class, minlength=len(WIDTHS) + 1)
-    true_s, rank_s = least_s, upward_rank(work, least_s)
-    true_rank_s = rank_s
-    if work.truth is not work.seconds:
-        true_s = work._replace(seconds=work.truth).best_s
-        true_rank_s = upward_rank(work, true_s)
-    ideal_s = np.maximum.reduceat(true_rank_s, work.jobs.first[:-1]) if tasks else np.zeros(0)
+    in_group = np.bincount(facts.group, minlength=len(kinds))
+    in_width = np.bincount(facts.width_class, minlength=len(WIDTHS) + 1)
+    ideal_s = np.maximum.reduceat(facts.true_rank_s, work.jobs.first[:-1]) if tasks else np.zeros(0)
     by_gpu = np.maximum(np.bincount(scene.nodes.table.type, scene.nodes.table.gpus, types), 1.0)
     return EpisodeState(
         state=state,
         log=log,
-        facts=records(
-            FACT,
-            tasks,
-            best_s=best_s,
-            least_s=least_s,
-            rank_s=rank_s,
-            true_s=true_s,
-            true_rank_s=true_rank_s,
-            wide=wide,
-            group=group,
-            best_type=work.seconds.argmin(axis=1) if tasks else [],
-            width_class=width_class,
-            profile=profile,
-        ),
+        facts=facts,
         slowdown=np.zeros((tasks, types)),
         slowdown_units=np.zeros((tasks, types, 2), np.int64),
         fixed=np.zeros((tasks, types, 1 + len(STATIC)), np.float32),
@@ -259,6 +233,41 @@ def new_episode(scene: EngineScenario, codec: EpisodeCodec, terms: EpisodeReward
         works=np.zeros((choices if codec.relative else 0, 2)),
         ranked=np.zeros(choices if codec.relative else 0),
     )
+
+
+def _facts(scene: EngineScenario, codec: EpisodeCodec) -> tuple[np.recarray, np.ndarray, np.ndarray]:
+    """Return the constants of all tasks, (n,) FACT, and the demand classes of their groups and of
+    their profiles. Only the codec ``relative`` has profiles."""
+    work, table = scene.work, scene.classes.table
+    tasks, kind = len(work.seconds), work.rows.kind
+    gpus = table.gpus * np.maximum(table.gang, 1)
+    wide = np.where(gpus, gpus, 1.0)[kind]
+    least_s = work.best_s
+    best_s = np.where(least_s, least_s, 1e-9)
+    group, kinds = _groups(kind, work.seconds, best_s, 6)
+    profile, of_kind = np.zeros(tasks, np.int64), np.zeros(0, np.int64)
+    if codec.relative:
+        profile, of_kind = _groups(kind, work.seconds, least_s, 9)
+    true_s, rank_s = least_s, upward_rank(work, least_s)
+    true_rank_s = rank_s
+    if work.truth is not work.seconds:
+        true_s = work._replace(seconds=work.truth).best_s
+        true_rank_s = upward_rank(work, true_s)
+    facts = records(
+        FACT,
+        tasks,
+        best_s=best_s,
+        least_s=least_s,
+        rank_s=rank_s,
+        true_s=true_s,
+        true_rank_s=true_rank_s,
+        wide=wide,
+        group=group,
+        best_type=work.seconds.argmin(axis=1) if tasks else [],
+        width_class=np.searchsorted(WIDTHS, wide),
+        profile=profile,
+    )
+    return facts, kinds, of_kind
 
 
 def scratch(nodes: int) -> np.recarray:

@@ -18,9 +18,10 @@ import numpy as np
 
 from dagsim.model import Demand
 from dagsim.traces.chunks import Table, csv_form, read_tables
+from dagsim.traces.grouping import in_parts, rows_by_job
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
-from dagsim.traces.rows import Checks, JobBatch, drop_repeated, in_parts, job_blocks, rows_by_job, single_tasks
+from dagsim.traces.rows import Checks, JobBatch, drop_repeated, job_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import TaskKind, bounds, objects

@@ -22,9 +22,10 @@ from dagsim.errors import GraphError
 from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_rows, read_tables
 from dagsim.traces.fields import FaultsAt, finite_number
+from dagsim.traces.grouping import in_parts, rows_by_job
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport
-from dagsim.traces.rows import Checks, JobBatch, drop_repeated, in_parts, job_blocks, kinds_of_rows, rows_by_job
+from dagsim.traces.rows import Checks, JobBatch, drop_repeated, job_blocks, kinds_of_rows
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects, ranges

@@ -20,19 +20,10 @@ from dagsim.model import Demand
 from dagsim.traces.chunks import Table, csv_form, read_tables, tables_of
 from dagsim.traces.documents import values
 from dagsim.traces.fields import Dirty, seconds_since_1970
+from dagsim.traces.grouping import in_parts, rows_by_job
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
-from dagsim.traces.rows import (
-    Checks,
-    JobBatch,
-    arrivals,
-    dates,
-    in_parts,
-    job_blocks,
-    row_blocks,
-    rows_by_job,
-    single_tasks,
-)
+from dagsim.traces.rows import Checks, JobBatch, arrivals, dates, job_blocks, row_blocks, single_tasks
 from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, TaskKind, objects

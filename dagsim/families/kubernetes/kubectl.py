@@ -35,9 +35,9 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
+from dagsim.traces.grouping import in_parts, rows_by_job
 from dagsim.traces.reader import Reader, WaitingJob
 from dagsim.traces.report import Dropping, ImpossibleTimes, OnlyInText, ReadReport
-from dagsim.traces.rows import in_parts, rows_by_job
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.times import moment_s

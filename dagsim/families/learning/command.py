@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,7 +28,7 @@ from dagsim.cli.options import (
 from dagsim.cli.running import refuse_beside_resume
 
 if TYPE_CHECKING:
-    from dagsim.families.learning.session import Trained
+    from dagsim.families.learning.training.session import Trained
     from dagsim.metrics.standings import PolicyResult
 
 
@@ -95,11 +95,9 @@ def train_agent(
     Example: dagsim train --algo ppo --config train/ppo --seed 1
     """
     from dagsim.experiment.executors import executor_for
-    from dagsim.families.learning.devices import device_named
-    from dagsim.families.learning.progress import training_progress
-    from dagsim.families.learning.session import begin_training, resumed_training, train_in
-    from dagsim.report.comparison import comparison_table
-    from dagsim.report.terminal import console
+    from dagsim.families.learning.training.devices import device_named
+    from dagsim.families.learning.training.progress import training_progress
+    from dagsim.families.learning.training.session import begin_training, resumed_training, train_in
 
     device_named(device)
     watched = not (quiet or json_)
@@ -122,20 +120,33 @@ def train_agent(
     with folder.noting():
         with training_progress(wanted=watched) as watch:
             trained = train_in(folder, resume=resume is not None, workers=workers, watch=watch, on=on, device=device)
-            ranked = trained.standings
-            _draw(trained, ranked)
+            _draw(trained, trained.standings)
         if json_:
-            facts = {
-                "run": str(folder.path),
-                "reference": trained.reference,
-                "validation_ratio": trained.validation_ratio,
-            }
-            say(json.dumps({**facts, "report": [result.to_dict() for result in ranked]}))
+            say(json.dumps(_facts(trained)))
         elif not quiet:
-            if ranked:
-                console().print(comparison_table(ranked, trained.metric))
-            say(f"best on validation: {trained.validation_ratio:.4f} times {trained.reference}")
-            say(f"run folder: {folder.path}")
+            _print(trained)
+
+
+def _facts(trained: Trained) -> dict[str, Any]:
+    """Return the result of a training run for JSON."""
+    return {
+        "run": str(trained.folder.path),
+        "reference": trained.reference,
+        "validation_ratio": trained.validation_ratio,
+        "report": [result.to_dict() for result in trained.standings],
+    }
+
+
+def _print(trained: Trained) -> None:
+    """Print the comparison with heuristics, if there was a final test, and the result on validation
+    seeds."""
+    from dagsim.report.comparison import comparison_table
+    from dagsim.report.terminal import console
+
+    if ranked := trained.standings:
+        console().print(comparison_table(ranked, trained.metric))
+    say(f"best on validation: {trained.validation_ratio:.4f} times {trained.reference}")
+    say(f"run folder: {trained.folder.path}")
 
 
 def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:

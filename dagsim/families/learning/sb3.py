@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.families.learning.codecs.codec import CandidatesConfig
-from dagsim.families.learning.env_settings import ActionLevel, EnvConfig
-from dagsim.families.learning.observations import Levelled, Presets
+from dagsim.families.learning.environments.env_settings import ActionLevel, EnvConfig
+from dagsim.families.learning.environments.observations import Levelled, Presets
 from dagsim.registry import nearest_file
 from dagsim.systems.cluster.scenario import GpuCluster
 from dagsim.systems.cluster.view import ClusterView

@@ -15,8 +15,8 @@ import numpy as np
 from gymnasium import spaces
 
 from dagsim.errors import ConfigError, IllegalDecision
+from dagsim.families.learning.environments.episode_env import EpisodeEnv, picture_of
 from dagsim.families.learning.episode import Episode, RewardConfig
-from dagsim.families.learning.episode_env import EpisodeEnv, picture_of
 from dagsim.families.ramp.codecs import (
     CONTEXT,
     DEP_FEATURES,

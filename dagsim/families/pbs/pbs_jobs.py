@@ -30,9 +30,10 @@ from dagsim.model import Demand
 from dagsim.model.arithmetic import numbered, whole_sum
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty, InvalidValue, finite_number
+from dagsim.traces.grouping import in_parts, rows_by_job
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport, RepeatedId
-from dagsim.traces.rows import Checks, JobBatch, JobTimes, in_parts, job_blocks, rows_by_job
+from dagsim.traces.rows import Checks, JobBatch, JobTimes, job_blocks
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.trace_options import TraceOptions

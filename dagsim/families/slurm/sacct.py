@@ -31,18 +31,12 @@ from dagsim.families.slurm.sacct_times import AT, CLOCK_S, MOMENTS, SacctTimes, 
 from dagsim.families.slurm.submission import submission
 from dagsim.model import Attempt, Job, Request, Task
 from dagsim.model.arithmetic import numbered
-from dagsim.traces.chunks import Table, local_seconds
+from dagsim.traces.chunks import Table
 from dagsim.traces.fields import InvalidValue
+from dagsim.traces.grouping import in_parts, rows_by_job
 from dagsim.traces.reader import JobBlock, Reader, Submissions, Unstarted
 from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
-from dagsim.traces.rows import (
-    Findings,
-    JobBatch,
-    in_parts,
-    job_blocks,
-    rows_by_job,
-    with_others,
-)
+from dagsim.traces.rows import Findings, JobBatch, job_blocks, with_others
 from dagsim.traces.sites import readable_hosts
 from dagsim.traces.source import Source
 from dagsim.traces.times import (
@@ -50,6 +44,7 @@ from dagsim.traces.times import (
     UNSET_MOMENTS,
     are_day_numbers,
     in_seconds,
+    local_seconds,
     moment_s,
 )
 from dagsim.traces.trace_options import TraceOptions

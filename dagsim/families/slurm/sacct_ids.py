@@ -10,7 +10,7 @@ import numpy as np
 from dagsim.families.slurm.sacct_times import AT, CLOCK_S
 from dagsim.model.arithmetic import DAY_S
 from dagsim.traces.chunks import Table
-from dagsim.traces.rows import Grouped, repeated
+from dagsim.traces.grouping import Grouped, repeated
 
 _REQUEUE_S = 300.0
 

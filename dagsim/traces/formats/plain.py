@@ -52,22 +52,12 @@ from dagsim.model.arithmetic import numbered
 from dagsim.model.constraints import without_counts
 from dagsim.model.job_fields import JOB_FIELDS
 from dagsim.traces.batch import ENDED, NOT_OVER
-from dagsim.traces.chunks import Table, local_seconds
+from dagsim.traces.chunks import Table
 from dagsim.traces.fields import Dirty, InvalidValue, are_counts
+from dagsim.traces.grouping import Grouped, in_parts, repeated, rows_by_job
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport, RepeatedId
-from dagsim.traces.rows import (
-    Checks,
-    Grouped,
-    JobBatch,
-    JobTimes,
-    in_parts,
-    job_blocks,
-    repeated,
-    row_blocks,
-    rows_by_job,
-    single_tasks,
-)
+from dagsim.traces.rows import Checks, JobBatch, JobTimes, job_blocks, row_blocks, single_tasks
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
 from dagsim.traces.table_files import NamedColumns, likely, map_command
@@ -78,6 +68,7 @@ from dagsim.traces.times import (
     duration_s,
     in_seconds,
     is_unset,
+    local_seconds,
     moment_s,
     with_offsets,
 )

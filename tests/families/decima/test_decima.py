@@ -15,10 +15,10 @@ from dagsim.families.decima.fluid import FluidWitness, differential, fluid_advan
 from dagsim.families.learning.checkpoint import AgentPolicy, Checkpoint, load_agent, write_plain
 from dagsim.families.learning.codecs.codec import CandidatesConfig
 from dagsim.families.learning.episode import Episode, EpisodeFactory, Reward, RewardConfig
-from dagsim.families.learning.learner import LearnerContext, clone, imitation
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
-from dagsim.families.learning.rollouts import EpisodeSteps, InProcessRollouts, play
-from dagsim.families.learning.train_config import TrainConfig, WarmStart
+from dagsim.families.learning.training.learner import LearnerContext, clone, imitation
+from dagsim.families.learning.training.rollouts import EpisodeSteps, InProcessRollouts, play
+from dagsim.families.learning.training.train_config import TrainConfig, WarmStart
 from dagsim.families.spark.api import (
     SPARK_POLICIES,
     Action,

@@ -9,7 +9,7 @@ import pytest
 
 from dagsim.families.decima.fluid import TaskSeconds, backlog, fluid_advantages, fluid_cost
 from dagsim.families.learning.on_policy.policy_gradient import in_own_unit
-from dagsim.families.learning.rollouts import EpisodeSteps
+from dagsim.families.learning.training.rollouts import EpisodeSteps
 from dagsim.families.spark.api import RecordedDurations, SparkJob, SparkKernel
 from dagsim.families.spark.codecs import StageObservation
 

@@ -18,8 +18,8 @@ from dagsim.experiment.simulate import agent_spec
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import read_log
 from dagsim.families.learning.checkpoint import Checkpoint
-from dagsim.families.learning.train_section import section_for
-from dagsim.families.learning.trainer import Progress, TrainingRun
+from dagsim.families.learning.training.train_section import section_for
+from dagsim.families.learning.training.trainer import Progress, TrainingRun
 from dagsim.families.spark.scenario import SparkScenario
 from dagsim.systems import system_named
 
@@ -113,7 +113,7 @@ def test_minutes_end_a_training(tmp_path: Path) -> None:
 
 def test_progress_counts_the_iterations_that_the_minutes_allow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = count(step=20.0)  # each iteration takes 20 s
-    monkeypatch.setattr("dagsim.families.learning.trainer.perf_counter", lambda: next(seconds))
+    monkeypatch.setattr("dagsim.families.learning.training.trainer.perf_counter", lambda: next(seconds))
     folder = RunStore.create(tmp_path, "train", small("train.minutes=1", "train.iterations=50"), argv=[])
     steps: list[Progress] = []
     TrainingRun(folder, tell=steps.append).run()

@@ -18,7 +18,7 @@ from dagsim.families.learning.codecs.belief import Belief
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation, RelativeConfig
 from dagsim.families.learning.episode import Episode, Reward, RewardConfig
 from dagsim.families.learning.nets.actor import stack
-from dagsim.families.learning.session import train
+from dagsim.families.learning.training.session import train
 from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster.learnable import TERMS
 from dagsim.systems.cluster.models.estimates import Estimates

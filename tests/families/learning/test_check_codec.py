@@ -8,8 +8,8 @@ import pytest
 
 from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
-from dagsim.families.learning.env_settings import ActionLevel
-from dagsim.families.learning.observations import Levelled
+from dagsim.families.learning.environments.env_settings import ActionLevel
+from dagsim.families.learning.environments.observations import Levelled
 from dagsim.model import Decision
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.testing import check_codec

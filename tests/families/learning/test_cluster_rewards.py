@@ -11,7 +11,7 @@ from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.families.learning.cluster_rewards import Joules
 from dagsim.families.learning.codecs.candidates import Candidates
-from dagsim.families.learning.env_settings import EnvConfig
+from dagsim.families.learning.environments.env_settings import EnvConfig
 from dagsim.families.learning.episode import Episode, Reward, RewardConfig
 from dagsim.metrics import summarize
 from dagsim.metrics.columns import columns

@@ -14,9 +14,9 @@ from dagsim.families.compiled import jit
 from dagsim.families.episodes.side_by_side import CompiledEpisodes
 from dagsim.families.learning.codecs.further import DerivedColumns
 from dagsim.families.learning.columns import ColumnReward
-from dagsim.families.learning.compiled_env import CompiledSchedulingEnv
-from dagsim.families.learning.make_env import make_env
-from dagsim.families.learning.scheduling_env import SchedulingEnv
+from dagsim.families.learning.environments.compiled_env import CompiledSchedulingEnv
+from dagsim.families.learning.environments.make_env import make_env
+from dagsim.families.learning.environments.scheduling_env import SchedulingEnv
 from dagsim.model import Kind
 from dagsim.systems.cluster.policies import POLICIES
 

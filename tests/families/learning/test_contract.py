@@ -11,8 +11,8 @@ from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.learning.agents import shipped_agents
-from dagsim.families.learning.make_env import make_env
-from dagsim.families.learning.train_section import check_training
+from dagsim.families.learning.environments.make_env import make_env
+from dagsim.families.learning.training.train_section import check_training
 from dagsim.systems import system_named
 from dagsim.systems.seam import drive
 from dagsim.testing import check_env

@@ -14,7 +14,6 @@ import torch
 
 from dagsim.errors import ConfigError
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
-from dagsim.families.learning.devices import device_named, device_of, on_cpu, on_device
 from dagsim.families.learning.nets import NETS
 from dagsim.families.learning.nets.actor import ObservationBatch, ObservationStore, chosen_rows
 from dagsim.families.learning.nets.row_nets import Critic, Sizes
@@ -22,6 +21,7 @@ from dagsim.families.learning.off_policy.d3qn import Duelling
 from dagsim.families.learning.off_policy.rainbow import RainbowNetConfig
 from dagsim.families.learning.off_policy.sac import actor_loss
 from dagsim.families.learning.on_policy.learners import policy_gradient_loss
+from dagsim.families.learning.training.devices import device_named, device_of, on_cpu, on_device
 
 ELSEWHERE = torch.device("meta")
 CHOICES = np.array([0, 3, 1])
@@ -38,7 +38,7 @@ def batch() -> ObservationBatch:
 
 @pytest.fixture(autouse=True)
 def counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ``bincount`` work on ``meta``, for which torch lacks it."""
+    """Make ``bincount`` work on ``meta``, for which torch lacks it."""
     here = torch.bincount
 
     def count(segment: torch.Tensor, minlength: int) -> torch.Tensor:

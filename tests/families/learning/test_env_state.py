@@ -14,8 +14,8 @@ import dagsim.envs  # noqa: F401
 from dagsim.families.learning.cluster_rewards import Accrual
 from dagsim.families.learning.codecs.further import FurtherColumns
 from dagsim.families.learning.columns import ColumnReward
-from dagsim.families.learning.make_env import make_env
-from dagsim.families.learning.scheduling_env import SchedulingEnv
+from dagsim.families.learning.environments.make_env import make_env
+from dagsim.families.learning.environments.scheduling_env import SchedulingEnv
 from dagsim.model import Kind
 
 ENVIRONMENTS = {

@@ -16,7 +16,7 @@ from dagsim import simulate
 from dagsim.envs import make_env, record_episodes
 from dagsim.errors import ConfigError
 from dagsim.families.learning.sb3 import load_sb3
-from dagsim.families.learning.trainer import Progress
+from dagsim.families.learning.training.trainer import Progress
 
 ROOT = Path(__file__).parents[3]
 

@@ -186,7 +186,7 @@ def test_own_codec_and_reward_in_gymnasium() -> None:
 @pytest.mark.family("decima")
 def test_a_part_of_another_system_is_refused() -> None:
     from dagsim.experiment.scenario import scenario_of
-    from dagsim.families.learning.train_section import check_training
+    from dagsim.families.learning.training.train_section import check_training
 
     for settings, message in (
         (

@@ -15,15 +15,15 @@ from families.learning.two_jobs import begun, best_jct_s, two_jobs
 
 from dagsim.errors import RunFolderError
 from dagsim.families.learning.episode import EpisodeFactory
-from dagsim.families.learning.learner import clone, imitation
 from dagsim.families.learning.nets import NETS
 from dagsim.families.learning.nets.actor import ActorNet
 from dagsim.families.learning.off_policy import D3qnConfig, RainbowConfig, SacConfig
 from dagsim.families.learning.off_policy.replay import ReplayArchive, ReplayBuffer
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
-from dagsim.families.learning.rollouts import evaluate_greedy, play
 from dagsim.families.learning.settings import AlgorithmSettings
-from dagsim.families.learning.train_config import WarmStart
+from dagsim.families.learning.training.learner import clone, imitation
+from dagsim.families.learning.training.rollouts import evaluate_greedy, play
+from dagsim.families.learning.training.train_config import WarmStart
 from dagsim.metrics import summarize
 from dagsim.systems.cluster.policies import POLICIES
 

@@ -18,9 +18,9 @@ from dagsim.families.learning.codecs.codec import RelativeConfig
 from dagsim.families.learning.episode import EpisodeFactory, RewardConfig
 from dagsim.families.learning.mixture import MixtureScenario
 from dagsim.families.learning.on_policy.policy_gradient import equal_weights, in_own_unit
-from dagsim.families.learning.rollouts import EpisodeSteps, InProcessRollouts, evaluate_greedy
-from dagsim.families.learning.train_section import check_training
-from dagsim.families.learning.trainer import TrainingRun
+from dagsim.families.learning.training.rollouts import EpisodeSteps, InProcessRollouts, evaluate_greedy
+from dagsim.families.learning.training.train_section import check_training
+from dagsim.families.learning.training.trainer import TrainingRun
 from dagsim.metrics import summarize
 from dagsim.seeds import REPORT, TRAIN, VALIDATION
 from dagsim.systems.cluster.models.runtime import Flops, Recorded, Throughput

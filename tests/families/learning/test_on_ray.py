@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.families.learning.checkpoint import Checkpoint
-from dagsim.families.learning.ray_rollouts import RayRollouts
+from dagsim.families.learning.training.ray_rollouts import RayRollouts
 
 
 class RayError(Exception):

@@ -10,7 +10,7 @@ from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.families import learning
-from dagsim.families.learning.session import train
+from dagsim.families.learning.training.session import train
 
 TINY = ["train.algorithm.sequences=2", "train.algorithm.replicas=2", "train.iterations=1", "train.validation_seeds=2"]
 

@@ -11,7 +11,7 @@ from dagsim.errors import RunFolderError
 from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.simulate import run_policy
 from dagsim.families.learning.checkpoint import Checkpoint
-from dagsim.families.learning.trainer import TrainingRun
+from dagsim.families.learning.training.trainer import TrainingRun
 
 
 @pytest.mark.family("decima", "ramp")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dagsim.families.learning.progress import training_progress
-from dagsim.families.learning.trainer import Progress
+from dagsim.families.learning.training.progress import training_progress
+from dagsim.families.learning.training.trainer import Progress
 
 
 def test_a_piped_training_prints_a_line_every_half_minute_with_the_time_left(

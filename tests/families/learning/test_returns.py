@@ -8,7 +8,7 @@ import pytest
 from dagsim.families.learning.advantages import discounts, gae, replica_advantages, return_rms, returns
 from dagsim.families.learning.codecs.codec import Observation
 from dagsim.families.learning.off_policy.replay import ReplayBuffer
-from dagsim.families.learning.rollouts import EpisodeSteps
+from dagsim.families.learning.training.rollouts import EpisodeSteps
 
 
 def steps(times: list[float], rewards: list[float]) -> EpisodeSteps:

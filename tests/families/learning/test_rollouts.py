@@ -13,10 +13,10 @@ from dagsim.families.compiled import jit
 from dagsim.families.episodes.side_by_side import CompiledEpisodes
 from dagsim.families.learning.checkpoint import ObservationBounds
 from dagsim.families.learning.episode import EpisodeFactory, RewardConfig
-from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.on_policy import PpoConfig
-from dagsim.families.learning.rollouts import InProcessRollouts, evaluate_greedy
-from dagsim.families.learning.train_config import TrainConfig
+from dagsim.families.learning.training.learner import LearnerContext
+from dagsim.families.learning.training.rollouts import InProcessRollouts, evaluate_greedy
+from dagsim.families.learning.training.train_config import TrainConfig
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 
 pytestmark = [

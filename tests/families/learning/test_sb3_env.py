@@ -65,7 +65,7 @@ def test_dqn_learns_from_them() -> None:
 
 def test_environments_that_begin_anew_one_step_later_are_refused() -> None:
     pytest.importorskip("stable_baselines3")
-    from dagsim.families.learning.sb3_env import Sb3VecEnv
+    from dagsim.families.learning.environments.sb3_env import Sb3VecEnv
 
     with pytest.raises(ConfigError, match="SameStep"):
         Sb3VecEnv(make_vector_env(2, **COMMON))
@@ -134,7 +134,7 @@ def test_a_library_that_is_not_installed_is_named_with_its_extra(
 ) -> None:
     for module in [module for module in sys.modules if module.partition(".")[0] in (library, "tensordict")]:
         monkeypatch.delitem(sys.modules, module)
-    monkeypatch.delitem(sys.modules, f"dagsim.families.learning.{name}_env", raising=False)
+    monkeypatch.delitem(sys.modules, f"dagsim.families.learning.environments.{name}_env", raising=False)
     monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.setitem(sys.modules, "tensordict", None)
     with pytest.raises(ConfigError, match=rf"make_{name}_env needs .*\.\[{extra}\]"):

@@ -12,8 +12,8 @@ from gymnasium.utils.env_checker import check_env
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError
 from dagsim.families.learning.codecs.codec import CandidatesConfig
-from dagsim.families.learning.make_env import make_env
-from dagsim.families.learning.scheduling_env import SchedulingEnv
+from dagsim.families.learning.environments.make_env import make_env
+from dagsim.families.learning.environments.scheduling_env import SchedulingEnv
 from dagsim.metrics import summarize
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import cluster_scenario_of
@@ -270,7 +270,7 @@ def test_pictures_show_the_gpus_that_are_held_now() -> None:
 
 
 def test_a_window_shows_every_step_and_closes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dagsim.families.learning.episode_env import Screen
+    from dagsim.families.learning.environments.episode_env import Screen
 
     shown = []
     monkeypatch.setattr(Screen, "show", lambda self, image: shown.append(image.shape))

@@ -66,7 +66,7 @@ def test_an_episode_that_has_not_ended_is_not_reset_alone() -> None:
 
 
 def test_environments_that_wait_with_their_reset_are_refused() -> None:
-    from dagsim.families.learning.torchrl_env import TorchRLEnv
+    from dagsim.families.learning.environments.torchrl_env import TorchRLEnv
 
     with pytest.raises(ConfigError, match="SameStep"):
         TorchRLEnv(make_vector_env(2, config="heterogeneous", settings=SETTINGS, observation="flat"))

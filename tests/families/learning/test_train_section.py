@@ -23,10 +23,10 @@ from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import CellRun, Store
 from dagsim.experiment.training_log import read_log
 from dagsim.experiment.tune import best_of, candidates, write_tuned
-from dagsim.families.learning import final_test, trainer
-from dagsim.families.learning import session as finishing
-from dagsim.families.learning.final_test import PolicyRuns, best_heuristic, completed_jct_s, contenders
-from dagsim.families.learning.trainer import TrainingRun
+from dagsim.families.learning.training import final_test, trainer
+from dagsim.families.learning.training import session as finishing
+from dagsim.families.learning.training.final_test import PolicyRuns, best_heuristic, completed_jct_s, contenders
+from dagsim.families.learning.training.trainer import TrainingRun
 from dagsim.families.ramp.scenario import RampScenario
 from dagsim.families.spark.scenario import SparkScenario
 from dagsim.metrics import jct, summarize

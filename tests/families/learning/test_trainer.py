@@ -27,10 +27,10 @@ from dagsim.experiment.training_log import TrainingLog, read_log
 from dagsim.families.learning.checkpoint import AgentPolicy, Checkpoint, read_plain, write_plain
 from dagsim.families.learning.codecs.codec import CandidatesConfig
 from dagsim.families.learning.episode import EpisodeFactory, RewardConfig
-from dagsim.families.learning.learner import Learner, LearnerContext, clone, imitation
 from dagsim.families.learning.off_policy.rainbow import RainbowNetConfig
-from dagsim.families.learning.rollouts import InProcessRollouts, evaluate_greedy
-from dagsim.families.learning.trainer import Progress, TrainingRun
+from dagsim.families.learning.training.learner import Learner, LearnerContext, clone, imitation
+from dagsim.families.learning.training.rollouts import InProcessRollouts, evaluate_greedy
+from dagsim.families.learning.training.trainer import Progress, TrainingRun
 from dagsim.seeds import TRAIN, VALIDATION
 from dagsim.testing import check_policy
 
@@ -254,7 +254,7 @@ def test_weights_are_the_same_with_1_and_2_workers(tmp_path: Path) -> None:
 
 ORPHANS = """
 import os, sys, time
-from dagsim.families.learning.rollouts import ProcessRollouts
+from dagsim.families.learning.training.rollouts import ProcessRollouts
 if __name__ == "__main__":
     rollouts = ProcessRollouts(None, 2)
     rollouts._pool.submit(os.getpid).result()

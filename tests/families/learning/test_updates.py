@@ -24,13 +24,13 @@ from dagsim.families.decima.fluid import differential, fluid_advantages
 from dagsim.families.learning.advantages import discounts, replica_advantages, return_rms, returns
 from dagsim.families.learning.codecs.codec import Observation
 from dagsim.families.learning.episode import EpisodeFactory, RewardConfig
-from dagsim.families.learning.learner import Learner, LearnerContext, WarmStart, clone, imitation, update_ema
 from dagsim.families.learning.nets.actor import ActorNet, ObservationBatch, stack
 from dagsim.families.learning.off_policy import D3qnConfig, RainbowConfig, SacConfig
 from dagsim.families.learning.off_policy.replay import Drawn
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
-from dagsim.families.learning.rollouts import EpisodeSteps, InProcessRollouts
-from dagsim.families.learning.train_config import TrainConfig
+from dagsim.families.learning.training.learner import Learner, LearnerContext, WarmStart, clone, imitation, update_ema
+from dagsim.families.learning.training.rollouts import EpisodeSteps, InProcessRollouts
+from dagsim.families.learning.training.train_config import TrainConfig
 from dagsim.families.spark.codecs import StagesConfig
 from dagsim.families.spark.scenario import SparkScenario
 

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from dagsim.families.learning.episode import EpisodeFactory, RewardConfig
-from dagsim.families.learning.learner import Learner, LearnerContext
 from dagsim.families.learning.nets.net_settings import NetSettings, ScorerConfig
-from dagsim.families.learning.rollouts import InProcessRollouts
 from dagsim.families.learning.settings import AlgorithmSettings
-from dagsim.families.learning.train_config import TrainConfig
+from dagsim.families.learning.training.learner import Learner, LearnerContext
+from dagsim.families.learning.training.rollouts import InProcessRollouts
+from dagsim.families.learning.training.train_config import TrainConfig
 from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.scenario import ClusterScenario

@@ -18,9 +18,9 @@ from dagsim.families.learning.checkpoint import Checkpoint
 from dagsim.families.learning.codecs.codec import CandidatesConfig
 from dagsim.families.learning.nets.net_settings import ScorerConfig
 from dagsim.families.learning.off_policy.replay import ReplayBuffer
-from dagsim.families.learning.rollouts import EpisodeSteps
-from dagsim.families.learning.session import finish
-from dagsim.families.learning.trainer import TrainingRun
+from dagsim.families.learning.training.rollouts import EpisodeSteps
+from dagsim.families.learning.training.session import finish
+from dagsim.families.learning.training.trainer import TrainingRun
 from dagsim.families.pac_ml.pac_ml_net import PacMl, Round
 from dagsim.families.pac_ml.pac_ml_settings import PacMlConfig
 from dagsim.families.ramp.api import RampObservation, RampScenario

@@ -12,7 +12,7 @@ from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, ModelError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.families.decima.decima_env import DecimaEnv
-from dagsim.families.learning.train_section import check_training
+from dagsim.families.learning.training.train_section import check_training
 from dagsim.families.spark.api import ExecutorType, SparkKernel
 from dagsim.families.spark.scenario import SparkScenario
 from dagsim.systems.seam import Kernel, drive

@@ -18,7 +18,7 @@ def ways(path: Path, format_: str, options: TraceOptions) -> Iterator[Any]:
     """Jobs, report and origin, or the error: of rows split one by one, of blocks parsed at once, and of a table that
     does not fit into memory."""
     for small, most, columns in ((1 << 40, 1 << 40, False), (0, 1 << 40, True), (0, 12, False)):
-        with patch("dagsim.traces.chunks._SMALL_BYTES", small), patch("dagsim.traces.rows.ROWS_IN_MEMORY", most):
+        with patch("dagsim.traces.chunks._SMALL_BYTES", small), patch("dagsim.traces.grouping.ROWS_IN_MEMORY", most):
             trace = open_trace(path, format_, options)
             try:
                 jobs = list(trace.arrays().jobs() if columns else trace.jobs())

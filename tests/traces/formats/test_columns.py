@@ -21,8 +21,8 @@ from dagsim.model import GPU_TYPES, Edge, GpuType, Job, Task, TaskGraph
 from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces import Source, TraceOptions, open_trace
-from dagsim.traces.chunks import date_seconds
 from dagsim.traces.fields import Dirty, seconds_since_1970
+from dagsim.traces.times import date_seconds
 from dagsim.workload.arrays import JobArrays
 
 WINDOWS = (

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.families.learning.advantages import discounts, return_rms
-from dagsim.families.learning.devices import device_of, on_device
-from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.nets.actor import ObservationBatch, ScoreNet, chosen_rows, sample, scoring, segment_sum
 from dagsim.families.learning.off_policy import D3qnConfig, RainbowConfig
 from dagsim.families.learning.off_policy.replay import Drawn, ReplayBuffer
-from dagsim.families.learning.rollouts import EpisodeSteps, RngPurpose
+from dagsim.families.learning.training.devices import device_of, on_device
+from dagsim.families.learning.training.learner import LearnerContext
+from dagsim.families.learning.training.rollouts import EpisodeSteps, RngPurpose
 from dagsim.model.arithmetic import ordered_sum
 
 ConfigT = TypeVar("ConfigT", D3qnConfig, RainbowConfig)

@@ -17,7 +17,7 @@ from dagsim.errors import RunFolderError
 from dagsim.families.learning.checkpoint import read_plain, write_plain
 from dagsim.families.learning.codecs.codec import Observation
 from dagsim.families.learning.nets.actor import ObservationBatch, Observations, ObservationStore, ScoreNet
-from dagsim.families.learning.rollouts import EpisodeSteps
+from dagsim.families.learning.training.rollouts import EpisodeSteps
 
 _ROWS = len(Observation._fields)
 """Number of parts that every observation with rows has. Each further part is one of a few objects

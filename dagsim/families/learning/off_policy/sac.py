@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.families.learning.advantages import discounts, return_rms
-from dagsim.families.learning.devices import on_device
-from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.nets.actor import ObservationBatch, entropy, log_softmax, scoring, segment_sum
 from dagsim.families.learning.off_policy import SacConfig
 from dagsim.families.learning.off_policy.d3qn import Duelling, follow
 from dagsim.families.learning.off_policy.replay import Drawn, ReplayBuffer
-from dagsim.families.learning.rollouts import RngPurpose
+from dagsim.families.learning.training.devices import on_device
+from dagsim.families.learning.training.learner import LearnerContext
+from dagsim.families.learning.training.rollouts import RngPurpose
 from dagsim.model.arithmetic import ordered_sum
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from dagsim.families.learning.advantages import ADVANTAGES, replica_groups
-from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.nets.actor import Observations
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
-from dagsim.families.learning.rollouts import EpisodeSteps, RngPurpose, choices_of
+from dagsim.families.learning.training.learner import LearnerContext
+from dagsim.families.learning.training.rollouts import EpisodeSteps, RngPurpose, choices_of
 from dagsim.model.arithmetic import ordered_sum
 
 ConfigT = TypeVar("ConfigT", PpoConfig, ReinforceConfig)

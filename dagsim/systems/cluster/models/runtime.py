@@ -4,9 +4,9 @@
 an instance work in parallel. A task that uses a share of a GPU runs at its measured speed, because
 sharing does not slow it down.
 
-One speed per GPU type is a simplification. For example, a V100 was measured to train BERT 2.6 times
-as fast as a T4, and an A100 5.2 times as fast. For DeepSpeech2, these factors are only 2.3 and 1.5
-(Sia, SOSP 2023, largest batch that all three ran). ``Flops`` and ``Recorded`` have one speed per
+One speed per GPU type is a simplification. For example, in measurements, a V100 trained BERT 2.6
+times as fast as a T4, and an A100 5.2 times as fast. For DeepSpeech2, these factors are only 2.3
+and 1.5 (Sia, SOSP 2023, largest batch that all three ran). ``Flops`` and ``Recorded`` have one speed per
 type, whereas ``Throughput`` has one per model and type. A task's own ``speeds`` override every
 model on the types that they name.
 """

@@ -21,7 +21,7 @@ from rich.progress import (
 from dagsim.report.terminal import LINE_S
 
 if TYPE_CHECKING:
-    from dagsim.families.learning.trainer import Progress as TrainingProgress
+    from dagsim.families.learning.training.trainer import Progress as TrainingProgress
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation, RelativeConfig
-from dagsim.families.learning.env_settings import ActionLevel, EnvConfig
+from dagsim.families.learning.environments.env_settings import ActionLevel, EnvConfig
 from dagsim.model import Decision, Share, Start
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.state import TaskState

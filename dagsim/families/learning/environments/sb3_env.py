@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode
 from stable_baselines3.common.vec_env import VecEnv
 
 from dagsim.errors import ConfigError
-from dagsim.families.learning.make_env import make_vector_env
+from dagsim.families.learning.environments.make_env import make_vector_env
 
 
 def make_sb3_env(num_envs: int = 8, *arguments: Any, **settings: Any) -> Sb3VecEnv:

@@ -23,7 +23,7 @@ from dagsim.families.learning.codecs.codec import Observation
 from dagsim.families.learning.episode import Episode, EpisodeFactory, WitnessFactory
 from dagsim.families.learning.nets.actor import ActorNet, ObservationBatch, ScoreNet
 from dagsim.families.learning.nets.net_settings import NetSettings
-from dagsim.families.learning.train_config import LOCKSTEP
+from dagsim.families.learning.training.train_config import LOCKSTEP
 from dagsim.model import Kind
 from dagsim.model.log import Schedule
 from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting

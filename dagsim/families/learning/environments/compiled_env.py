@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 from gymnasium.error import ResetNeeded
 
-from dagsim.families.learning.episode_env import EnvState
-from dagsim.families.learning.scheduling_env import SchedulingEnv
+from dagsim.families.learning.environments.episode_env import EnvState
+from dagsim.families.learning.environments.scheduling_env import SchedulingEnv
 from dagsim.model import Decision
 
 _ONE = np.zeros(1, np.int64)
@@ -17,9 +17,9 @@ _WAIT = 1 << 40
 
 
 class CompiledSchedulingEnv(SchedulingEnv):
-    """A ``SchedulingEnv`` that is faster, with the same observations, rewards and infos. If the
-    simulation itself is needed (for ``view``, ``simulation``, ``action_of`` or ``render``), the
-    episode continues in the SimPy kernel. The actions so far are repeated there first.
+    """A faster ``SchedulingEnv`` with identical observations, rewards and infos. If the simulation
+    itself is needed (for ``view``, ``simulation``, ``action_of`` or ``render``), the episode
+    continues in the SimPy kernel. The actions so far are repeated there first.
     """
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:

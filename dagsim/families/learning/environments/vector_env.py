@@ -14,9 +14,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from dagsim.errors import ConfigError
-from dagsim.families.learning.env_settings import EnvConfig
-from dagsim.families.learning.episode_env import EnvState, EpisodeEnv
-from dagsim.families.learning.observations import Presets
+from dagsim.families.learning.environments.env_settings import EnvConfig
+from dagsim.families.learning.environments.episode_env import EnvState, EpisodeEnv
+from dagsim.families.learning.environments.observations import Presets
 
 _NO_ACTION = -(1 << 62)
 _FORGET = 4096

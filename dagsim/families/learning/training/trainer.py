@@ -45,9 +45,12 @@ from dagsim.families.learning.checkpoint import (
     read_plain,
     write_plain,
 )
-from dagsim.families.learning.devices import device_named, on_cpu
 from dagsim.families.learning.episode import EpisodeFactory, RewardConfig
-from dagsim.families.learning.final_test import (
+from dagsim.families.learning.nets.actor import ActorNet
+from dagsim.families.learning.nets.net_settings import LinearConfig
+from dagsim.families.learning.off_policy.replay import ReplayArchive
+from dagsim.families.learning.training.devices import device_named, on_cpu
+from dagsim.families.learning.training.final_test import (
     KeptReference,
     PolicyRuns,
     References,
@@ -55,11 +58,8 @@ from dagsim.families.learning.final_test import (
     completed_jct_s,
     merit_in,
 )
-from dagsim.families.learning.learner import Learner, LearnerContext, clone, imitation, update_ema
-from dagsim.families.learning.nets.actor import ActorNet
-from dagsim.families.learning.nets.net_settings import LinearConfig
-from dagsim.families.learning.off_policy.replay import ReplayArchive
-from dagsim.families.learning.rollouts import (
+from dagsim.families.learning.training.learner import Learner, LearnerContext, clone, imitation, update_ema
+from dagsim.families.learning.training.rollouts import (
     InProcessRollouts,
     ProcessRollouts,
     RngPurpose,
@@ -68,8 +68,8 @@ from dagsim.families.learning.rollouts import (
     one_thread,
     spared,
 )
-from dagsim.families.learning.train_config import TrainConfig, WarmStart
-from dagsim.families.learning.train_section import check_training
+from dagsim.families.learning.training.train_config import TrainConfig, WarmStart
+from dagsim.families.learning.training.train_section import check_training
 from dagsim.metrics import summarize
 from dagsim.metrics.standings import Sample
 from dagsim.model.log import Schedule

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.families.learning.episode import RewardConfig
-from dagsim.families.learning.train_config import ALL_CODECS, TrainConfig
+from dagsim.families.learning.training.train_config import ALL_CODECS, TrainConfig
 from dagsim.sections import Registered
 from dagsim.systems import all_systems
 from dagsim.systems.seam import CodecSettings, Scenario, System

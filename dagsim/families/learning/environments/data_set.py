@@ -11,7 +11,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.experiment.simulate import make_policy
-from dagsim.families.learning.make_env import make_env
+from dagsim.families.learning.environments.make_env import make_env
 from dagsim.files import replaced
 
 

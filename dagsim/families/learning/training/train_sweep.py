@@ -25,9 +25,9 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import SweepGrid
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import read_log
-from dagsim.families.learning.progress import training_progress
-from dagsim.families.learning.session import begin_training, train_in
-from dagsim.families.learning.trainer import Progress, Tell
+from dagsim.families.learning.training.progress import training_progress
+from dagsim.families.learning.training.session import begin_training, train_in
+from dagsim.families.learning.training.trainer import Progress, Tell
 from dagsim.files import write_text
 from dagsim.metrics.standings import METHOD, standings
 from dagsim.report.comparison import comparison_table

@@ -20,7 +20,7 @@ from dagsim.families.learning.episode import Episode, Reward, RewardConfig
 from dagsim.systems.seam import Kernel, Scenario
 
 if TYPE_CHECKING:
-    from dagsim.families.learning.env_settings import EnvConfig
+    from dagsim.families.learning.environments.env_settings import EnvConfig
 
 _RENDER_MODES = ["ansi", "rgb_array", "human"]
 _FRAMES_PER_S = 4

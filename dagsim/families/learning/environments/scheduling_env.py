@@ -13,11 +13,11 @@ import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
-from dagsim.families.learning.env_settings import EnvConfig
+from dagsim.families.learning.environments.env_settings import EnvConfig
+from dagsim.families.learning.environments.episode_env import EnvState, EpisodeEnv, Screen, picture_of
+from dagsim.families.learning.environments.observations import Levelled, Presets
+from dagsim.families.learning.environments.vector_env import VectorSchedulingEnv, episode_seeds
 from dagsim.families.learning.episode import Episode, RewardConfig
-from dagsim.families.learning.episode_env import EnvState, EpisodeEnv, Screen, picture_of
-from dagsim.families.learning.observations import Levelled, Presets
-from dagsim.families.learning.vector_env import VectorSchedulingEnv, episode_seeds
 from dagsim.model import Decision, Kind
 from dagsim.model.log import Schedule
 from dagsim.sections import Registered
@@ -74,7 +74,7 @@ class SchedulingEnv(EpisodeEnv):
         config = env or _config_of(scenario, settings)
         at_hand = services.episodes_at_hand.offered()
         if cls is SchedulingEnv and at_hand and _is_plain(config) and isinstance(scenario, ClusterWorld):
-            from dagsim.families.learning.compiled_env import CompiledSchedulingEnv
+            from dagsim.families.learning.environments.compiled_env import CompiledSchedulingEnv
 
             if not scenario.why_no_episodes(config.codec, config.reward) and at_hand():
                 return CompiledSchedulingEnv(scenario, config, render_mode)

@@ -19,7 +19,7 @@ from dagsim.experiment.scenario import scenario_of
 if TYPE_CHECKING:
     from dagsim.families.learning.episode import EpisodeFactory, WitnessFactory
     from dagsim.families.learning.nets.actor import ActorNet
-    from dagsim.families.learning.rollouts import EpisodeSteps
+    from dagsim.families.learning.training.rollouts import EpisodeSteps
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class RayRollouts:
         Raises:
             SimulationError: No actor starts, or all actors are lost.
         """
-        from dagsim.families.learning.rollouts import parts_of_rollout, weights_of
+        from dagsim.families.learning.training.rollouts import parts_of_rollout, weights_of
 
         ray, parts = self._ray, parts_of_rollout(seeds, rng_key, self._lockstep)
         try:
@@ -152,7 +152,7 @@ class _RolloutActor:
         """Load everything that the episodes need now, so that the caller sees errors in loading
         unchanged.
         """
-        from dagsim.families.learning.rollouts import EpisodePlayer, one_thread
+        from dagsim.families.learning.training.rollouts import EpisodePlayer, one_thread
 
         factory, config, code = self._shared
         check_code(code)

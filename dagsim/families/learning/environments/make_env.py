@@ -12,8 +12,8 @@ from dagsim.config.schema import Config, load_config
 from dagsim.config.yaml import as_listed
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.experiment.scenario import scenario_of
-from dagsim.families.learning.env_settings import EnvConfig
-from dagsim.families.learning.episode_env import EpisodeEnv
+from dagsim.families.learning.environments.env_settings import EnvConfig
+from dagsim.families.learning.environments.episode_env import EpisodeEnv
 from dagsim.family import family_entries, refuse_missing
 from dagsim.own_code import attribute
 from dagsim.registry import check_arguments

@@ -13,7 +13,7 @@ from torchrl.data import Binary, Categorical, Composite, TensorSpec, Unbounded
 from torchrl.envs import EnvBase
 
 from dagsim.errors import ConfigError
-from dagsim.families.learning.make_env import make_vector_env
+from dagsim.families.learning.environments.make_env import make_vector_env
 
 MASK = "action_mask"
 

@@ -1,0 +1,1 @@
+"""Training runs: settings, roll-outs, learners, validation and the final test."""
