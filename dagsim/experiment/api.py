@@ -93,7 +93,7 @@ def _workload(
         return TraceFile(str(workload))
     if isinstance(workload, Iterator):
         workload = list(workload)
-    strange = [workload] if not isinstance(workload, Iterable) and not hasattr(workload, "jobs") else []
+    strange: list[Any] = [workload] if not isinstance(workload, Iterable) and not hasattr(workload, "jobs") else []
     if isinstance(workload, Iterable):
         strange = [one for one in workload if not isinstance(one, Job)][:1]
     if strange:

@@ -181,8 +181,8 @@ preemption: no
         ("workload: {cuont: 3}\n", "x.yaml:1:12: workload.cuont: there is no such key; did you mean 'count'?"),
         ("workload: {preset: steady, arrivals: {kind: bursty, burst: 3}}\n", "x.yaml:1:53: workload.arrivals.burst: "),
         (
-            "cluster: {groups: [{gpu_count: 8}]}\n",
-            "x.yaml:1:21: cluster.groups.0.gpu_count: there is no such key; did you mean 'gpu', 'gpus' or 'count'? allowed",
+            "cluster: {groups: [{name: a, gpu_count: 8}]}\n",
+            "x.yaml:1:30: cluster.groups.0.gpu_count: there is no such key; did you mean 'gpu', 'gpus' or 'count'?",
         ),
         ("workload: {load: 0}\n", "x.yaml:1:18: workload.load: must be above 0, got 0.0"),
         ("runtime: {reference: T5}\n", "x.yaml:1:22: runtime.reference: unknown GPU type 'T5'; "),
