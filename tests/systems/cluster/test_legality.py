@@ -283,7 +283,7 @@ class Bad:
 def test_the_error_names_the_policy() -> None:
     with pytest.raises(IllegalDecision, match=r"^policy 'Bad': at 0 s: decide\(\) returned 5"):
         ClusterKernel(CLUSTER, JOBS).run(Bad())  # type: ignore[arg-type]
-    with pytest.raises(IllegalDecision, match=r"^policy mine:Bad\[x=1\]: at 0 s: decide\(\) returned 5"):
+    with pytest.raises(IllegalDecision, match=r"^policy 'mine:Bad\[x=1\]': at 0 s: decide\(\) returned 5"):
         ClusterKernel(CLUSTER, JOBS).run(Timed(Bad(), "mine:Bad[x=1]"))  # type: ignore[arg-type]
 
 
