@@ -264,8 +264,8 @@ class Throughput(_ByType):
             )
         at = "" if task.batch is None else f" at batch {task.batch}"
         raise ModelError(
-            f"task {task.name!r}: no throughputs of model {task.model!r} on {gpu.name} and the reference "
-            f"{reference.name}{at} were measured; set runtime.missing=flops to scale by the GPUs' peak rates instead, "
+            f"task {task.name!r}: model {task.model!r} has no measured speed{at} on {gpu.name} or on the reference "
+            f"{reference.name}; set runtime.missing=flops to scale by the GPUs' peak rates instead, "
             "give the task's speeds, or leave this GPU type out of the task's gpu_types"
         )
 
