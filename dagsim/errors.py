@@ -133,7 +133,7 @@ class SimulationError(DagsimError):
         attribute ``name`` if there is one, or else the name of its class.
         """
         name = getattr(policy, "name", None) or type(policy).__name__
-        self.args = (f"policy {name}: {self}",)
+        self.args = (f"policy {name!r}: {self}",)
 
 
 class IllegalDecision(SimulationError):

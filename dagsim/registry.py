@@ -17,7 +17,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -149,7 +149,7 @@ class Registry(Generic[T]):
         Raises:
             UnknownName: There is no such name, module or attribute.
             CodeNotAllowed: ``name`` is code outside dagsim that may not be imported here.
-            ConfigError: The object is of a different kind.
+            ConfigError: The object is not of the expected kind.
         """
         if self.is_own(name):
             if not own:
@@ -439,6 +439,26 @@ _MOST_NAMED = 16
 """Maximum number of names that a message lists."""
 
 
+def check_arguments(call: str, given: Iterable[str], *allowed: str) -> None:
+    """Check the names of keyword arguments that are passed on.
+
+    Raises:
+        UnknownName: ``call`` has no such argument.
+    """
+    for name in given:
+        if name not in allowed:
+            raise UnknownName(f"{call}: no argument {name!r}{choices(name, allowed)}")
+
+
+def _by_words(name: str, names: list[str]) -> str:
+    """For a name of several words, of which each begins another name, suggest these names."""
+    begun = [[known for known in names if known.casefold().startswith(word)] for word in name.casefold().split("_")]
+    if len(begun) < 2 or not all(begun) or any(_edits(name.casefold(), known.casefold()) <= 2 for known in names):
+        return ""
+    *first, last = dict.fromkeys(chain.from_iterable(begun))
+    return f"; did you mean {', '.join(map(repr, first))} or {last!r}?" if 1 <= len(first) <= 2 else ""
+
+
 def choices(name: str, names: Iterable[str], *, both: bool = False) -> str:
     """Return a hint for a message about an unknown name: the most similar name or, if none is
     similar, all names. If there are too many names to list, the hint gives up to three names that
@@ -446,9 +466,10 @@ def choices(name: str, names: Iterable[str], *, both: bool = False) -> str:
     few.
     """
     names = list(names)
-    near = nearest(name, names)
+    near = _by_words(name, names) or nearest(name, names)
     if len(names) <= _MOST_NAMED and (both or not near):
-        return nearest(name, names, f"allowed: {', '.join(names)}" if names else "")
+        then = f"allowed: {', '.join(names)}" if names else ""
+        return f"{near}{' ' if near.endswith('?') else '; '}{then}" if then else near
     if near:
         return near
     folded = {known.casefold(): known for known in reversed(names)}

@@ -96,9 +96,7 @@ def drawn(seed: int, *, more_forms: bool = True) -> Case:
 
 
 def _with_more_forms(site: check_site.Site, rng: np.random.Generator) -> Case:
-    """Let some jobs be components of another, run longer than their limits, or be suspended, and let Slurm's policy
-    stop runs.
-    """
+    """Make some jobs components of another, longer than their limits, or suspended, and stop runs."""
     jobs = [_over_limit(job) if rng.random() < 0.15 else job for job in site.jobs]
     for at, job in enumerate(jobs[1:], 1):
         pair = (jobs[at - 1], job)

@@ -367,7 +367,7 @@ def _visit(port: int, watched: Path | None) -> None:
 
 
 def inject(name: str, root: Path, step: int = 1, first: int = 0, match: str = "", *, killed: bool = False) -> Outcome:
-    """Let writes and output steps of a command fail, one in each play: every ``step``-th, from ``first`` on, of those
+    """Make writes and output steps of a command fail, one in each play: every ``step``-th, from ``first`` on, of those
     whose names contain a match of the pattern ``match``. With ``killed``, the process is killed at each write instead.
     """
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", DAGSIM_WARM="0")

@@ -437,7 +437,7 @@ class Measure:
 
 
 def _replace_code(code_of: Callable[[str], CodeType | None]) -> None:
-    """Let modules be imported with the code that the function returns for their paths, if any."""
+    """Import modules with the code that the function returns for their paths, if any."""
     before = importlib.machinery.SourceFileLoader.get_code
 
     def get_code(self: Any, fullname: str) -> Any:

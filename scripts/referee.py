@@ -134,7 +134,7 @@ class Referee:
         return self.rows
 
     def arrive(self) -> None:
-        """Let all jobs arrive that are due, in the order of the workload."""
+        """Record the arrival of all jobs that are due, in the order of the workload."""
         while self.arrived < len(self.jobs) and self.jobs[self.arrived].arrival_s == self.now:
             number = self.arrived
             self.arrived += 1

@@ -33,7 +33,7 @@ GROUPS = {
     "Simulate": ("eval", "baseline", "tune", "replay", "sweep", "bench", "paper"),
     "Look at runs": ("compare", "report", "plot", "record", "serve", "why"),
     "Your cluster": ("site", "calibrate", "whatif", "plan", "eta"),
-    "Learn and bound": ("train", "bound"),
+    "Train agents, and bounds": ("train", "bound"),
     "Inputs and settings": ("trace", "workload", "config", "list", "warm"),
 }
 """Commands by purpose, in the order of ``dagsim --help``."""
@@ -252,7 +252,7 @@ class App(typer.Typer):
     def command(self, name: str | None = None, **options: Any) -> Callable[[Function], Function]:
         def register(function: Function) -> Function:
             known_as = name or function.__name__
-            other = next((f"\n\nAlso: dagsim {alias}." for alias, it in ALIASES.items() if it == known_as), "")
+            other = next((f"\n\nAlias: dagsim {alias}" for alias, it in ALIASES.items() if it == known_as), "")
             text = _joined(function.__doc__ or "") + (other if self is app else "")
             return super(App, self).command(name, cls=Command, help=text, **options)(function)
 

@@ -178,7 +178,7 @@ def why(
             "--policy",
             "-a",
             metavar="NAME",
-            help="Policy whose run is explained (default: the first). With --state: policy of the site.",
+            help="Policy whose run is explained (default: the first). With --state: the scheduler that the site uses.",
         ),
     ] = None,
     number: Annotated[

@@ -56,11 +56,22 @@ def configured(
     from dagsim.config.bundled import find_config
     from dagsim.config.schema import Setting, load_config
 
-    path = None if file is None else find_config(file)
+    path = None if file is None else find_config(file, "the workload: --workload ")
     if own:
         trust(*([] if path is None else [path]))
     jobs = [] if workload is None else [Setting(f"{named} {workload}", "workload", workload)]
     return load_config(path, [*jobs, *(settings or ()), *options], own=own)
+
+
+_MOST_LOAD = 10
+
+
+def doubt_of(config: Config) -> str:
+    """Return a warning if the load is probably a percentage, or else an empty text."""
+    load = getattr(config.workload, "load", None)
+    if load is None or load < _MOST_LOAD:
+        return ""
+    return f"workload.load is {load:g}, {load:g} times the cluster's capacity; for {load:g}%, write {load / 100:g}"
 
 
 def experiment(

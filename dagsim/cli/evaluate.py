@@ -23,6 +23,7 @@ from dagsim.cli.options import (
 )
 from dagsim.cli.running import resume_policies, run_policies
 from dagsim.cli.telling import tell
+from dagsim.errors import UnknownName
 from dagsim.text import count_of
 
 if TYPE_CHECKING:
@@ -134,7 +135,8 @@ def replay_trace(
     output: Output,
     energy: EnergySeries,
     trace: Annotated[
-        Path | None, typer.Option("--trace", "-t", help="The trace in its published format (required).")
+        Path | None,
+        typer.Option("--trace", "-t", help="The trace: a published file, or your own table (required)."),
     ] = None,
     policy: Algo = None,
     dropped: Annotated[
@@ -182,6 +184,13 @@ def replay_trace(
     chosen = with_series(chosen, *energy)
     if dropped is not None:
         _list_dropped(chosen, dropped, watched=output.watched)
+    if reference is not None:
+        from dagsim.experiment.simulate import check
+
+        try:
+            check(chosen, (reference,))
+        except UnknownName as error:
+            raise UnknownName(f"--reference: {error}") from None
     against = reference or (None if blocks is None else "fifo")
     if blocks is not None and against == chosen.policy:
         raise typer.BadParameter(

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from dagsim.cli.app import App, app, say
-from dagsim.cli.configuring import configured, given
+from dagsim.cli.configuring import configured, doubt_of, given
 from dagsim.cli.options import ConfigFile, Json, OutFile, Seed, Settings, one_output
 from dagsim.errors import InputError
 from dagsim.report.listings import LISTINGS, listing
@@ -75,6 +75,8 @@ def config_check(
         short = ", ".join({f"{gpu} means {full}": 0 for gpu in _gpus_in(written) if (full := canonical(gpu)) != gpu})
         if written is None:
             say(f"{file}: fine (empty: every value is the default)")
+        elif doubt := doubt_of(config):
+            say(f"{file}: valid, but {doubt}")
         elif unchecked:
             say(f"{file}: valid, but code outside dagsim was not checked: {', '.join(unchecked)}")
         else:

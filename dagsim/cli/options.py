@@ -40,7 +40,7 @@ def fraction(text: str) -> float:
         raise typer.BadParameter(f"expected a percentage such as 2%, got {text!r}") from None
     value /= 100 if "%" in text or value >= 1 else 1
     if not 0 < value < 1:
-        raise typer.BadParameter(f"must be between 0% and 100%, got {text.strip()}")
+        raise typer.BadParameter(f"must be above 0% and below 100%, got {text.strip()}")
     return value
 
 

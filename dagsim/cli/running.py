@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dagsim import services
 from dagsim.cli.app import say
+from dagsim.cli.configuring import doubt_of
 from dagsim.cli.options import EnergySeries, Experiment, Output, TraceFlags
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ def run_policies(
         seeds = seeds_for(config, rule_for(config).start)
     plan = Plan.of(command, config, policies, seeds, about=about, label=label, name=output.name)
     check_plan(plan)
+    if doubt := doubt_of(config):
+        say(f"warning: {doubt}", err=True)
     _warn_of_agents(plan)
     where = output.where()
     store = Store.begin(output.out, plan, argv=["dagsim", *sys.argv[1:]])

@@ -46,9 +46,9 @@ def shipped_folder(kind: ShippedKind, name: str) -> Path:
     raise UnknownName(f"no folder {name!r} ships with dagsim")
 
 
-def find_config(text: str) -> Path:
+def find_config(text: str, workload: str = "the workload ") -> Path:
     """Return the file that ``--config`` names: a file, the configuration in a run folder, or a
-    shipped file by name.
+    shipped file by name. ``workload`` is what a message writes before a similar workload's name.
 
     Raises:
         UnknownName: There is no such file or name.
@@ -72,7 +72,7 @@ def find_config(text: str) -> Path:
     for word, name in last_words.items():
         hint = hint.replace(f"mean {word!r}", f"mean {name!r}")
     if any(f"{name!r}?" in hint for name in set(WORKLOADS) - set(configs)):
-        hint = hint.replace("mean ", "mean the workload: --workload ")
+        hint = hint.replace("mean ", f"mean {workload}")
     hint = nearest_file(path, (".yaml", ".yml")) or hint
     raise UnknownName(f"{text}: no such file or configuration{hint} (dagsim list configs)")
 

@@ -263,13 +263,14 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
         ConfigError: The configuration is invalid. The message has one line per fault.
         CodeNotAllowed: The file names code that this process may not import.
     """
+    settings = yaml.as_listed(settings)
     document = yaml.Document({}, "defaults") if path is None else yaml.read_yaml(path)
     if isinstance(document.value, dict) and "over" in document.value:
         keys = "base and over" if "base" in document.value else "the key over"
         raise ConfigError(f"{path}: this is a sweep (it has {keys}); run it with: dagsim sweep {path}")
     if path is not None and _is_foreign(document.value):
         raise ConfigError(
-            f"{path}: not a configuration, because it contains none of the keys, such as policy, cluster or workload; "
+            f"{path}: not a configuration: it has none of the expected keys (policy, cluster, workload, ...); "
             "dagsim config show prints one"
         )
     return config_in(document, settings, own=own)

@@ -62,6 +62,17 @@ class Setting(NamedTuple):
             raise ConfigError(f"{source}: {error}") from None
 
 
+def as_listed(settings: Iterable[str | Setting]) -> list[str | Setting]:
+    """Return settings as a list.
+
+    Raises:
+        ConfigError: They are one text or a mapping instead of several texts.
+    """
+    if isinstance(settings, str | Mapping):
+        raise ConfigError(f'settings: give a list of texts, such as ["policy=sjf"]; got {settings!r}')
+    return list(settings)
+
+
 @dataclass(slots=True)
 class Document:
     """A YAML value, with the position of each part (``file:line:column`` or ``--set key=value``)."""
@@ -216,8 +227,8 @@ def _in_plain_words(context: str, problem: str, at: Any, begun: Any) -> tuple[An
     for kind, what, first, last in _UNCLOSED:
         if kind in context and "expected" in problem:
             return begun, (
-                f"the {what} that begins here is not correct before line {at.line + 1}, column {at.column + 1}; write "
-                f"a missing comma between two values, or the missing '{last}' that closes this '{first}'"
+                f"this '{first}' begins a {what} that is not closed properly (problem at line {at.line + 1}, column "
+                f"{at.column + 1}); a comma or the closing '{last}' is missing"
             )
     for part, words in _PROBLEMS:
         if part in f"{context}, {problem}":
@@ -419,6 +430,8 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
     # remove a key from the message if the path already contains it
     while (said := what.partition(": "))[2] and said[0] in path:
         what = said[2]
+    if path and what.startswith(f"{path[-1]} must "):
+        what = what.removeprefix(f"{path[-1]} ")
     if place.startswith(("--", "NAME ")) and document.values.get(path) == place:
         return _of_option(place, path, what)
     return f"{place}: {'.'.join(map(str, path)) or 'the file'}: {what}"
@@ -430,8 +443,6 @@ def _of_option(place: str, path: KeyPath, what: str) -> str:
     """
     option, _, typed = place.partition(" ")
     key = ".".join(map(str, path))
-    if what.startswith(f"{path[-1]} must "):
-        what = what.removeprefix(f"{path[-1]} ")
     what = re.sub(r"\b(\d+)\.0(?=$|[],;])", r"\1", what)
     if option in ("--set", "--read"):
         name, _, typed = typed.partition("=")

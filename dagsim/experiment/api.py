@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dagsim.config.bundled import WORKLOADS, find_config
 from dagsim.config.schema import Config, Setting, load_config
+from dagsim.config.yaml import as_listed
 from dagsim.errors import ConfigError, RunFolderError, UnknownName
 from dagsim.experiment.compare import paired_lines
 from dagsim.experiment.scenario import metric_of, on_its_cluster, sample_of
@@ -17,7 +19,7 @@ from dagsim.metrics import summarize
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.model import Cluster, Job
 from dagsim.model.arithmetic import check_whole
-from dagsim.registry import nearest
+from dagsim.registry import check_arguments, nearest
 from dagsim.systems.cluster import ClusterPolicy
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime, Throughput
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -62,6 +64,7 @@ def simulate(
     jobs = _workload(workload)
     model: Runtime = runtime if runtime is not None else Throughput() if isinstance(jobs, Synthetic) else Recorded()
     observers = models.pop("observers", ())
+    check_arguments("simulate", models, *[part.name for part in fields(ClusterScenario) if part.init])
     scenario = ClusterScenario(machines, jobs, runtime=model, **models)
     if isinstance(policy, str):
         kernel = scenario.engaged(policy, seed, observers=observers).kernel
@@ -82,12 +85,19 @@ def _workload(
     if isinstance(workload, str | Path):
         if not Path(workload).exists():
             raise UnknownName(
-                f"unknown workload {str(workload)!r}{nearest(str(workload), WORKLOADS)}: neither a preset "
-                "(dagsim list workloads) nor a file"
+                f"unknown workload {str(workload)!r} (neither a preset nor a file)"
+                f"{nearest(str(workload), WORKLOADS, 'dagsim list workloads lists the presets')}"
             )
         from dagsim.traces.trace_file import TraceFile
 
         return TraceFile(str(workload))
+    if isinstance(workload, Iterator):
+        workload = list(workload)
+    strange: list[Any] = [workload] if not isinstance(workload, Iterable) and not hasattr(workload, "jobs") else []
+    if isinstance(workload, Iterable):
+        strange = [one for one in workload if not isinstance(one, Job)][:1]
+    if strange:
+        raise UnknownName(f"workload must be a name, a file, a Synthetic or jobs in a list, got {strange[0]!r}")
     return workload
 
 
@@ -132,9 +142,10 @@ def compare(*runs: str | Path, metric: str | None = None, reference: str | None 
             or reference.
         RunFolderError: A folder cannot be read, or contains fewer runs than when it was finished.
     """
+    if not runs or not all(isinstance(run, str | Path) for run in runs):
+        got = f"got {', '.join(map(repr, runs))}" if runs else "got none"
+        raise ConfigError(f'compare() takes run folders, such as compare("results/A", "results/B"); {got}')
     stores = [Store.open(Path(run)) for run in runs]
-    if not stores:
-        raise ConfigError("compare: give at least one run folder")
     pairing = paired_lines(stores)
     if pairing.missing:
         raise RunFolderError("; ".join(pairing.missing))
@@ -155,4 +166,4 @@ def config_on_trace(
     base = None if config is None else find_config(str(config))
     facts = {"workload": {"kind": "trace", "path": str(trace)}, "policy": policy, "seed": seed}
     first = [Setting(key, key, value) for key, value in facts.items() if value is not None]
-    return on_its_cluster(load_config(base, [*first, *settings]), cluster, invented=invented)
+    return on_its_cluster(load_config(base, [*first, *as_listed(settings)]), cluster, invented=invented)

@@ -19,7 +19,7 @@ from dagsim import services
 from dagsim.config import yaml
 from dagsim.config.bundled import find_config
 from dagsim.config.schema import Config, Setting, load_config, plain
-from dagsim.errors import ConfigError, InputError
+from dagsim.errors import ConfigError, InputError, UnknownName
 from dagsim.experiment.kept_files import Keep
 from dagsim.experiment.provenance import code_digest, digest, metric_files, sources_of
 from dagsim.experiment.scenario import experiment_seeds
@@ -73,6 +73,8 @@ def axis_of(key: str, value: Any, place: str) -> Axis:
             labels, values = tuple(map(str, value)), tuple(map(_value, value.values()))
         case list() if value:
             labels, values = tuple(map(_label, value)), tuple(map(_value, value))
+        case []:
+            raise ConfigError(f"{place}: the list is empty; give at least one value")
         case _:
             raise ConfigError(
                 f"{place}: expected a list of values, {{from: 4, to: 16, step: 2}} or labels with values, got {value!r}"
@@ -287,7 +289,10 @@ def _base(value: Any, path: Path, place: str) -> Path | None:
     if not isinstance(value, str):
         raise ConfigError(f"{place}: base: expected a file or a name from `dagsim list configs`, got {value!r}")
     beside = path.parent / value
-    return beside if beside.is_file() else find_config(value)
+    try:
+        return beside if beside.is_file() else find_config(value)
+    except UnknownName as error:
+        raise UnknownName(f"{place}: base: {error}") from None
 
 
 def _mapping(value: Any, place: str) -> Mapping[str, Any]:

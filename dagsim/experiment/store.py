@@ -19,7 +19,7 @@
     └── plots/
 
 The cells of a grid finish in any order, so the folder of a sweep (`whatif` and `plan` create sweeps
-as well) has a different layout:
+as well) has this layout:
 
     results/sweep-NAME/
     ├── sweep.yaml        the grid, with every value and its label; `dagsim sweep` on the folder continues it

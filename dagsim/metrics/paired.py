@@ -429,7 +429,7 @@ class Precision:
 
     def __post_init__(self) -> None:
         if not 0 < self.within < 1:
-            raise InputError(f"precision: must be between 0% and 100%, got {100 * self.within:g}%")
+            raise InputError(f"precision: must be above 0% and below 100%, got {100 * self.within:g}%")
         if self.start < MUST_DIFFER or self.step < 1:
             raise InputError(
                 f"precision: start must be at least {MUST_DIFFER} and step at least 1, got {self.start} and {self.step}"

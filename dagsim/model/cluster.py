@@ -215,6 +215,8 @@ class Cluster:
             ModelError: A count is not a whole number of 0 or more, or there are no GPUs.
         """
         check_whole("per_node", per_node)
+        if not isinstance(gpus, Mapping):
+            raise ModelError(f'cluster: must map GPU types to counts, such as {{"A100-40": 8}}; got {gpus!r}')
         nodes = []
         for type_name, count in gpus.items():
             gpu = gpu_type(type_name)

@@ -1,8 +1,8 @@
 """The catalogue of GPU types: performance, power and rental price of each GPU, with the source of
 each value.
 
-A single speed per GPU type is a simplification. For example, a V100 was measured to train BERT 2.6
-times as fast as a T4, and an A100 5.2 times as fast. For DeepSpeech2, these factors are only 2.3
+A single speed per GPU type is a simplification. For example, in measurements, a V100 trained BERT
+2.6 times as fast as a T4, and an A100 5.2 times as fast. For DeepSpeech2, these factors are only 2.3
 and 1.5 (Sia, SOSP 2023, artifact profiles). Where this matters, give a task its own ``speeds`` or
 use the throughput table (``dagsim.systems.cluster.models.throughputs``).
 

@@ -335,8 +335,8 @@ class System:
 
     @property
     def varied(self) -> bool:
-        """True if every seed has a different cluster and workload, so that times from different
-        seeds are not comparable.
+        """True if every seed has its own cluster and workload, so that times from different seeds
+        are not comparable.
         """
         return False
 

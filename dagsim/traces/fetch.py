@@ -255,10 +255,10 @@ def _refuse_pages(url: str, start: bytes, type_: str) -> None:
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if type_ == "text/html" or text.startswith((b"<!doctype html", b"<html")):
         raise FetchError(
-            f"{url}: the server sent a web page (perhaps a login or an error) instead of data; nothing is kept"
+            f"{url}: the server sent a web page (perhaps a login or an error) instead of data; nothing was saved"
         )
     if text.startswith(b"version https://git-lfs"):
-        raise FetchError(f"{url}: the server sent a Git LFS pointer instead of the file itself; nothing is kept")
+        raise FetchError(f"{url}: the server sent a Git LFS pointer instead of the file itself; nothing was saved")
 
 
 def _refusal(error: urllib.error.HTTPError) -> str:

@@ -108,7 +108,7 @@ class ReadReport:
     - A *dropped* row is faulty.
     - A *noted* row is kept although it has a fault that is tolerated.
     - A *skipped* row is valid but was not requested (for example, because it is outside the window,
-      or a different kind of record).
+      or is not a job).
 
     Dropped and noted rows that contradict themselves or each other are also listed by kind
     (``contradictions``).

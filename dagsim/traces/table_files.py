@@ -159,7 +159,7 @@ def header_hint(source: Source) -> str | None:
     if len(names) < _LEAST_COLUMNS or not all(_NAME.fullmatch(name) for name in names):
         return None
     command = map_command(source, {}, ("id", "arrival_s", "gpus", "duration_s"))
-    return f"if it is a table, its columns are {clipped(', '.join(names))}; say which hold the jobs: {command}"
+    return f"if it is a table, its columns are {clipped(', '.join(names))}; map them: {command}"
 
 
 def _split(head: str, delimiter: str) -> list[str]:

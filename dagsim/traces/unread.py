@@ -110,7 +110,7 @@ _KINDS = tuple(
             ),
             (
                 "a configuration",
-                "give it with --config, and the log of the jobs as the trace",
+                "pass it to --config, and the log to --trace (or the output of squeue --json to --state)",
                 r"(cluster|queues|policy|workload|system|seeds?|base|runtime):(\s|$)",
             ),
         )

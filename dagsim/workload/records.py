@@ -333,7 +333,7 @@ def read_jobs(path: Path) -> Iterator[Job]:
     """Yield the jobs in ``path``, which is read lazily.
 
     Raises:
-        TraceError: The file cannot be read, has a different format or version, or contains an
+        TraceError: The file cannot be read, is not in this format and version, or contains an
             invalid line. The message names ``file:line`` and the field. The error for an invalid
             line is raised only when reading reaches that line.
     """
@@ -359,7 +359,7 @@ def read_meta(path: Path) -> dict[str, Any]:
     """Return the ``meta`` in the header of ``path``.
 
     Raises:
-        TraceError: The file cannot be read, or has a different format or version.
+        TraceError: The file cannot be read, or is not in this format and version.
     """
     with _opened(path) as lines:
         return _meta(path, next(lines, ""))

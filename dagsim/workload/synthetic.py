@@ -2,8 +2,8 @@
 for every scheduler.
 
 All randomness comes from named streams of one seed (``arrivals``, ``shapes``, ``sizes/work``,
-``priorities`` and so on). A different arrival pattern therefore leaves the DAGs unchanged, and vice
-versa.
+``priorities`` and so on). Changing the arrival pattern therefore leaves the DAGs unchanged, and
+vice versa.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def parse_measure(text: str) -> list[int | None]:
     """Parse ``1000:19000``, ``1000:-1000`` or ``1000:`` as the first and the last measured job.
 
     Raises:
-        WorkloadError: The text has a different form.
+        WorkloadError: The text has none of these forms.
     """
     first, colon, last = text.partition(":")
     try:

@@ -329,6 +329,7 @@ def test_the_schema_has_a_line_for_each_key_so_that_two_changes_can_be_merged() 
             "error: " + __file__ + ": cannot be written, because a file has the name of a folder",
         ),
         (["eval", "--seeds", "0"], "error: --seeds: must be 1 or more, got 0"),
+        (["replay", "--trace", str(TRACE), "--reference", "sjff"], "error: --reference: unknown policy 'sjff'"),
         (["replay", "--trace", "none.csv"], "error: none.csv: no such file"),
         (
             ["replay", "--trace", str(TRACE), "--limit", "0"],

@@ -102,8 +102,8 @@ def test_processes_and_an_executor_exclude_each_other() -> None:
 
 @pytest.mark.parametrize(("other", "name"), ALIASES.items())
 def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
-    assert f"Also: dagsim {other}." in said(other, "--help", code=0)
-    assert f"Also: dagsim {other}." in said(name, "--help", code=0)
+    assert f"Alias: dagsim {other}" in said(other, "--help", code=0)
+    assert f"Alias: dagsim {other}" in said(name, "--help", code=0)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
             "error: --policy: replay runs a single scheduler, got fifo and easy[delay=0]; to compare them: dagsim "
             "whatif --policy fifo,easy[delay=0]",
         ),
-        (("eval", "--precision", "200%"), "error: --precision: must be between 0% and 100%, got 200%"),
+        (("eval", "--precision", "200%"), "error: --precision: must be above 0% and below 100%, got 200%"),
         (("eval", "--set", "workload.count=-5"), "error: --set workload.count: must be at least 1, got -5"),
         (("replay", "--trace", "x.csv", "--load", "0"), "error: --load: must be positive, got 0"),
         (("replay", "--trace", "x.csv", "--max-jobs", "0"), "error: --max-jobs: must be 1 or more, got 0"),

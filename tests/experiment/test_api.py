@@ -88,6 +88,24 @@ def test_replay_gives_the_metrics_of_the_command(log: Path, tmp_path: Path, clus
     assert outcome.schedule.log.rows().tobytes() == Store.open(run).schedule(0).log.rows().tobytes()
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: dagsim.compare(["A", "B"]), r"compare\(\) takes run folders, such as .*; got \['A', 'B'\]"),
+        (lambda: simulate(["steady"]), "workload must be a name, a file, a Synthetic or jobs in a list, got 'steady'"),
+        (lambda: simulate(None), "workload must be a name, .*, got None"),
+        (lambda: simulate("stedy"), "unknown workload 'stedy' .neither .*; did you mean 'steady'"),
+        (lambda: simulate("steady", ["T4"]), "cluster: must map GPU types to counts, such as .*; got .'T4'."),
+        (lambda: simulate("steady", netwrk=None), "simulate: no argument 'netwrk'; did you mean 'network'"),
+        (lambda: dagsim.replay("a.csv", settings="seed=1"), "settings: give a list of texts, .*; got 'seed=1'"),
+        (lambda: dagsim.train("stedy"), "did you mean the setting workload='steady'"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call()
+
+
 def test_replay_refuses_windows(log: Path) -> None:
     with pytest.raises(InputError, match="runs whole traces"):
         dagsim.replay(log, settings=["workload.window=100"])

@@ -148,7 +148,7 @@ preemption: no
             "x.yaml:11:5: failures.0.mean_down_s: is missing; add mean_down_s: X",
             "x.yaml:12:12: failures.1.kind: "
             "unknown failure model 'maintenence'; did you mean 'maintenance'? (dagsim list failures)",
-            "x.yaml:13:20: estimates.sigma: sigma must be 0 or more, got -1.0",
+            "x.yaml:13:20: estimates.sigma: must be 0 or more, got -1.0",
             "x.yaml:15:13: preemption: must be a mapping of keys to values, got 'no'; its keys are "
             "checkpoint_interval_s, checkpoint_s_per_gb, checkpoint_write_s, on_failure, on_resume, restart_s",
             "--set seeds: must be a whole number, got 'many'",
@@ -180,7 +180,11 @@ preemption: no
         ("workload: {preset: [1]}\n", "x.yaml:1:1"),
         ("workload: {cuont: 3}\n", "x.yaml:1:12: workload.cuont: there is no such key; did you mean 'count'?"),
         ("workload: {preset: steady, arrivals: {kind: bursty, burst: 3}}\n", "x.yaml:1:53: workload.arrivals.burst: "),
-        ("workload: {load: 0}\n", "x.yaml:1:18: workload.load: load must be above 0, got 0.0"),
+        (
+            "cluster: {groups: [{name: a, gpu_count: 8}]}\n",
+            "x.yaml:1:30: cluster.groups.0.gpu_count: there is no such key; did you mean 'gpu', 'gpus' or 'count'?",
+        ),
+        ("workload: {load: 0}\n", "x.yaml:1:18: workload.load: must be above 0, got 0.0"),
         ("runtime: {reference: T5}\n", "x.yaml:1:22: runtime.reference: unknown GPU type 'T5'; "),
     ],
 )
@@ -262,14 +266,14 @@ def test_the_codecs_of_a_system_of_ones_own_are_known_by_name(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("elastic: {least: 64}", "elastic: no GPU type in the cluster has least = 64 GPUs; the largest number is 16"),
+        ("elastic: {least: 64}", "elastic: least is 64, but no GPU type in the cluster has more than 16 GPUs"),
         (
             "failures: [{kind: spot, mean_up_s: 100, mean_down_s: 10, nodes: [9]}]",
             r"failures\.0: spot: nodes must be from 0 to 3, got \(9,\)",
         ),
         pytest.param(
             "sharing: {default: 2}",
-            r"sharing\.default: default must be above 0 and at most 1, got 2",
+            r"sharing\.default: must be above 0 and at most 1, got 2",
             marks=pytest.mark.family("sharing"),
         ),
     ],

@@ -54,7 +54,7 @@ class Killed(BaseException):
 
 
 def killed_in_write(monkeypatch: pytest.MonkeyPatch, number: int, share: float) -> None:
-    """Let write ``number`` of the journal stop in the middle, and all cleaning up with it."""
+    """Stop write ``number`` of the journal in the middle, and all cleaning up with it."""
     count = iter(range(1000))
 
     def torn(path: Path, data: bytes, at: int) -> int:

@@ -318,6 +318,7 @@ def test_seeds_can_be_given_one_by_one_or_by_the_first_and_their_number(
     [
         (("over:", "ovr:"), "unknown key 'ovr'; did you mean 'over'"),
         (("[fifo, sjf]", "fifo"), "over.policy: expected a list"),
+        (("[fifo, sjf]", "[]"), "over.policy: the list is empty; give at least one value"),
         (("[fifo, sjf]", "[fifo, fifo]"), "'fifo' is listed twice"),
         (("[0.7, 0.9]", "{from: 2, to: 1}"), "'to' must not be below 'from'"),
         (("[0.7, 0.9]", "{from: 0, to: 1.0e+9, step: 0.001}"), "at most 100,000"),
@@ -328,7 +329,7 @@ def test_seeds_can_be_given_one_by_one_or_by_the_first_and_their_number(
         (("seeds: 2", "seeds: {first: 0, count: 2000000}"), "at most 1,000,000 cells are allowed"),
         (("seeds: 2", "metrics: [jct.mean]"), "there is no metric 'jct.mean'"),
         (("workload.load", "workload.loud"), "loud"),
-        (("set:", "base: nowhere.yaml\nset:"), "nowhere.yaml: no such file or configuration"),
+        (("set:", "base: nowhere.yaml\nset:"), ": base: nowhere.yaml: no such file or configuration"),
     ],
 )
 def test_a_wrong_grid_is_refused_by_its_place(change: tuple[str, str], message: str, tmp_path: Path) -> None:
@@ -382,7 +383,7 @@ def test_a_kept_network_is_a_policy_of_a_sweep(tmp_path: Path) -> None:
     assert [cell.policy for cell in ran.done] == ["fifo", f'decima[checkpoint="{path}"]']
 
 
-@pytest.mark.parametrize("value", [{}, [], {"from": 4}, {"to": 4, "step": 2}, {"from": 1, "to": 2, "by": 1}, 3])
+@pytest.mark.parametrize("value", [{}, {"from": 4}, {"to": 4, "step": 2}, {"from": 1, "to": 2, "by": 1}, 3])
 def test_an_axis_in_another_form_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match="over: expected a list of values"):
         axis_of("x", value, "over")

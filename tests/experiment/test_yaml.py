@@ -54,8 +54,14 @@ def test_anchors_repeat_a_part() -> None:
             "x.yaml:2:1: invalid YAML: the text ends in the middle of a list or mapping; write the missing ']' or '}'",
         ),
         ("a: b: c\n", "x.yaml:1:5: invalid YAML: this colon is a second one in the same value; put a text"),
-        ("a: [1\nb: 2\n", "x.yaml:1:4: invalid YAML: the list that begins here is not correct before line 2, column 2"),
-        ("a: {b: 1\n", "x.yaml:1:4: invalid YAML: the mapping that begins here is not correct before line 2, column 1"),
+        (
+            "a: [1\nb: 2\n",
+            "x.yaml:1:4: invalid YAML: this '[' begins a list that is not closed properly",
+        ),
+        (
+            "a: {b: 1\n",
+            "x.yaml:1:4: invalid YAML: this '{' begins a mapping that is not closed properly",
+        ),
         ("a:\n   b: 1\n  c: 2\n", "x.yaml:3:3: invalid YAML: this line does not fit the lines above it"),
         ("a:\n  b: 1\n  - c\n", "x.yaml:3:3: invalid YAML: this line does not fit the lines above it"),
         ("a: 'b\nc: d\n", "x.yaml:1:4: invalid YAML: the text that begins with a quote here is not closed"),
@@ -136,8 +142,8 @@ def test_a_setting_names_itself_as_the_source() -> None:
         ("=1", "--set =1: expected key=value, as in --set policy=sjf or --set cluster.groups.0.count=4"),
         (
             "a.b=[1",
-            "--set a.b=[1: value:1:1: invalid YAML: the list that begins here is not correct before line 1, column 3; "
-            "write a missing comma between two values, or the missing ']' that closes this '['",
+            "--set a.b=[1: value:1:1: invalid YAML: this '[' begins a list that is not closed properly "
+            "(problem at line 1, column 3); a comma or the closing ']' is missing",
         ),
         ("a.b.c=1", "--set a.b.c=1: a.b is 1, which has no key 'c'"),
         ("list.1.n=1", "--set list.1.n=1: list is a list and has no entry '1'; allowed: an index in 0..0"),

@@ -92,7 +92,7 @@ def test_the_interval_at_the_end_still_covers() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"within": 0.0}, "between 0% and 100%, got 0%"),
+        ({"within": 0.0}, "above 0% and below 100%, got 0%"),
         ({"within": 1.0}, "got 100%"),
         ({"within": 2.0}, "got 200%"),
         ({"within": 0.02, "start": 3}, "start must be at least 5"),

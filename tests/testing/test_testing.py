@@ -151,8 +151,8 @@ class Sloppy:
 @pytest.mark.parametrize(
     ("policy", "why"),
     [
-        (ChildrenFirst, "policy ChildrenFirst: at .* s: cannot start .* it still waits for"),
-        (Hasty, r"policy Hasty: at .* started at this very moment.*run\.started_s < view\.now"),
+        (ChildrenFirst, "policy 'ChildrenFirst': at .* s: cannot start .* it still waits for"),
+        (Hasty, r"policy 'Hasty': at .* started at this very moment.*run\.started_s < view\.now"),
         (Impatient, r"cannot start .* its job waits to be admitted; yield Admit"),
         (Sloppy, "a gang of .* must start as a whole|is not of a type it may run on"),
     ],
@@ -225,7 +225,7 @@ def shortest(task: TaskState) -> float:
 def test_reading_the_truth_is_an_error_that_names_the_estimates() -> None:
     with pytest.raises(
         IllegalDecision,
-        match=r"policy ByTruth: .*task\.truth of .*use the estimates in task\.seconds.*clairvoyant = True",
+        match=r"policy 'ByTruth': .*task\.truth of .*use the estimates in task\.seconds.*clairvoyant = True",
     ):
         check_policy(ByTruth(shortest), workloads=0)
     with pytest.raises(IllegalDecision, match=r"run\.ends_s of .*use run\.estimated_end_s\(view\.now\)"):
@@ -248,7 +248,7 @@ def test_a_policy_that_writes_into_live_state_is_caught() -> None:
 
 
 def test_a_policy_that_starves_long_tasks_is_caught() -> None:
-    with pytest.raises(Stalled, match=r"policy OnlyShort: .*returned no decision .*although .* could start"):
+    with pytest.raises(Stalled, match=r"policy 'OnlyShort': .*returned no decision .*although .* could start"):
         check_policy(OnlyShort, workloads=0)
 
 

@@ -29,7 +29,7 @@ _FEW = 20
 """Minimum number of jobs on either side of the split."""
 _LEAST_GAIN = 0.02
 """A value is kept if it reduces the distance by at least this much, because two real runs of the
-same submissions differ by up to as much."""
+same submissions differ by up to this much."""
 _LONGER = 1.25
 """Accounts that wait longer in the log than in the simulation by this factor may have a hidden
 limit."""

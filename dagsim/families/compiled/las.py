@@ -277,7 +277,7 @@ class Las(NamedTuple):
     v: LasService
     q: LasQueues
     round: Any  # ROUND
-    stuck: np.ndarray  # (K,) int64: the latest round in which the demand class stopped fitting
+    stuck: np.ndarray  # (K,) int64: the last round in which a task of this class did not fit
     ranked: np.ndarray  # (runs,) int64: slots of runs, lowest rank first.
     # (runs,) int64: number of the run in each slot. It shows whether the slot has been reused by
     # another run.

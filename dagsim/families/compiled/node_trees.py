@@ -3,7 +3,7 @@ of type and node for a task.
 
 The compiled counterpart of ``ClusterState`` (``nodes``) and of four placement rules. A placement
 rule is a score for each node (``_score``). The node with the smallest score comes first. If a gang
-spans several nodes, it takes the nodes on which the most instances fit. Each of their classes
+spans several nodes, it uses the nodes on which the most instances fit. Each of their classes
 therefore has a second tree next to the first. It contains the negative number of instances that fit
 on each node, and the sum of these numbers.
 """

@@ -53,7 +53,7 @@ def warm_beside(policy: str) -> bool:
 
 @atexit.register
 def _let_go() -> None:
-    """Let compilations finish, unless this run was stopped."""
+    """Allow compilations to finish, unless this run was stopped."""
     for process in filter(None, _started.values()):
         if process.stdin is None:
             continue

@@ -124,7 +124,7 @@ class ElasticTasks:
         most = max([one.all for one in _types(cluster)[1].values()], default=0)
         if self.least > most:
             raise ModelError(
-                f"elastic: no GPU type in the cluster has least = {self.least} GPUs; the largest number is {most}"
+                f"elastic: least is {self.least}, but no GPU type in the cluster has more than {most} GPUs"
             )
 
     def job(self, job: Job, seconds: SecondsOnTypes, cluster: Cluster) -> Job:

@@ -1,8 +1,8 @@
 """Collectives: the data that a gang sends in a step, the links that it uses, and formulas for the
 time.
 
-With n ranks on m nodes, S bytes per rank, and B bytes per second and direction, the bandwidth terms
-are (nccl-tests, ``doc/PERFORMANCE.md``):
+With n ranks on m nodes, S bytes per rank, and B bytes per second in each direction, the bandwidth
+terms are (nccl-tests, ``doc/PERFORMANCE.md``):
 
 - ``ring`` all-reduce: ``2 (n-1)/n S/B``; B is the slower of NVLink and the network, because one
   ring passes through both.

@@ -1,5 +1,5 @@
-"""Links that flows share max-min fairly. This means that no flow could be faster without slowing
-down a flow that is at most as fast.
+"""Links that flows share max-min fairly: the rate of a flow cannot rise unless the rate of another
+flow, whose rate is the same or lower, falls.
 
 The rates of a set of flows are found by progressive filling (Bertsekas and Gallager, *Data
 Networks*, section 6.5.2): the link with the smallest fair share determines the rates of its flows,
@@ -94,8 +94,8 @@ class SharedLinks:
         self._started = 0
 
     def start(self, flow: LinkFlow, now: float) -> None:
-        """Let ``flow`` share its links from time ``now`` onwards. The next call of ``update`` sets
-        its rate.
+        """Add ``flow`` to its links from time ``now`` onwards. The next call of ``update`` sets its
+        rate.
         """
         flow.number = self._started
         self._started += 1

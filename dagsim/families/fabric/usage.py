@@ -150,7 +150,7 @@ class LinkTraffic:
             run.exchange = gang_exchange(self.routing, step.traffic, step.members, step.gpu)
 
     def _send_steps(self, run: _Run, now: float, rate: float) -> None:
-        """Let the gang send at ``rate`` from now on. A rate of 0 stops it."""
+        """Set the rate at which the gang sends from now on. A rate of 0 stops it."""
         if run.flow is not None and not rate:
             self.changes.append(_Change(now, False, run.flow))
             run.flow = None
@@ -159,7 +159,7 @@ class LinkTraffic:
             self.changes.append(_Change(now, True, run.flow))
 
     def _fetch(self, run: _Run, stop_s: float = inf) -> bool:
-        """Let a run read its inputs until ``stop_s``. Return False if it has no inputs."""
+        """Record that a run reads its inputs until ``stop_s``. Return False if it has no inputs."""
         job = self.jobs[run.job]
         sent = [(*flow, run.started_s) for flow in _outputs(job, run, self.places)]
         if self.storage is not None:
@@ -179,7 +179,7 @@ class LinkTraffic:
                     self.changes.append(_Change(stop_s, False, flow))
 
     def _write(self, row: Record) -> None:
-        """Let a run write its state, or a part of it, to the storage."""
+        """Record that a run has written its state, or a part of it, to the storage."""
         since_s = max(self.writes_s[row.run, -1], self.writes_s.get((row.run, row.node), 0.0))
         self.writes_s[row.run, row.node] = self.written_s[row.job, row.task] = row.time_s
         self._send(row.node, self.stores[row.job % len(self.stores)], row.value * 1e9, since_s)

@@ -216,17 +216,17 @@ def _forecast(
             say(json.dumps({"jobs": [], "idle": True}))
         return
     config = _of_snapshot(state, asked, reading, watched=output.watched)
-    audit = audited(config, told=output.watched)
     question = Question.read(config, state, history, algo, *counts)
+    (plan, with_shapes), names = planned, {job.partition("_")[0] for job in jobs}
+    planned_job = None if plan is None else PlannedJob.parse(plan, question.scenario)
+    audit = audited(config, told=output.watched)
     knowledge = str(Knowledge("forecast", 0.0, len(question.log), int(question.log.limited.sum()), of_log=True))
     remarks = [*audit.sentences(), *question.remarks, *audit.sentences(urgent=False), knowledge]
     for remark in question.remarks:
         say(f"{state.name}: {remark}", err=True)
     answers: dict[str, Prospect[Any]] = {}
-    (plan, with_shapes), names = planned, {job.partition("_")[0] for job in jobs}
-    if plan is not None:
-        job = PlannedJob.parse(plan, question.scenario)
-        wanted = shapes_of(job, question.scenario) if with_shapes else [job]
+    if planned_job is not None:
+        wanted = shapes_of(planned_job, question.scenario) if with_shapes else [planned_job]
         answers["planned"] = _refined(lambda early: question.shapes(wanted, early), shapes_grid, output.watched)
     if plan is None or names or output.page is not None:
         answers["jobs"] = queue = _refined(lambda early: question.answers(names, early), queue_grid, output.watched)

@@ -99,7 +99,7 @@ class Forecaster:
 
     def waits(self, kind: Future, rows: Rows, past: KnownPast, instant: int) -> Iterator[np.ndarray]:
         """Simulate futures of one kind. For each future, yield the seconds until each row starts,
-        (n,). The first futures do not depend on how many are simulated.
+        (n,). Simulating more futures does not change the earlier ones.
         """
         count = {Future.RUNS: self.futures, Future.ARRIVALS: self.arrivals}.get(kind, 1)
         rng = np.random.default_rng([self.seed, instant, list(Future).index(kind)])

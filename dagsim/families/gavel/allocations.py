@@ -108,7 +108,7 @@ class Fifo(_Rule):
         return {key: {name: float(placed.get(key) == name) for name in situation.gpus} for key in keys}
 
     def _pack(self, situation: Situation, queue: list[GavelJob], placed: dict[JobOrPair, str]) -> None:
-        """Let the jobs in the queue join running jobs, in order, until there is no partner for a
+        """Pair the jobs in the queue with running jobs, in order, until there is no partner for a
         job."""
         for job in queue:
             partner, best = None, _PACKING_GAIN

@@ -170,8 +170,8 @@ class DeployedGavel(Gavel):
         yield Wait(min([self._until_s, *[time_s for time_s in self._free_s.values() if time_s > now]]))
 
     def _save(self, order: int, now: float) -> float:
-        """Let a task that has stopped, ended or paused write a checkpoint before other tasks use
-        its GPUs. Return the time at which the checkpoint is complete.
+        """Write a checkpoint of a task that has stopped, ended or paused, before other tasks use its
+        GPUs. Return the time at which the checkpoint is complete.
         """
         saved_s = self._saved_s[order] = now + self._random.choice(self.save_s)
         self._free_s |= dict.fromkeys(self._held[order], saved_s)

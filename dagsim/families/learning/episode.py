@@ -152,6 +152,11 @@ class RewardConfig:
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
+        if not isinstance(self.terms, Mapping):
+            raise ConfigError(f'reward: must map terms to weights, such as {{"job_seconds": 1.0}}; got {self.terms!r}')
+        for name, weight in self.terms.items():
+            if isinstance(weight, bool) or not isinstance(weight, int | float):
+                raise ConfigError(f"reward: the weight of {name!r} must be a number, got {weight!r}")
         if not self.terms:
             raise ConfigError("reward: at least one term is needed")
         if not self.scale > 0:

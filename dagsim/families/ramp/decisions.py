@@ -121,8 +121,8 @@ class Partition(NamedTuple):
 
 
 class OpPlacement(NamedTuple):
-    """The block of each operation. Piece ``k`` of the operation and piece ``k`` of its mirror run
-    on the ``k``-th server of the block.
+    """The block of servers on which each operation runs. Piece ``k`` of the operation and piece
+    ``k`` of its mirror run on the ``k``-th server of the block.
     """
 
     job: int

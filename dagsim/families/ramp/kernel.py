@@ -106,7 +106,7 @@ class RampKernel:
         self._degrees: tuple[int, ...] | None = None
 
     def run(self, policy: RampPolicy, until_s: float = inf) -> Schedule:
-        """Let ``policy`` decide until every job is done (or until ``until_s``).
+        """Simulate the decisions of ``policy`` until every job is done (or until ``until_s``).
 
         Raises:
             IllegalDecision: The policy sent an illegal decision.
@@ -174,8 +174,8 @@ class RampKernel:
 
     def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
         """Yield, for each set of free servers (a bit mask), how many seconds the waiting job would
-        take there, or None if it cannot be placed there. The values equal those of ``outlook``, but
-        are computed faster.
+        take there, or None if it cannot be placed there. The values are those of
+        ``outlook``, but this method is faster.
         """
         job, step_s = self.queued, self.planner.step_s
         for mask in servers:
@@ -209,7 +209,7 @@ class RampKernel:
         return other
 
     def _advance(self, until_s: float) -> bool:
-        """Let time pass until the next job has arrived. Return False at the end of the
+        """Advance the time until the next job has arrived. Return False at the end of the
         simulation."""
         following = len(self.outcomes)
         arrival_s = self.jobs[following].arrival_s if following < len(self.jobs) else inf

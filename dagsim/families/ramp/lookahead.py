@@ -164,7 +164,7 @@ class _Walk:
                 self.left += [costs[self.type_of[server]][op] / pieces for server in block]
 
     def _choose(self) -> None:
-        """Let each server that has changed run the ready operation with the highest rank."""
+        """Start the ready operation with the highest rank on each server that has changed."""
         for server in self.changed:
             ranks = self.ready[server]
             if ranks:
@@ -250,7 +250,7 @@ class _Walk:
         self.closed[op] = 0
 
     def _set_off(self, ended: Iterable[int]) -> None:
-        """Let the dependencies of pieces that have ended be sent from now on."""
+        """Begin to send the dependencies of pieces that have ended."""
         by_op: dict[int, list[int]] = {}
         for piece in ended:
             by_op.setdefault(self.op_of[piece], []).append(piece)

@@ -111,7 +111,7 @@ class RampView:
         """Return the servers and times that the job would have at this degree, or None if it cannot be
         placed now.
 
-        With ``servers`` (a bit mask), the job is placed within these servers.
+        With ``servers`` (a bit mask), the job is placed only on these servers.
         """
         return self._kernel.outlook(degree, placer, servers)
 

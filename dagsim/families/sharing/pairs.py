@@ -79,8 +79,8 @@ class MeasuredPairs:
 
 @dataclass(frozen=True, slots=True)
 class PairTable:
-    """Rates of pairs of tasks, read from a file. This is the form that ``MeasuredPairs`` takes in a
-    configuration.
+    """The speeds of pairs of tasks that share a GPU, read from a file. This is the form that
+    ``MeasuredPairs`` takes in a configuration.
 
     ``table`` is Gavel's ``simulation_throughputs.json`` or Lucid's ``colocate_info.csv`` (the name
     may end in .gz), and ``default`` is the rate of both tasks in any other pair. Lucid measured one

@@ -69,7 +69,7 @@ def import_site(
         read += [f"{name}: nothing ({why})" for site in sites for name, why in site.unread]
         raise InputError(
             f"{origin}: the files do not describe a site ({'; '.join(read) or 'nothing recognised'}); needed: "
-            f"{', or '.join(site_parts())}"
+            f"{', or '.join(site_parts())}, or a list of nodes alone, such as dagsim site import nodes.txt -o {out}"
         )
     config = config_in(load(described.text, str(out)))
     audit, faults = (Audit(), []) if described.log is None else _audit_of(config, described.log)

@@ -78,7 +78,7 @@ def power_rules(
         )
     if rules and boot_s is None:
         drop(
-            f"resumetimeout={max(rule.mean_boot_s for rule in rules.values()):g} s: taken as the time that every boot "
+            f"resumetimeout={max(rule.mean_boot_s for rule in rules.values()):g} s: used as the time that every boot "
             "takes, which no file states; add slurmctld.log, or set on_demand.boot_s"
         )
     if rules and (passing := sorted(kept - _LASTING)):

@@ -446,7 +446,7 @@ def _gpus_of(job: Mapping[str, Any]) -> tuple[str, str]:
     except Dirty:
         return f"{asked},gres/gpu=?", f"{held},gres/gpu=?"  # an invalid number, which makes the reader drop this row
     known = _TRACKED.search(asked) is not None
-    if "gres/gpu:" not in asked:  # add the GPU types of the other fields, because types restrict where the job may run
+    if "gres/gpu:" not in asked:  # add the GPU types from the other fields: they restrict where the job may run
         parts = listed.split(",") if listed else []
         asked = ",".join(filter(None, [asked, *[part for part in parts if not known or part.startswith("gres/gpu:")]]))
     if held and _TRACKED.search(held) is None:

@@ -132,7 +132,7 @@ class SparkKernel:
         return self._table
 
     def _advance(self, until_ms: float) -> bool:
-        """Let time pass until executors can be committed. Return False at the end of the
+        """Advance the time until executors can be committed. Return False at the end of the
         simulation."""
         cluster = self.cluster
         heap, parity, draw, launches = cluster.heap, cluster.parity, self.draws.draw, cluster.launches

@@ -89,7 +89,7 @@ kernel then calls whichever of these methods the index defines:
 
 - ``push(task)``: the task became ready, on arrival or later, or some of its instances returned as a
   new piece.
-- ``rated(run, now)``: the run continues at a different rate.
+- ``rated(run, now)``: the run continues at a new rate.
 - ``started(run, now)``: the run has just started. Its nodes are already occupied, and
   ``run.task.waiting`` is already reduced.
 - ``ended(run, now)``: the run has just finished, failed or been preempted. Its nodes are already

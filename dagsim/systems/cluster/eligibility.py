@@ -118,7 +118,7 @@ class Eligibility(Forked):
         return held_s if self.dependencies is None else min(held_s, self.dependencies.next_s)
 
     def pass_time(self) -> None:
-        """Let all jobs that are eligible by now enter the system. This is called for times before
+        """Add all jobs that are eligible by now to the system. This is called for times before
         the beginning of the simulation, when there are no timers yet.
         """
         self._let_in_due()
@@ -127,7 +127,7 @@ class Eligibility(Forked):
                 self._becomes_eligible(active)
 
     def left(self, number: int) -> None:
-        """Let jobs enter the system if they were only waiting for this job to leave."""
+        """Add jobs to the system if they were only waiting for this job to leave."""
         if self.dependencies is not None:
             for active in self.dependencies.left(number, self._kernel.now):
                 self._becomes_eligible(active)

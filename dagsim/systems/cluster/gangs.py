@@ -65,7 +65,7 @@ class Gangs(Forked):
         return cls(carrier, communication, runtime, types)
 
     def begin(self, run: Run, now: float, set_rate: Callable[[float], None]) -> bool:
-        """Let the gang of a computing run start its communication. Return False if the gang sends
+        """Start the traffic of a computing run's gang. Return False if the gang sends
         nothing. ``set_rate`` is called with each new rate, including the first one.
 
         Raises:

@@ -264,8 +264,8 @@ class ClusterKernel(Forked):
             active.shows_truth = True
 
     def remind(self, policy: object) -> None:
-        """Let the policy process the events before the beginning (``rehearse``), so that it
-        remembers what it would remember if its own decisions had caused them.
+        """Show the policy the events before the beginning (``rehearse``), so that it remembers what
+        it would remember if its own decisions had caused them.
         """
         past = self.frontier.past
         self.reminded = past is not None and rehearse(self, past, policy)
@@ -363,8 +363,8 @@ class ClusterKernel(Forked):
             self.arrive(job)
 
     def arrive(self, job: Job) -> None:
-        """Let a job arrive now. Its first tasks become ready, unless the job can never run or is
-        not eligible yet.
+        """Add the next job, which arrives now. Its first tasks become ready, unless the job can
+        never run or is not eligible yet.
         """
         number, machines, schedule = self._arrived, self.machines, self.schedule
         self._arrived += 1
@@ -388,7 +388,7 @@ class ClusterKernel(Forked):
             self.enter(active)
 
     def enter(self, active: JobState) -> None:
-        """Let a job enter the system, so that its tasks without parents become ready."""
+        """Add an eligible job to the system, so that its tasks without parents become ready."""
         self.frontier.jobs[active.number] = active
         for task in active.tasks:
             if not task.missing:

@@ -91,7 +91,7 @@ class Life(Forked):
     # Phases of a run.
 
     def begin(self, run: Run) -> None:
-        """Let a run that has just started fetch its inputs and be set up before it computes."""
+        """Begin a run: fetch its inputs, then set it up, then compute."""
         run.setup_s = run.task.restore_s + self._setup_s(run)
         if self._transfers is None or not self._transfers.fetches(run):
             self.set_up(run)
@@ -158,8 +158,8 @@ class Life(Forked):
     # Rates.
 
     def set_rate(self, run: Run, rate: float, until: float = inf, after_s: float | None = None) -> None:
-        """Let a computing run continue at ``rate`` from now on, and reschedule its end. The rate of
-        an elastic task is computed again when its progress reaches ``until``, or ``after_s``
+        """Change the rate of a computing run from now on, and reschedule its end. The rate of an
+        elastic task is computed again when its progress reaches ``until``, or ``after_s``
         seconds from now.
 
         Raises:
@@ -249,9 +249,7 @@ class Life(Forked):
         return [fixed + sent for fixed, sent in zip(fixed_s, sent_s, strict=True)]
 
     def _set_end(self, run: Run, progress: WorkProgress) -> None:
-        """Set the event at the end of the current period of constant rate, unless the period never
-        ends.
-        """
+        """Schedule the end of the current constant-rate period, unless it never ends."""
         if not run.is_endless:
             progress.event = Timer(self._kernel.clock, run.scheduled_end_s, COMPLETIONS, run)
             progress.event.callbacks = [self._reached]
@@ -303,7 +301,7 @@ class Life(Forked):
         self._tell_rate(run)
 
     def has_saved(self, run: Run, progress: WorkProgress) -> None:
-        """Let a run continue after its state has arrived in the storage."""
+        """Continue a run after its state has arrived in the storage."""
         progress.saved = progress.done
         progress.checkpoint = self._preemption.next_checkpoint_s(progress.saved, run.true_seconds)
         if progress.rate:
@@ -312,7 +310,7 @@ class Life(Forked):
             self.set_pace(run)
 
     def _write_elastic(self, run: Run, progress: WorkProgress, training: TrainingState) -> None:
-        """Let an elastic run write a checkpoint, or continue once it has been written."""
+        """Begin to write a checkpoint of an elastic run, or continue the run once it has been written."""
         if progress.phase == "work":
             self.settle(run, progress)
             progress.phase = "write"
@@ -347,8 +345,8 @@ class Life(Forked):
         return again
 
     def keeps_state(self, run: Run, again: TaskState, kind: int, kept: KeptWork, notice_s: float) -> bool:
-        """Let a stopped run send its state to the storage, if there is one. Return True if the
-        piece ``again`` does not become ready immediately.
+        """Begin to send the state of a stopped run to the storage, if there is one. Return True if
+        the piece ``again`` does not become ready immediately.
         """
         if self._transfers is None or not self.by_network or kept is not KeptWork.ALL:
             return False

@@ -213,7 +213,7 @@ class OnDemandNodes(Forked):
             self._rest(node)
 
     def _boot(self, node: int) -> None:
-        """Let a node boot, as soon as the rate of boots allows it. A node that waits for this
+        """Boot a node as soon as the rate of boots allows it. A node that waits for this
         already counts as booting.
         """
         rule = self._rules[node]

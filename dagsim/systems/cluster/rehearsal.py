@@ -38,12 +38,12 @@ def rehearse(kernel: ClusterKernel, past: Past, policy: object) -> bool:
 
 
 def _repeated(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel | None:
-    """Return the simulation of the past under the policy, or None if the past is unknown or would
-    be different.
+    """Return the simulation of the past under the policy, or None if the past is unknown or the
+    policy would not repeat it.
 
     A copy of the policy schedules the jobs from 0 s to the beginning. If all runs are the same as
     in the past, the policy takes over the memory of the copy. If they differ, the simulation ends
-    at the first start that is different.
+    at the first start that differs from the past.
     """
     if not past.is_whole or not forgotten(policy):
         return None

@@ -25,7 +25,7 @@ _IDLE = 16
 MOST_WAKES = 1_000_000
 """Maximum number of times that a policy may wake up before a task ends or a job arrives."""
 _MOST_SPEEDUP = 64.0
-"""Bound on how much faster an elastic task may become."""
+"""Largest factor by which the rate of an elastic task may increase."""
 
 
 class Wakes(Forked):

@@ -29,8 +29,8 @@ class Suspensions(Forked):
     resumes, it holds its cores again only if no run of its own partition holds any of them on any
     node. Otherwise the run continues, but counts as holding no cores until it ends, because Slurm
     records each core once per partition. A core that it shares with a run of another partition
-    counts once, until both have ended. The cores of a node are allocated in order, so runs that
-    started there in the meantime hold the suspended run's cores first.
+    counts once, until both have ended. Slurm allocates cores in a fixed order, so runs that started
+    there in the meantime are assumed to have taken the suspended run's cores before any others.
 
     A suspension has no effect on a job that is not running when it begins.
     """

@@ -85,9 +85,7 @@ class Transfers(Forked):
     # Data that a run reads before it starts to compute.
 
     def fetches(self, run: Run) -> bool:
-        """Let a run that has just started read what it needs over the network. Return False if it
-        needs nothing.
-        """
+        """Begin to read what a new run needs over the network. Return False if it needs nothing."""
         saved = run.task.saved
         state = None if saved is None else saved[1] if run.moves else ()
         run.flows = self._flows(run.task, [(machine.index, count) for machine, count, *_ in run.held], state)
@@ -184,7 +182,7 @@ class Transfers(Forked):
     # Periodic checkpoints, after which the run continues.
 
     def saves(self, run: Run) -> bool:
-        """Let a run write its state to the storage. Return False if this takes no time."""
+        """Begin to write a run's state to the storage. Return False if this takes no time."""
         run.flows = self._state_flows(run.task, [(machine.index, count) for machine, count, *_ in run.held])
         return bool(run.flows)
 
@@ -207,10 +205,10 @@ class Transfers(Forked):
     # States of stopped runs.
 
     def keep_state(self, run: Run, again: TaskState, kind: int, notice_s: float) -> bool:
-        """Let a stopped run send its state to the storage from the nodes that have it. ``again`` is
-        the piece of the task that remains. If ``notice_s`` is above 0, these nodes leave after that
-        time. In this case, return True, and let ``again`` become ready only when it is certain
-        which bytes have arrived.
+        """Begin to send the state of a stopped run to the storage from the nodes that have it.
+        ``again`` is the piece of the task that remains. If ``notice_s`` is above 0, these nodes
+        leave after that time. In this case, return True, and make ``again`` ready only when it is
+        certain which bytes have arrived.
         """
         places: Sequence[tuple[int, int]] = [(machine.index, count) for machine, count, *_ in run.held]
         if run.computing_s is None:

@@ -368,7 +368,7 @@ class ExpectedFree:
         self._moving.pop(run.id, None)
 
     def rated(self, run: Run, now: float) -> None:
-        """Update the end of a run that continues at a different rate."""
+        """Update the end of a run that continues at a new rate."""
         if run.id in self._of:
             self._forget(run)
             self.started(run, now)

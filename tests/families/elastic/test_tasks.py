@@ -123,7 +123,7 @@ def test_a_schedule_of_elastic_tasks_says_which_gpus_they_had() -> None:
 
 
 def test_a_least_size_that_no_type_has_is_refused() -> None:
-    with pytest.raises(ModelError, match="no GPU type in the cluster has least = 17 GPUs; the largest number is 16"):
+    with pytest.raises(ModelError, match="least is 17, but no GPU type in the cluster has more than 16 GPUs"):
         ClusterScenario(CLUSTER, [], elastic=ElasticTasks(least=17))
     assert ClusterScenario(CLUSTER, [], elastic=ElasticTasks(least=16)).elastic is not None
 

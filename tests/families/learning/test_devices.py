@@ -38,7 +38,7 @@ def batch() -> ObservationBatch:
 
 @pytest.fixture(autouse=True)
 def counting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ``bincount`` work on ``meta``, for which torch lacks it."""
+    """Make ``bincount`` work on ``meta``, for which torch lacks it."""
     here = torch.bincount
 
     def count(segment: torch.Tensor, minlength: int) -> torch.Tensor:

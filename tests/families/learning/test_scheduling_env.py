@@ -223,9 +223,19 @@ def test_wrong_settings_are_refused() -> None:
         ({"slots": 1}, "must be 2 or more"),
         ({"max_steps": 0}, "max_steps must be 1 or more"),
         ({"reward": {"fun": 1.0}}, "unknown reward term 'fun'"),
+        ({"reward": "jct"}, "reward: must map terms to weights, such as .*; got 'jct'"),
+        ({"reward": {"idle": "1"}}, "the weight of 'idle' must be a number, got '1'"),
+        ({"codec": ["flat"]}, "codec: must be a name, a mapping with a kind"),
+        ({"workload": "steady"}, "no argument 'workload'; pass the workload's name as config="),
+        ({"observations": "dict"}, "make_env: no argument 'observations'; did you mean 'observation'"),
+        ({"env": {"level": "job"}}, "env: must be an EnvConfig"),
     ):
         with pytest.raises(InputError, match=message):
             small(**changes)
+    with pytest.raises(InputError, match="did you mean 'heterogeneous-dag'"):
+        make_env("heterogenous-dag")
+    with pytest.raises(InputError, match=r"settings: give a list of texts, such as .*; got 'seed=1'"):
+        make_env("heterogeneous-dag", "seed=1")
 
 
 def test_it_says_where_it_is() -> None:

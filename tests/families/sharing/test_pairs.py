@@ -29,7 +29,7 @@ def job(name: str, work: float, model: str, arrival_s: float = 0.0, gpus: float 
 
 
 def together(view: ClusterView) -> Iterator[Decision]:
-    """Let each task join the first run that is alone; without one, start it."""
+    """Join each task to the first run that is alone; without one, start it."""
     for task in view.ready:
         alone = [run for run in view.running.values() if not run.beside]
         if alone:

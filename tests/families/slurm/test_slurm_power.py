@@ -98,7 +98,7 @@ def test_an_imported_site_has_the_rules_of_its_slurm_conf(tmp_path: Path) -> Non
     assert nodes == dict.fromkeys(["own1", "own2"]) | dict.fromkeys(
         ["far1", "far2", "far3"], OnDemand(240.0, 300.0, 20.0, timeout_s=240.0)
     )
-    assert any("resumetimeout=240 s: taken as the time that every boot takes" in line for line in said)
+    assert any("resumetimeout=240 s: used as the time that every boot takes" in line for line in said)
 
 
 def test_slurm_allocates_at_once_counts_the_limit_from_the_start_and_prefers_nodes_that_are_up() -> None:

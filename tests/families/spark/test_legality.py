@@ -86,7 +86,7 @@ class Spoilt:
 def test_what_is_refused_leaves_the_state_as_it_was(seed: int) -> None:
     policy = Spoilt(3 + 4 * seed, seed)
     policy.kernel = kernel = SparkKernel(5, random_jobs(seed), moving_delay_ms=20)
-    with pytest.raises(IllegalDecision, match=r"^policy Spoilt: at "):
+    with pytest.raises(IllegalDecision, match=r"^policy 'Spoilt': at "):
         kernel.run(policy)
     assert spark_state(kernel) == policy.state
 

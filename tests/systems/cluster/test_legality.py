@@ -281,9 +281,9 @@ class Bad:
 
 
 def test_the_error_names_the_policy() -> None:
-    with pytest.raises(IllegalDecision, match=r"^policy Bad: at 0 s: decide\(\) returned 5"):
+    with pytest.raises(IllegalDecision, match=r"^policy 'Bad': at 0 s: decide\(\) returned 5"):
         ClusterKernel(CLUSTER, JOBS).run(Bad())  # type: ignore[arg-type]
-    with pytest.raises(IllegalDecision, match=r"^policy mine:Bad\[x=1\]: at 0 s: decide\(\) returned 5"):
+    with pytest.raises(IllegalDecision, match=r"^policy 'mine:Bad\[x=1\]': at 0 s: decide\(\) returned 5"):
         ClusterKernel(CLUSTER, JOBS).run(Timed(Bad(), "mine:Bad[x=1]"))  # type: ignore[arg-type]
 
 
@@ -351,5 +351,5 @@ def test_what_is_refused_leaves_the_state_as_it_was(
         assert not refusal
         check_log(cluster, jobs, kernel.schedule)
     else:
-        assert refusal.startswith(f"policy Corrupting: at {kernel.now:g} s: ")
+        assert refusal.startswith(f"policy 'Corrupting': at {kernel.now:g} s: ")
         assert cluster_state(kernel) == policy.state

@@ -289,7 +289,7 @@ class PodQueue:
         return None if first is None else first[-1]
 
     def _overtake(self, view: ClusterView, first: TaskState) -> None:
-        """Let the other pods with the same priority overtake the first pod if no node can run it.
+        """Move the first pod behind the other pods with the same priority if no node can run it.
 
         The pods of a failed node are deleted in turn. kube-scheduler tries the first waiting pod
         after the first deletion, and later deletions send it back to the queue, where it is now the

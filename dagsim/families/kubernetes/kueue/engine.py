@@ -567,7 +567,7 @@ class Admission:
             penalty[resource] = penalty.get(resource, 0) + int(float(amount * 1000 // unit(resource)) * share)
 
     def _sample(self, now: float) -> None:
-        """Let past usage decay. Once per interval, add the present usage and the penalties."""
+        """Decay past usage. Once per interval, add the present usage and the penalties."""
         sharing = self.objects.admission_fair_sharing
         if sharing is None or not self._by_usage:
             return

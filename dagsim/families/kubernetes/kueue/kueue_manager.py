@@ -194,7 +194,7 @@ class ManagedAdmission:
         return inf
 
     def cycles(self, now: float) -> Iterator[Cycle]:
-        """Let the manager work until it is idle. Yield the workloads that it has admitted and
+        """Run the manager until it is idle. Yield the workloads that it has admitted and
         evicted, one at a time."""
         if not self._writes:
             return

@@ -264,7 +264,7 @@ class ApiServer:
         node, store = field(body, "target.name"), self.store
         pod = store.get(PODS, key)
         if stated.get("uid") not in (None, "", pod["metadata"]["uid"]):
-            raise Refusal(409, "Conflict", f'pod "{key[1]}" has a different UID')
+            raise Refusal(409, "Conflict", f'pod "{key[1]}" does not have the UID in the request')
         if "deletionTimestamp" in pod["metadata"] or field(pod, "spec.nodeName"):
             raise Refusal(409, "Conflict", f'pod "{key[1]}" is being deleted or has a node')
         if not node:

@@ -196,7 +196,8 @@ class Pool:
     GPUs per type, at least 1. ``seconds`` returns the seconds that a task is expected to take on
     each type. The default is the task's estimates.
 
-    A task takes O(log tasks + types), plus a shift of the tail of a sorted list.
+    Adding or removing a task costs O(log tasks + types), plus the time to shift the tail of a
+    sorted list.
     """
 
     def __init__(

@@ -17,9 +17,9 @@ _WAIT = 1 << 40
 
 
 class CompiledSchedulingEnv(SchedulingEnv):
-    """A ``SchedulingEnv`` that is faster, with the same observations, rewards and infos. If the
-    simulation itself is needed (for ``view``, ``simulation``, ``action_of`` or ``render``), the
-    episode continues in the SimPy kernel. The actions so far are repeated there first.
+    """A faster ``SchedulingEnv`` with identical observations, rewards and infos. If the simulation
+    itself is needed (for ``view``, ``simulation``, ``action_of`` or ``render``), the episode
+    continues in the SimPy kernel. The actions so far are repeated there first.
     """
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
+from inspect import signature
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -103,6 +104,11 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         self._seed: int | None = None
         self._options: Mapping[str, Any] = {}
         self._actions: list[Any] = []
+
+    @classmethod
+    def settings(cls) -> tuple[str, ...]:
+        """Return the names of the settings that ``of`` takes."""
+        return tuple(name for name in signature(cls).parameters if name not in ("scenario", "render_mode"))
 
     @classmethod
     def of(

@@ -3,18 +3,20 @@ environment of an experiment."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dagsim.config.bundled import WORKLOADS, find_config
 from dagsim.config.schema import Config, load_config
-from dagsim.errors import ConfigError
+from dagsim.config.yaml import as_listed
+from dagsim.errors import ConfigError, UnknownName
 from dagsim.experiment.scenario import scenario_of
 from dagsim.families.learning.environments.env_settings import EnvConfig
 from dagsim.families.learning.environments.episode_env import EpisodeEnv
 from dagsim.family import family_entries, refuse_missing
 from dagsim.own_code import attribute
+from dagsim.registry import check_arguments
 from dagsim.systems.seam import Scenario
 
 
@@ -37,7 +39,9 @@ def make_env(
         InputError: The experiment or the environment cannot be built.
     """
     scenario = scenario_of(_experiment(config, settings))
-    return _class_of(scenario).of(scenario, env, render_mode, **changes)
+    kind = _class_of(scenario)
+    _check(kind, "make_env", env, changes)
+    return kind.of(scenario, env, render_mode, **changes)
 
 
 def make_vector_env(
@@ -62,7 +66,17 @@ def make_vector_env(
         ConfigError: The compiled engine is requested but cannot run the experiment.
     """
     scenario = scenario_of(_experiment(config, settings))
-    return _class_of(scenario).vector(num_envs, scenario, env, autoreset_mode, changes)
+    kind = _class_of(scenario)
+    _check(kind, "make_vector_env", env, {key: value for key, value in changes.items() if key != "render_mode"})
+    return kind.vector(num_envs, scenario, env, autoreset_mode, changes)
+
+
+def _check(kind: type[EpisodeEnv], call: str, env: EnvConfig | None, changes: Mapping[str, Any]) -> None:
+    if env is not None and not isinstance(env, EnvConfig):
+        raise ConfigError(f"env: must be an EnvConfig, got {env!r}; pass its fields one by one instead")
+    if "workload" in changes and "workload" not in kind.settings():
+        raise UnknownName(f"{call}: no argument 'workload'; pass the workload's name as config=")
+    check_arguments(call, changes, *kind.settings())
 
 
 def _class_of(scenario: Scenario) -> type[EpisodeEnv]:
@@ -81,5 +95,5 @@ def _experiment(config: Config | str | Path | None, settings: Iterable[str]) -> 
     if isinstance(config, Config):
         return config
     if isinstance(config, str) and config in WORKLOADS:
-        return load_config(None, [f"workload={config}", *settings])
-    return load_config(None if config is None else find_config(str(config)), settings)
+        return load_config(None, [f"workload={config}", *as_listed(settings)])
+    return load_config(None if config is None else find_config(str(config), workload=""), settings)

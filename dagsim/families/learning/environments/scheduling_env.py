@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import fields
 from functools import partial
 from typing import Any, Self
 
@@ -58,6 +59,10 @@ class SchedulingEnv(EpisodeEnv):
         self._legal = self._presets.legal(None)
         self._parts = {name: f"reward_{name}" for name in rewards.terms}
         """Key in ``info`` for each term of the reward."""
+
+    @classmethod
+    def settings(cls) -> tuple[str, ...]:
+        return tuple(part.name for part in fields(EnvConfig))
 
     @classmethod
     def of(
@@ -241,4 +246,6 @@ def _config_of(scenario: Scenario, settings: Mapping[str, Any]) -> EnvConfig:
     codec = settings.get("codec")
     if isinstance(codec, str | Mapping):
         settings = {**settings, "codec": Registered(scenario.codecs, "candidates").read(codec)}
+    elif codec is not None and not hasattr(codec, "build"):
+        raise ConfigError(f"codec: must be a name, a mapping with a kind, or settings of a codec, got {codec!r}")
     return EnvConfig(**settings)

@@ -75,7 +75,7 @@ def train(
         KeyboardInterrupt: The run was stopped; ``dagsim train --resume`` continues it.
     """
     if not isinstance(config, Config):
-        config = load_config(None if config is None else find_config(str(config)), settings)
+        config = load_config(None if config is None else find_config(str(config), "the setting workload="), settings)
     elif settings := tuple(settings):
         raise InputError(
             f"settings apply to a file or a name, not to a Config; change its fields instead: {', '.join(settings)}"

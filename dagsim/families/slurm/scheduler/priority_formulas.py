@@ -175,7 +175,7 @@ class ShareTree:
             name = self.accounts[name].parent
 
     def pass_time(self, seconds: float) -> None:
-        """Let all usage decay. The decay is not applied before the next charge. Factors are ratios
+        """Decay all usage. The decay is not applied before the next charge. Factors are ratios
         of usage, so the delay does not change them. It makes the result independent of the steps
         into which time is divided.
         """

@@ -329,18 +329,18 @@ class NodeLayout(NamedTuple):
 class NodeChoice:
     """The rule for choosing nodes.
 
-    With ``first``, a job takes the first nodes on which it fits, in the order of the configuration.
+    With ``first``, a job gets the first nodes on which it fits, in the order of the configuration.
     ``best`` is the rule in ``select/cons_tres`` without topology (``_eval_nodes_consec`` in
     eval_nodes.c, Slurm 22.05). It divides the nodes with the smallest weight into blocks of
     consecutive nodes. The job uses the tightest block that suffices, which is the one with the
-    fewest free CPUs. If no block suffices, the job takes the largest blocks in turn, and then nodes
+    fewest free CPUs. If no block suffices, the job gets the largest blocks in turn, and then nodes
     with the next weight. If a single node in this block can hold the job, the job takes the one
-    with the fewest free CPUs. Otherwise, it takes the nodes of the block in order.
+    with the fewest free CPUs. Otherwise, it gets the nodes of the block in order.
     """
 
     def __init__(self, cluster: Cluster, *, best: bool) -> None:
         self.in_order = not best
-        """True if a job takes the first nodes on which it fits."""
+        """True if a job gets the first nodes on which it fits."""
         weights: dict[float, int] = {}
         for index, node in enumerate(cluster.nodes):
             weights[node.weight] = weights.get(node.weight, 0) | 1 << index

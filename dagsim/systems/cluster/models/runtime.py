@@ -4,9 +4,9 @@
 an instance work in parallel. A task that uses a share of a GPU runs at its measured speed, because
 sharing does not slow it down.
 
-One speed per GPU type is a simplification. For example, a V100 was measured to train BERT 2.6 times
-as fast as a T4, and an A100 5.2 times as fast. For DeepSpeech2, these factors are only 2.3 and 1.5
-(Sia, SOSP 2023, largest batch that all three ran). ``Flops`` and ``Recorded`` have one speed per
+One speed per GPU type is a simplification. For example, in measurements, a V100 trained BERT 2.6
+times as fast as a T4, and an A100 5.2 times as fast. For DeepSpeech2, these factors are only 2.3
+and 1.5 (Sia, SOSP 2023, largest batch that all three ran). ``Flops`` and ``Recorded`` have one speed per
 type, whereas ``Throughput`` has one per model and type. A task's own ``speeds`` override every
 model on the types that they name.
 """
@@ -264,8 +264,8 @@ class Throughput(_ByType):
             )
         at = "" if task.batch is None else f" at batch {task.batch}"
         raise ModelError(
-            f"task {task.name!r}: no throughputs of model {task.model!r} on {gpu.name} and the reference "
-            f"{reference.name}{at} were measured; set runtime.missing=flops to scale by the GPUs' peak rates instead, "
+            f"task {task.name!r}: model {task.model!r} has no measured speed{at} on {gpu.name} or on the reference "
+            f"{reference.name}; set runtime.missing=flops to scale by the GPUs' peak rates instead, "
             "give the task's speeds, or leave this GPU type out of the task's gpu_types"
         )
 

@@ -205,15 +205,15 @@ class GangCarrier(Protocol):
         """
 
     def begin(self, gang: Any, tell: Callable[[float], None]) -> None:
-        """Let a gang start sending. ``tell`` is called with each new rate, including the first one,
+        """Start the gang's traffic. ``tell`` is called with each new rate, including the first one,
         in seconds of computing per second.
         """
 
     def end(self, gang: Any) -> None:
-        """Let a gang stop sending."""
+        """Stop the gang's traffic."""
 
     def adopt(self, gang: Any, tell: Callable[[float], None]) -> Any:
-        """In a forked simulation, let a copy of a gang continue."""
+        """Continue a copy of the gang's traffic in a forked simulation."""
 
     def expected(self, gang: Any) -> float:
         """Return the rate that a gang would have if it began now."""

@@ -139,7 +139,7 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry(
             "rollout",
             ".look_ahead:Rollout",
-            "simulates a few candidate decisions in forked processes, and takes the best one",
+            "simulates a few candidate decisions in forked processes, and chooses the best one",
             _COSTLY,
         ),
         Entry(

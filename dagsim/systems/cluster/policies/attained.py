@@ -26,7 +26,7 @@ def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", le
     ``Rounds``.
 
     With ``lead``, a run is only stopped for a job that has received less than 1 - ``lead`` times as
-    much service.
+    much service as the run's job.
     """
     return Rounds(BySeconds(), quantum_s, placement, lead)
 
@@ -37,7 +37,7 @@ def las_2d(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit",
     estimates, and it preempts runs. Its time complexity is that of ``Rounds``.
 
     With ``lead``, a run is only stopped for a job that has received less than 1 - ``lead`` times as
-    much service.
+    much service as the run's job.
     """
     return Rounds(ByGpuSeconds(), quantum_s, placement, lead)
 

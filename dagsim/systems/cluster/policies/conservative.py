@@ -43,7 +43,7 @@ class Conservative:
         """The bit sets of nodes by which the nodes are divided into parts."""
         self._licences: dict[str, StepProfile] = {}
         self._starts: dict[QueuedPiece, tuple[float, int, _Shares]] = {}
-        """Reservations of the waiting tasks: start time and type, and the amounts that they take of each
+        """Reservations of the waiting tasks: start time and type, and the amounts that they take from each
         part if there were several parts to choose from.
         """
         self._expected: dict[int, float] = {}
@@ -249,9 +249,7 @@ _Shares: TypeAlias = tuple[tuple[_Part, tuple[float, ...]], ...]
 
 
 class _Reservation(NamedTuple):
-    """A reservation with its end, its start and its type, and the amounts that it reserves on each
-    part.
-    """
+    """A reservation: when it starts and ends, its GPU type, and how much it takes from each part."""
 
     end_s: float
     start_s: float

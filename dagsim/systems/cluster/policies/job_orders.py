@@ -242,7 +242,7 @@ class WorkLeft:
         return float(totals[-1])
 
     def ended(self, run: Run) -> None:
-        """Record that a run of a task has ended, because the task may be done."""
+        """Note that a run has ended: its task may now be done."""
         moved = self._moved.get(run.job.number)
         if moved is not None:
             moved.add(run.task.index)

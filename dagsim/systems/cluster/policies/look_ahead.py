@@ -156,8 +156,8 @@ class _Profiles:
                 heappush(heaps[1], (task.seconds[type_], task.order, task))
 
     def first(self, policy: EftWait, view: ClusterView) -> tuple[TaskState, int] | None:
-        """Return the first pair of a task and a type that fits and that should not wait for a
-        faster type.
+        """Return the first pair of a task and a type on which it fits and should start, instead of
+        waiting for a type on which it is faster.
         """
         best: tuple[float, int, TaskState] | None = None
         on = -1

@@ -62,8 +62,8 @@ class Rank(Protocol):
 
 
 class Rounds:
-    """Let all jobs compete again every ``quantum_s`` seconds. Ready tasks are tried in the order of
-    ``(rank, arrival)``. A task that does not fit displaces the runs that rank last, if each of
+    """Rounds of ``quantum_s`` seconds, in each of which all jobs compete again. Ready tasks are tried
+    in the order of ``(rank, arrival)``. A task that does not fit displaces the runs that rank last, if each of
     these runs ranks after the task. Between rounds, tasks that fit start in the same order, and no
     run is preempted.
 
