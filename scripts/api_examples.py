@@ -524,7 +524,7 @@ ELSEWHERE = {
     "Caps": "Qos",
     "check_env": "../own-system.md",
     "check_system": "../own-system.md",
-    "Codec": "../training.md",
+    "Codec": "../training-parts.md",
     "decisions_of": "../own-system.md",
     "Elastic": "../elastic.md",
     "InputError": "ConfigError",

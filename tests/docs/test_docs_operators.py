@@ -72,6 +72,14 @@ def test_the_operators_pages_run_from_an_empty_directory(empty: Path) -> None:
     assert all(len(line) <= 80 for text in outputs.values() for line in text.splitlines() if "─" in line)
 
 
+@pytest.mark.family("capacity", "site", "slurm")
+def test_the_page_on_a_slurm_site_runs(empty: Path) -> None:
+    outputs = {command: run(command) for command in commands("docs/slurm-site.md")}
+    shown = list(sentences("docs/slurm-site.md"))
+    assert len(shown) > 4
+    assert [(command, line) for command, line in shown if line not in outputs[command]] == []
+
+
 def test_answers_that_pages_quote_stand_on_the_page_of_the_long_log() -> None:
     quoted = []
     for page, fence in (("docs/operators.md", "text"), ("docs/costs.md", "console")):
