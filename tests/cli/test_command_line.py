@@ -187,9 +187,7 @@ def test_a_file_with_a_mistake_in_its_name_or_of_another_kind_is_recognised(
     assert "did you mean 'sacct'" in said("replay", "--trace", "jobs.csv", "--format", "slurm")
     Path("shadow").write_text("root:*:1:\nbin:*:1:\n", encoding="utf-8")
     for file in ("shadow", "jobs.csv"):
-        assert f"error: {file}: not a configuration, because it contains none of the keys" in said(
-            "eval", "--config", file
-        )
+        assert f"error: {file}: not a configuration: it has none of the expected keys" in said("eval", "--config", file)
     assert "this is a configuration, not a log of jobs" in said("replay", "--trace", "first.yaml")
     assert "empty.yaml: fine (empty: every value is the default)" in said("config", "check", "empty.yaml", code=0)
     assert "gpus.yaml: fine (A100 means A100-40)" in said("config", "check", "gpus.yaml", code=0)
