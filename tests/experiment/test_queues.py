@@ -28,7 +28,7 @@ def test_queues_reach_the_policy_with_their_nodes_by_name() -> None:
         ("{partitions: [{name: p, nodes: [c]}]}", "partition 'p': there is no node or group 'c'.*groups: a, b"),
         ("{partitions: [{name: p, nodes: ['a[01']}]}", "a bracket is not closed"),
         ("{tree: [{name: x, wieght: 2}]}", "did you mean 'weight'"),
-        ("{tree: [{name: x, limits: {gpus: -1}}]}", "gpus must be 0 or more, got -1"),
+        ("{tree: [{name: x, limits: {gpus: -1}}]}", r"limits\.gpus: must be 0 or more, got -1"),
         ("{tree: [{name: x, borrow: {T4: 1}}]}", "borrow names 'T4', for which the queue has no quota"),
         ("{tree: [{name: x}, {name: y, children: [{name: x}]}]}", "the queue 'x' occurs twice"),
         ("{tree: [{name: root}]}", "the name 'root' is reserved"),

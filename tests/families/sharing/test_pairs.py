@@ -94,7 +94,7 @@ def test_the_view_expects_ends_at_the_present_rates() -> None:
     [
         ([job("a", 9, "bert"), job("b", 9, "lstm")], 1, {"sharing": None}, "has no sharing model"),
         ([job("a", 9, "bert"), job("b", 9, "bert")], 1, {}, "does not fit into the memory of its GPUs beside"),
-        ([job("a", 9, "bert"), job("b", 9, "gan")], 1, {}, "no rates for gan beside bert on T4; add the pair"),
+        ([job("a", 9, "bert"), job("b", 9, "gan")], 1, {}, "no rates for gan running beside bert on T4; add the pair"),
         ([job("a", 9, "bert", gpus=2), job("b", 9, "lstm")], 2, {}, "requests 1 x 1 GPUs, but run 0 holds 1 x 2 GPUs"),
     ],
 )
@@ -146,7 +146,7 @@ def test_a_table_of_gavel_gives_rates_relative_to_alone(tmp_path: Path) -> None:
     assert table.pair(other, one, v100) == (0.5, 0.4)
     assert table.pair(one, one, v100) is None
     with pytest.raises(
-        ModelError, match=r"no rates for LSTM beside LSTM on .*; add the pair to the table, or set default"
+        ModelError, match=r"no rates for LSTM running beside LSTM on .*; add the pair to the table, or set default"
     ):
         table.pair(other, other, v100)
     path.with_name("other.json").write_text("[]")

@@ -48,7 +48,7 @@ def test_a_map_that_names_what_is_not_there_is_refused(samples: Path) -> None:
         ),
         (
             "arrival_s=submit",
-            r"--map arrival_s=submit: \S*foreign\.csv has no column 'submit'; there are jobname, submit_time",
+            r"--map arrival_s=submit: \S*foreign\.csv has no column 'submit'; its columns are jobname, submit_time",
         ),
         ("arrival_s=submit_time", r"there is no column for id, gpus, duration_s; .*id=COLUMN"),
     ):
