@@ -155,8 +155,8 @@ def custom(jobs: list[Job], tasks: int, repeats: int) -> dict[str, float]:
         "custom_us": lambda: ClusterScenario(one_node(), jobs).kernel(0).run(InOrder()),
         "custom_own_us": own,
     }
-    found = {name: spent_s / tasks * 1e6 for name, spent_s in in_turn(ways, repeats).items()}
-    return {**found, "custom_above_us": found["custom_us"] - found["custom_own_us"]}
+    cost_us = {name: spent_s / tasks * 1e6 for name, spent_s in in_turn(ways, repeats).items()}
+    return {**cost_us, "custom_above_us": cost_us["custom_us"] - cost_us["custom_own_us"]}
 
 
 def one_node() -> Cluster:

@@ -195,24 +195,25 @@ def main() -> int:
     if options.reach is not None:
         reach = latest(options.reach)
     outcomes = []
-    tree = Path(tempfile.gettempdir()) / "dagsim-walls"
-    shutil.rmtree(tree, ignore_errors=True)
-    copied(tree / "copy")
-    if (ROOT / ".mypy_cache").is_dir():  # what the type checker knows already need not be found out again
-        shutil.copytree(ROOT / ".mypy_cache", tree / "copy" / ".mypy_cache")
-    removed = drawn(options.family, options.sample, options.seed)
-    for names in [removed] if options.together else [[name] for name in removed]:
-        outcome = without(names, tree, options.tests, reach)
-        print(
-            f"{' '.join(names)}: {'passed' if outcome.passed else 'FAILED'} without {', '.join(outcome.removed)} "
-            f"({outcome.lines:,} lines; imports {outcome.imports}, types {outcome.types}, {outcome.tests}; "
-            f"{outcome.cpu_s} s of CPU)",
-            flush=True,
-        )
-        outcomes.append(outcome)
-        if options.json is not None:
-            options.json.write_text(json.dumps([one._asdict() for one in outcomes], indent=1) + "\n", encoding="utf-8")
-    shutil.rmtree(tree)
+    with tempfile.TemporaryDirectory(prefix="dagsim-walls-") as scratch:
+        tree = Path(scratch)
+        copied(tree / "copy")
+        if (ROOT / ".mypy_cache").is_dir():  # what the type checker knows already need not be found out again
+            shutil.copytree(ROOT / ".mypy_cache", tree / "copy" / ".mypy_cache")
+        removed = drawn(options.family, options.sample, options.seed)
+        for names in [removed] if options.together else [[name] for name in removed]:
+            outcome = without(names, tree, options.tests, reach)
+            print(
+                f"{' '.join(names)}: {'passed' if outcome.passed else 'FAILED'} without {', '.join(outcome.removed)} "
+                f"({outcome.lines:,} lines; imports {outcome.imports}, types {outcome.types}, {outcome.tests}; "
+                f"{outcome.cpu_s} s of CPU)",
+                flush=True,
+            )
+            outcomes.append(outcome)
+            if options.json is not None:
+                options.json.write_text(
+                    json.dumps([one._asdict() for one in outcomes], indent=1) + "\n", encoding="utf-8"
+                )
     return 0 if all(outcome.passed for outcome in outcomes) else 1
 
 

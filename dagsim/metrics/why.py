@@ -394,6 +394,12 @@ class ObservedWaits:
         return asdict(self)
 
 
+def waits_in_words(from_eligible: bool) -> str:
+    """Return from when observed and simulated waits count, and over which jobs."""
+    since = "the time at which a job could start" if from_eligible else "submission"
+    return f"from {since}, over the jobs that start in both"
+
+
 def observed_against_simulated(
     source: AnySchedule,
     observed_start_s: Sequence[float] | Floats,

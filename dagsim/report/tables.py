@@ -16,6 +16,7 @@ from dagsim.metrics.incomplete import incomplete_sentence
 from dagsim.metrics.intervals import enough_seeds, samples_needed, seeds_for_mean
 from dagsim.metrics.paired import ENOUGH_SEEDS
 from dagsim.metrics.standings import RunMetrics, Sample, largest_share, mean
+from dagsim.metrics.why import waits_in_words
 from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.report.grid import Grid, interval, number, plain_text, short
 from dagsim.text import count_of, on_one_line
@@ -165,8 +166,7 @@ def observed_table(policy: str, waits: Mapping[str, Any], tenants: int = _TENANT
     notes = [f"{count_of(missed, 'job')} missed: started in the log, but never here"] if missed else []
     notes += [f"{count_of(left_out, 'job')} left out: not observed"] if left_out else []
     notes += [f"{unlisted:,} tenants with fewer jobs are in runs.jsonl"] if unlisted > 0 else []
-    since = "the time at which the job could start" if waits.get("from_eligible") else "submission"
-    notes.append(f"wait: from {since} to the first start, of jobs that start in both")
+    notes.append(f"wait: {waits_in_words(waits.get('from_eligible', False))}")
     return Grid(f"{policy}: observed and simulated waits in s", heads, rows, tuple(notes))
 
 

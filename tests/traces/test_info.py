@@ -137,13 +137,10 @@ def test_tables_of_tenants_say_how_many_they_leave_out(tmp_path: Path) -> None:
     waits = {"total": pairs["t00"], "by_size": {}, "by_tenant": pairs, "left_out": 0, "missed": 0}
     table = observed_table("fifo", waits)
     assert [row[0] for row in table.rows] == ["all", "tenant t14", *[f"tenant t{at:02}" for at in range(7)]]
-    since = "wait: from submission to the first start, of jobs that start in both"
+    since = "wait: from submission, over the jobs that start in both"
     assert table.notes == ("7 tenants with fewer jobs are in runs.jsonl", since)
     late = observed_table("fifo", waits | {"from_eligible": True})
-    assert (
-        late.notes[-1]
-        == "wait: from the time at which the job could start to the first start, of jobs that start in both"
-    )
+    assert late.notes[-1] == "wait: from the time at which a job could start, over the jobs that start in both"
 
 
 def test_names_are_printed_as_they_are(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
+from tempfile import TemporaryFile
 from typing import NamedTuple, TypedDict
 
 import numpy as np
@@ -333,14 +334,15 @@ def _by_program(name: str) -> Callable[[dict[str, Path]], Iterator[PaperFigure]]
         place, path = next(iter(files.items()))
         data = path.parents[len(Path(place).parts) - 1]
         words = [sys.executable, str(script), "--data", str(data), "--paper", name]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8") as program:
-            assert program.stdout
-            assert program.stderr
-            for line in program.stdout:
-                yield PaperFigure(*json.loads(line))
-            error = program.stderr.read()
-        if program.returncode:
-            raise InputError(error.rstrip("\n"))
+        # A file instead of a second pipe, because a program that fills a pipe stops until somebody reads it.
+        with TemporaryFile("w+", encoding="utf-8") as errors:
+            with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8") as program:
+                assert program.stdout
+                for line in program.stdout:
+                    yield PaperFigure(*json.loads(line))
+            if program.returncode:
+                errors.seek(0)
+                raise InputError(errors.read().rstrip("\n"))
 
     return figures
 

@@ -7,8 +7,8 @@ from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from dagsim.families.capacity.trials import FROM_ELIGIBLE
 from dagsim.metrics.tariff import ENERGY
+from dagsim.metrics.why import waits_in_words
 from dagsim.model.arithmetic import DAY_S
 from dagsim.report.comparison import metric_name
 from dagsim.report.grid import Grid, Lines, factor, interval, number, short
@@ -72,8 +72,9 @@ def whatif_table(
 
 def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginning, fit: Fit | None) -> Iterator[str]:
     over = "wait, energy: over all jobs"
-    if fit is not None and fit.from_eligible:
-        over = f"wait: {FROM_ELIGIBLE}; metrics such as wait_s count from submission. energy: over all jobs"
+    if fit is not None and fit.differs:
+        waits = waits_in_words(fit.from_eligible)
+        over = f"wait: {waits}; metrics such as wait_s count from submission. energy: over all jobs"
     yield (
         f"Every row is one continuous simulation of all jobs, {begins.text}. {over}. ratio: relative to the "
         "first row, with a 95% interval for the long run at the same demand. verdict: p < 0.05, corrected by "
@@ -151,14 +152,14 @@ def plan_table(
     rows = [row(size, best=size is best) for size in ordered]
     now = row(today, best=False)
     rows.append(("today", *["" for _ in types[1:]], *now[len(today.nodes) :]))
-    if fit is not None and fit.metric == target.first.metric and not fit.from_eligible:
+    if fit is not None and fit.metric == target.first.metric and not fit.differs:
         blank = ["-"] * (len(target.conditions) + 2 + len(own))
         machines = now[len(today.nodes) : -len(blank) - 1]
         rows.append(("the log", *["" for _ in types[1:]], *machines, number(fit.observed), *blank))
     notes = [*_demand_notes(demand), *_plan_notes(planned, today, target, demand, begins)]
     if own:
         notes.append(f"energy: over the whole log, hour {_BY_THE_HOUR}")
-    if fit is not None and fit.metric == target.first.metric and fit.from_eligible:
+    if fit is not None and fit.metric == target.first.metric and fit.differs:
         notes.append(f"{fit.metric} counts from submission. For the comparison with the log: {fit}.")
     if priced or prices.missing:
         notes.append(prices.sentence())

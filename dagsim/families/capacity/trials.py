@@ -24,6 +24,7 @@ from dagsim.families.capacity.machines import (
 from dagsim.metrics.series import JobSeries, Period, next_period
 from dagsim.metrics.standings import not_done
 from dagsim.metrics.tariff import ENERGY
+from dagsim.metrics.why import waits_in_words
 from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.registry import nearest
 from dagsim.systems.cluster.audit import URGENT
@@ -36,9 +37,6 @@ TODAY = "today"
 _FAR = 0.1
 """Relative difference from the log above which an answer begins with that difference."""
 _OBSERVED = {"wait_s.mean": "mean", "wait_s.p50": "median", "wait_s.p95": "p95"}
-
-
-FROM_ELIGIBLE = "from the time at which a job could start, over the jobs that start in both"
 
 
 def question(log: Path, config: Config, *asked: Any) -> str:
@@ -81,7 +79,7 @@ class Trial:
         """Return the mean wait and its 95th percentile, defined like the recorded waits next to which
         they are shown (``fit``), if there are any.
         """
-        if fit is None or not fit.from_eligible:
+        if fit is None or not fit.differs:
             return self.value("wait_s.mean"), self.value("wait_s.p95")
         observed = self.run.workload.get("observed")
         simulated_s = observed["total"]["simulated_s"] if observed else {"mean": nan, "p95": nan}
@@ -130,8 +128,9 @@ class Fit:
     missed: int
     """Number of jobs that started in the log but never start in the simulation."""
     from_eligible: bool = False
-    """True if these waits differ from ``wait_s`` because they begin when a job could start, not at its
-    submission, or because ``wait_s`` counts other jobs."""
+    """True if these waits begin when a job could start, not at its submission."""
+    differs: bool = False
+    """True if these waits differ from ``wait_s``, which counts from submission, and over all jobs."""
 
     @classmethod
     def of(cls, today: Trial, metric: str) -> Fit | None:
@@ -148,7 +147,17 @@ class Fit:
         own = today.run.metrics.get("wait_s.mean")
         differs = own is not None and not isclose(own, simulated["mean"], rel_tol=1e-6, abs_tol=1e-6)
         fits = [
-            cls(name, waits[part], simulated[part], waits["mean"], waits["p95"], total["jobs"], missed, differs)
+            cls(
+                name,
+                waits[part],
+                simulated[part],
+                waits["mean"],
+                waits["p95"],
+                total["jobs"],
+                missed,
+                from_eligible=observed.get("from_eligible", False),
+                differs=differs,
+            )
             for name, part in _OBSERVED.items()
             if name == metric or (metric not in _OBSERVED and name != "wait_s.p50")
         ]
@@ -167,7 +176,7 @@ class Fit:
         return (
             f"{missed}{self.metric} of today's cluster is {self.simulated:,.0f} s in the simulation and "
             f"{self.observed:,.0f} s in the log{change}"
-            f"{f', {FROM_ELIGIBLE}' if self.from_eligible else ''}"
+            f"{f', {waits_in_words(self.from_eligible)}' if self.differs else ''}"
         )
 
     def sentence(self) -> str:

@@ -175,9 +175,9 @@ def step_episodes(
     """Carry out one action in each ``live`` episode, and continue to its next choice. Then fill the
     observations of all episodes into arrays of zeros, with one entry per episode.
 
-    Each episode has the same number of rows, of which the last represents waiting. If there are too
-    few rows, the remaining choices are left out. ``mask`` is 1 for choices and, if the episode is
-    over, for waiting. An action is a row. If it is not ``legal``, it is counted in ``illegal`` and
+    Each episode has the same number of rows. The last row represents waiting. If there are too few
+    rows, the remaining choices are left out. ``mask`` is 1 for choices and, if the episode is over,
+    for waiting. An action is a row. If it is not ``legal``, it is counted in ``illegal`` and
     replaced by the first row. An episode is observed right after its action, while its arena is in
     the processor's cache.
     """

@@ -412,8 +412,7 @@ class Backtest:
         return answer
 
     def scores_of_kind(self, kind: int) -> Score:
-        """Score all rows of a kind that started, including those that the other scores leave
-        out."""
+        """Score all rows of a kind whose jobs started. The other scores leave some of them out."""
         rows = (self.forecasts.kind == kind) & self.forecasts.started
         return score(self.forecast[rows], self.outcomes.y[rows])
 

@@ -222,8 +222,8 @@ def _follow(
     state: QueueState, listing: Mapping[str, Listed], places: Mapping[str, list[int]], kinds: Mapping[str, int],
     silent: dict[str, Silent],
 ) -> None:  # fmt: skip
-    """Add to ``silent`` the jobs that wait for a job without a forecast, for an unknown job, or for
-    an unstated cause.
+    """Find the jobs that wait for a job without a forecast, for an unknown job, or for an unstated
+    cause, and add them to ``silent``.
     """
     log, t = state.log, state.t
     running = dict(zip(log.array[state.running].tolist(), state.running.tolist(), strict=True))

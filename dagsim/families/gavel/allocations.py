@@ -108,8 +108,8 @@ class Fifo(_Rule):
         return {key: {name: float(placed.get(key) == name) for name in situation.gpus} for key in keys}
 
     def _pack(self, situation: Situation, queue: list[GavelJob], placed: dict[JobOrPair, str]) -> None:
-        """Pair the jobs in the queue with running jobs, in order, until there is no partner for a
-        job."""
+        """Pair each job in the queue with a running job, in order. Stop at the first job for which there
+        is no partner."""
         for job in queue:
             partner, best = None, _PACKING_GAIN
             for key, type_ in placed.items():

@@ -134,7 +134,7 @@ class AcceptableJct:
 
 class OnTime:
     """Chooses the smallest degree from ``least`` on that can be placed now and with which the job
-    is in time. If there is no such degree, the policy rejects the job.
+    is in time. If no degree meets both conditions, the policy rejects the job.
 
     ``placer`` is the rule that places operations.
 

@@ -68,8 +68,7 @@ def read_submissions(source: Source, options: TraceOptions) -> Submissions:
 
     If a job was requeued, each attempt is a separate submission, so its earlier waits and runs also
     count. Each request is read as if the job were still waiting, so the resources, nodes, partition
-    and priority that the job received later do not matter. Time limits are those that the
-    accounting states.
+    and priority that the job received later are ignored. Time limits come from the accounting.
 
     Raises:
         TraceError: There is no accounting, or nothing in it can be used.

@@ -44,8 +44,8 @@ class Turns:
 
 
 class _Group(NamedTuple):
-    """Waiting tasks with the same template, priority and reason for rejection. If no node has room
-    for the first task, none has room for the others.
+    """Waiting tasks with the same template, priority and reason for rejection. If the first
+    task does not fit on any node, neither do the others.
     """
 
     number: int

@@ -59,7 +59,7 @@ class Kueue:
 
     forgets = "which workloads it had set aside"
     decides_at_once = True
-    """True, because the decisions in a snapshot are those that Kueue makes next."""
+    """True: for a snapshot, the policy makes the decisions that Kueue would make next."""
 
     def __init__(
         self, scoring: str = "least", cpu: float = 1.0, memory: float = 1.0, gpu: float = 0.0, requeue_s: float = 0.0,

@@ -190,7 +190,7 @@ class KueueSite(ImportedSite):
 
     def _topologies(self) -> tuple[list[str], dict[str, Mapping[str, Any]], list[str]]:
         """Return the topologies that flavors name, all topologies that exist, and the topologies
-        that could serve as the network, of which the first is used.
+        that could serve as the network. The first of these is used.
         """
         named = [text_in(flavor, "spec", "topologyName") for flavor in self.objects.get("ResourceFlavor", {}).values()]
         there = self.objects.get("Topology", {})

@@ -71,11 +71,11 @@ class DerivedColumns(FurtherColumns):
     of: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        known = (*Candidates.token_features, *Candidates.context_features)
-        if wrong := [name for name in self.of if name not in known]:
-            raise ConfigError(f"{type(self).__name__}: of: {wrong[0]!r} is not one of {', '.join(known)}")
+        features = (*Candidates.token_features, *Candidates.context_features)
+        if wrong := [name for name in self.of if name not in features]:
+            raise ConfigError(f"{type(self).__name__}: of: {wrong[0]!r} is not one of {', '.join(features)}")
         if not self.of:
-            raise ConfigError(f"{type(self).__name__}: of: name at least one of {', '.join(known)}")
+            raise ConfigError(f"{type(self).__name__}: of: name at least one of {', '.join(features)}")
 
     def derive(self, **columns: np.ndarray) -> Any:
         """Return (choices,) or (choices, names), from columns of shape (choices,)."""

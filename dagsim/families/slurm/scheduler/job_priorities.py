@@ -128,8 +128,8 @@ class JobPriorities:
     def found(self, job: PendingJob, cpus: float, *, anew: bool = True) -> None:
         """Count the CPUs of the nodes that backfill has found for a job that takes whole nodes, from
         the next calculation on. Before, the priority counts the CPUs that the job requests
-        (``total_cpus`` in ``set_priority_factors`` and in ``_job_test`` of cons_common). Unless
-        ``anew``, a number from an earlier cycle is kept.
+        (``total_cpus`` in ``set_priority_factors`` and in ``_job_test`` of cons_common). Without
+        ``anew``, keep the number that an earlier cycle found.
         """
         key, parts = (job.order, job.piece), self._rules.parts(job.task.job)
         if not self.are_used or self._found.get(key) == cpus or (key in self._found and not anew):
