@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -32,13 +33,19 @@ ACROSS = {"cli/test_pinned_commands.py", "test_pinned_bounds.py", "test_shipped_
 """Tests that go over all commands, all classes and all shipped files, whoever defines them."""
 
 
+@cache
+def nodes_in(path: Path, root: Path = PACKAGE) -> list[ast.AST]:
+    """All nodes of a module's syntax tree. Walking the trees takes most of the time of these tests."""
+    return list(ast.walk(trees(root)[path]))
+
+
 def imported_families(root: Path = PACKAGE) -> set[Edge]:
     """Pairs of a part (a family, or the file of the core) and a family that it imports, late or not."""
     edges = set()
-    for path, tree in trees(root).items():
+    for path in trees(root):
         inside = path.relative_to(root).parts
         part = inside[1] if inside[0] == "families" and len(inside) > 2 else "/".join(inside)
-        for node in ast.walk(tree):
+        for node in nodes_in(path, root):
             names = []
             if isinstance(node, ast.ImportFrom):
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -61,21 +68,19 @@ def test_tests_of_the_core_import_no_family() -> None:
 
 def words_in(path: Path) -> set[str]:
     """The strings in a module."""
-    return {
-        node.value for node in ast.walk(trees()[path]) if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
+    return {node.value for node in nodes_in(path) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
 def called_services(path: Path) -> set[str]:
     """The services that a module calls."""
-    attributes = [node for node in ast.walk(trees()[path]) if isinstance(node, ast.Attribute)]
+    attributes = [node for node in nodes_in(path) if isinstance(node, ast.Attribute)]
     return {one.attr for one in attributes if isinstance(one.value, ast.Name) and one.value.id == "services"}
 
 
 def read_groups(path: Path) -> set[str]:
     """The groups of entries that a module reads, in a registry or directly."""
     groups = set()
-    for call in [node for node in ast.walk(trees()[path]) if isinstance(node, ast.Call)]:
+    for call in [node for node in nodes_in(path) if isinstance(node, ast.Call)]:
         named = {word.arg: word.value for word in call.keywords}
         if isinstance(call.func, ast.Name) and call.func.id == "family_entries":
             named["group"] = call.args[0]
