@@ -291,7 +291,7 @@ def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
     unknown = forgotten(decider)
     if not has_history and (remembers := stated(decider, "remembers")):
         unknown.append(f"{remembers} (--history provides it)")
-    return f"; the snapshot does not state {', or '.join(unknown)}" if unknown else ""
+    return f"; the snapshot does not show {', or '.join(unknown)}" if unknown else ""
 
 
 def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
