@@ -311,7 +311,9 @@ def _parameters_of(registry: Registry[Any], name: str) -> Iterator[tuple[str, ..
         default = "required" if param.default is param.empty else _default(param.default)
         mentions = [part for part in sentences if re.search(rf"``{param.name}\b", part)]
         sentence = min(mentions, key=lambda part: not part.startswith(f"``{param.name}``"), default="")
-        cells = f"`{name}`", f"`{param.name}`", _allowed(registry, name, param), default, sentence.replace("``", "`")
+        effect = sentence.removeprefix(f"``{param.name}`` is ")
+        effect = (effect[:1].upper() + effect[1:]).replace("``", "`")
+        cells = f"`{name}`", f"`{param.name}`", _allowed(registry, name, param), default, effect
         yield tuple(cell.replace("|", "\\|") for cell in cells)
 
 
