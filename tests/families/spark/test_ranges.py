@@ -115,7 +115,7 @@ def test_limits_that_are_no_range_are_refused_by_key(setting: str) -> None:
     result = CliRunner().invoke(app, ["eval", "--system", "spark", "--set", f"system.{setting}", "--seeds", "1"])
     assert result.exit_code == 2
     key = setting.partition("=")[0]
-    assert f"--set system.{key}: must be [least, largest], both positive and finite, got [" in result.output
+    assert f"--set system.{key}: must be [smallest, largest], both positive and finite, got [" in result.output
 
 
 def test_a_training_on_ranges_needs_a_reference_and_no_seconds() -> None:
