@@ -52,7 +52,7 @@ from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, ob
 
 _Tables = Callable[[Source, ReadReport, TraceOptions], Iterator[Table]]
 _PROTOCOLS = ("last-attempt", "all-attempts")
-_AGAIN = RepeatedId("with the id of an earlier job of another time, user or cluster; jobs of their own")
+_AGAIN = RepeatedId("with the id of an earlier job from another time, user or cluster (treated as separate jobs)")
 _SHORT_TIME = 8  # maximum length, in characters, of a time that is a number of seconds and not a date
 _SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "AllocTRES", "Restarts",
           "SubmitLine", "Constraints", "Reservation", "ReqCPUS", "ReqMem", "ReqNodes", "ReqGRES",
