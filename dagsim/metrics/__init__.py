@@ -5,7 +5,7 @@ columns once and pass them to each function.
 """
 
 from dagsim.metrics.columns import ScheduleColumns, columns
-from dagsim.metrics.export import to_csv, to_pandas
+from dagsim.metrics.metric_tables import to_csv, to_pandas
 from dagsim.metrics.intervals import OverTime, over_time
 from dagsim.metrics.jct import (
     bounded_slowdown,

@@ -14,7 +14,7 @@ from dagsim.families.fabric.topologies import FatTree
 from dagsim.families.kubernetes.kueue.amounts import text, whole
 from dagsim.families.kubernetes.kueue.engine import Admission, Cycle, EndlessPreemption
 from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
-from dagsim.families.kubernetes.kueue.objects import (
+from dagsim.families.kubernetes.kueue.kueue_objects import (
     AdmissionFairSharing,
     BorrowWithinCohort,
     ClusterQueue,

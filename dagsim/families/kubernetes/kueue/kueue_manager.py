@@ -19,7 +19,7 @@ from dagsim.families.kubernetes.kueue.amounts import text, whole
 from dagsim.families.kubernetes.kueue.engine import Cycle, Preempted
 from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
 from dagsim.families.kubernetes.kueue.manifests import kueue_workload_object
-from dagsim.families.kubernetes.kueue.objects import (
+from dagsim.families.kubernetes.kueue.kueue_objects import (
     ClusterQueue,
     KueueObjects,
     PodSet,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dagsim.errors import ConfigError
 from dagsim.families.kubernetes.kueue.manifests import kueue_workload_object
-from dagsim.families.kubernetes.kueue.objects import (
+from dagsim.families.kubernetes.kueue.kueue_objects import (
     ClusterQueue,
     Cohort,
     FlavorQuotas,
