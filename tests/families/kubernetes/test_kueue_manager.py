@@ -16,8 +16,6 @@ pytest.importorskip("uvicorn")
 
 from dagsim.errors import ConfigError, PolicyFailed, TraceError
 from dagsim.families.kubernetes.kueue.kueue_manager import KueueManager, manifests_of, workload_manifest
-from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
-from dagsim.families.kubernetes.kueue.manifests import kueue_objects, kueue_workload_object
 from dagsim.families.kubernetes.kueue.kueue_objects import (
     ClusterQueue,
     Cohort,
@@ -35,7 +33,9 @@ from dagsim.families.kubernetes.kueue.kueue_objects import (
     TopologyRequest,
     Workload,
 )
+from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
 from dagsim.families.kubernetes.kueue.kueue_site import read_kueue_site
+from dagsim.families.kubernetes.kueue.manifests import kueue_objects, kueue_workload_object
 from dagsim.families.kubernetes.terms import Requirement, Taint, Toleration
 from dagsim.model import Cluster, Job, Node, QueueTree, Task
 from dagsim.model.gpu import gpu_type
