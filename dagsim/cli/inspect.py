@@ -116,7 +116,9 @@ _WRITTEN = ["jsonl", "parquet", *sorted(["plain", "plain-arrow", "plain-parquet"
 
 @trace_app.command("convert")
 def convert_trace(
-    path: Annotated[Path, typer.Argument(metavar="IN", help="The trace (a published file, or your own table), or a run folder.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="IN", help="The trace (a published file, or your own table), or a run folder.")
+    ],
     to: Annotated[
         Path | None,
         typer.Argument(

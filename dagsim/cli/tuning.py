@@ -42,7 +42,12 @@ def tune(
     windows: Windows = None,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", "-a", metavar="NAME", help="Scheduler: name or name\\[param=value]. Required unless you give --resume."),
+        typer.Option(
+            "--policy",
+            "-a",
+            metavar="NAME",
+            help="Scheduler: name or name\\[param=value]. Required unless you give --resume.",
+        ),
     ] = None,
     param: Annotated[
         list[str] | None,

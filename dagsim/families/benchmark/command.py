@@ -192,7 +192,10 @@ def verify(
     if (names := allowed()) is not None:
         names.trust_recorded(file, {name: fact["sha256"] for name, fact in content["code"].items()})
     if of_other_code(content):
-        say(f"{file}: made by a different version of the simulation code (dagsim {content['dagsim']}), so only repeating its runs can verify it", err=True)
+        say(
+            f"{file}: made by a different version of the simulation code (dagsim {content['dagsim']}), so only repeating its runs can verify it",
+            err=True,
+        )
     number = secrets.randbelow(2**32) if seed is None else seed
     repeated, differences = repeated_runs(content, sample, number, executor)
     if json_:

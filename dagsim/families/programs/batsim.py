@@ -257,7 +257,9 @@ class _Session:
         asked = task.task
         amount, unit = (asked.gpus, "GPUs") if self._on_gpus else (asked.cpus, "cores")
         if amount < 1 or amount != int(amount):
-            self._fail(view, f"cannot schedule {task.name}, which needs {amount:g} {unit}; it supports only whole {unit}")
+            self._fail(
+                view, f"cannot schedule {task.name}, which needs {amount:g} {unit}; it supports only whole {unit}"
+            )
         if task.demand.terms is not None:
             self._fail(view, f"cannot schedule {task.name}, whose partition or request restricts its nodes")
         cpus, memory_gb = min(self._per_node), min(memory for _, memory in self._per_node)

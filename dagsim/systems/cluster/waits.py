@@ -460,7 +460,9 @@ class _Past:
         unmet = tuple([Cause(CauseKind.CONDITION, what) for what in self._dependencies.unmet(active, now_s)])
         eligible_s = active.job.eligible_s
         if not unmet and job not in self._decided and eligible_s is not None and eligible_s > now_s:
-            return (Cause(CauseKind.CONDITION, "according to the log, it was not eligible yet (a hold or a dependency)"),)
+            return (
+                Cause(CauseKind.CONDITION, "according to the log, it was not eligible yet (a hold or a dependency)"),
+            )
         return unmet
 
     def next_s(self, job: int, now_s: float) -> float:
