@@ -193,7 +193,8 @@ def verify(
         names.trust_recorded(file, {name: fact["sha256"] for name, fact in content["code"].items()})
     if of_other_code(content):
         say(
-            f"{file}: made by a different version of the simulation code (dagsim {content['dagsim']}), so only repeating its runs can verify it",
+            f"{file}: made by a different version of the simulation code (dagsim {content['dagsim']}), so only "
+            "repeating its runs can verify it",
             err=True,
         )
     number = secrets.randbelow(2**32) if seed is None else seed

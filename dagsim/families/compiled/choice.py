@@ -285,8 +285,8 @@ def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engin
     if is_installed() or _feature(scenario, False) or _unknown(scenario, policy):
         return ""
     return (
-        f"{name} took {wall_s:.0f} s in engine simpy. The compiled engine gives the same results about {faster(policy)} "
-        "times as fast: pip install -e '.[fast]'"
+        f"{name} took {wall_s:.0f} s in engine simpy. The compiled engine gives the same results about "
+        f"{faster(policy)} times as fast: pip install -e '.[fast]'"
     )
 
 
