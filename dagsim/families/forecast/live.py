@@ -334,7 +334,8 @@ def _doubtful_reasons(listing: ListedById, queues: QueueTree | None) -> list[str
         remarks.append(
             f"warning: {count_of(len(unlisted), 'job waits', 'jobs wait')} for reasons that dagsim does not list, "
             "such as "
-            f"{clipped(on_one_line(unlisted[0]))!r}: the forecasts assume that only resources and rules keep them waiting"
+            f"{clipped(on_one_line(unlisted[0]))!r}: the forecasts assume that only resources and rules keep them "
+            "waiting"
         )
     return remarks
 
