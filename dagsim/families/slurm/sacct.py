@@ -158,7 +158,7 @@ class Sacct(Reader):
             if "submitline" not in names:
                 stated = [name for name in ("Constraints", "Reservation") if name.lower() in names]
                 answers["terms"] = (
-                    f"{' and '.join(stated) or 'none'}, because the log has no column SubmitLine, which holds "
+                    f"{' and '.join(stated) or 'none'}, because the log has no column SubmitLine, which contains "
                     "constraints, licences, dependencies, array limits and further partitions of a job"
                 )
         return answers
