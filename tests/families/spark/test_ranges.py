@@ -57,7 +57,7 @@ def test_loads_are_drawn_evenly_and_executors_and_gaps_keep_to_their_limits() ->
 
 
 def test_a_load_needs_limits_for_the_gap_that_it_determines() -> None:
-    with pytest.raises(ConfigError, match="mean_gap_s must be its limits"):
+    with pytest.raises(ConfigError, match="mean_gap_s must be a range"):
         SparkScenario(10, load=1.0)
     with pytest.raises(ConfigError, match="load must be positive"):
         SparkScenario(10, 5, (1.0, 9.0), load=0.0)
