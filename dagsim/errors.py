@@ -148,8 +148,8 @@ class PolicyFailed(SimulationError):
 
 class Stalled(SimulationError):
     """The policy waits although tasks are left, and there is no future event that could change
-    anything. It is also raised if the policy would be called without end, or nearly so, before
-    anything changes.
+    anything. Also raised if the policy would be called an unlimited or absurdly large number of
+    times before anything changes.
     """
 
 

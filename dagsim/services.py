@@ -1,4 +1,5 @@
-"""Services: functions of families that others call if the family is present.
+"""Services: functions that a family provides and that code outside the family calls if the family
+is present.
 
 Whoever calls a service declares it, with its signature: the core here, the GPU cluster in
 ``systems/cluster/services.py``, and a family in the ``services.py`` of its folder. A family offers
@@ -76,7 +77,7 @@ def bounds_of_runs(
 def shares_of_the_way(
     lines: Sequence[RunMetrics], bounds: Mapping[int, Any], reference: str | None = None
 ) -> dict[str, float]:
-    """Return which fraction of the gap between the reference and the bound each policy closes."""
+    """Return the fraction of the gap between the reference and the bound that each policy closes."""
 
 
 @FamilyService

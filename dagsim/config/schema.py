@@ -84,8 +84,8 @@ class Config(TopKeys):
     If the system has no policy named ``fifo``, the default is the first policy that it lists.
     """
     prices: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
-    """Price of one hour on a GPU of each type, for ``dagsim whatif`` and ``plan``. By default, this
-    is the list price.
+    """Price per GPU hour for each GPU type, for ``dagsim whatif`` and ``plan``. By default, the
+    list price.
     """
     metrics: tuple[str, ...] = ()
     """Your own metrics, which are computed for each run in addition to those in ``dagsim list
@@ -93,9 +93,9 @@ class Config(TopKeys):
     (docs/own-system.md).
     """
     train: Annotated[Any, Later("train")] | None = None
-    """How ``dagsim train`` trains an agent. Default: the defaults of the system."""
+    """Settings for ``dagsim train``. Default: those of the system."""
     seed: int = Field(default=0, ge=0)
-    """Root of all randomness."""
+    """Root seed, from which all random values are derived."""
     seeds: int = Field(default=20, ge=1)
     """Number of runs, each with its own workload."""
     precision: float | None = Field(default=None, gt=0, lt=1)

@@ -49,8 +49,8 @@ class GpuType:
     fp16_tflops: float | None = None
     """Peak FP16 rate in TFLOPS. None if the type does not support FP16."""
     nvlink_gb_s: float = 0.0
-    """Total bandwidth of the links to other GPUs, in one direction. Data sheets usually give the
-    sum of both directions, which is twice this value.
+    """Total bandwidth in GB/s of the links to other GPUs, in one direction. Data sheets usually
+    give the sum of both directions, which is twice this value.
     """
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """For each field, the source of its value."""
@@ -171,7 +171,7 @@ _CATALOGUE = (
 # fmt: on
 
 GPU_TYPES: Mapping[str, GpuType] = {gpu.name: gpu for gpu in _CATALOGUE}
-"""The catalogue by name. A name consists of a type and its memory size; add types with
+"""The catalogue by name. A name consists of a type and its memory size. Users can add types with
 ``gpu_types`` in YAML.
 """
 
@@ -264,6 +264,6 @@ LIST_PRICES: Mapping[str, ListPrice] = {
     "TPU-v5p": ListPrice(4.20, "Google Cloud, a chip, 2024"),
     "TPU-v6e": ListPrice(2.70, "Google Cloud, a chip, 2024"),
 }
-"""List prices in US dollars by name of the GPU type; types without a published on-demand price are
-missing.
+"""List prices in US dollars by GPU type name. Types without a published on-demand price are left
+out.
 """

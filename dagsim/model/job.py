@@ -21,7 +21,7 @@ from dagsim.text import count_of
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The requests of a job's submission in addition to resources.
+    """What a job's submission requests in addition to resources.
 
     - ``constraint`` is an expression over node features, as in Slurm: ``skl``, ``a100|v100``,
       ``icl&!nvl``. Each node of the job must satisfy it. With ``[r1|r2]``, all nodes must satisfy
@@ -97,8 +97,8 @@ class Request:
         return self != _NOTHING
 
     def over(self, default: Request) -> Request:
-        """Return these terms, and take missing terms from ``default``. A level is always taken
-        together with its ``level_required``.
+        """Return a copy of this request in which missing values come from ``default``. A level is
+        always copied together with its ``level_required``.
         """
         own = {field.name: value for field in fields(Request) if (value := getattr(self, field.name)) != field.default}
         if "level" in own:
@@ -110,8 +110,8 @@ _NOTHING = Request()
 
 
 class Condition(NamedTuple):
-    """A condition on which a job depends: either another job has to end, or it has to start and a
-    number of seconds have to pass after its start.
+    """A condition on which a job depends: either another job must have ended, or a number of
+    seconds must have passed since that job started.
     """
 
     id: str

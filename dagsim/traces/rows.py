@@ -37,7 +37,7 @@ class _Located(Protocol):
 
 
 class _Finding(NamedTuple):
-    """Something to report about some rows."""
+    """A fault or an irregularity in some rows, which is to be reported."""
 
     rows: np.ndarray  # int64: indices in the table
     text: str
@@ -188,7 +188,7 @@ class JobBatch(NamedTuple):
 
     table: _Located
     every: JobArrays
-    """The entries for jobs that are not kept may contain invalid values."""
+    """All jobs. Those that are not kept may contain invalid values."""
     kept: np.ndarray  # (J,) bool
     rows: np.ndarray  # (J,) int64: number of rows of each kept job
     job: np.ndarray  # (n,) int64: the job of each row of the table

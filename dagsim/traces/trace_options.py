@@ -81,13 +81,13 @@ class TraceOptions:
     ones that it requested (``requested``).
     """
     mig: bool = False
-    """True to convert MIG slices to shares of a GPU. Otherwise, jobs on slices are dropped."""
+    """True to convert MIG slices to fractions of a GPU. Otherwise, jobs on slices are dropped."""
     shards: int | None = None
     """Number of shards per GPU, for jobs that request shards. Without it, such jobs are dropped."""
     gpu_names: str | None = None
-    """Which GPU types the site's own names stand for, as in ``a100=A100-80,gpu7=T4``."""
+    """dagsim's name for each of the site's own names of GPU types, as in ``a100=A100-80,gpu7=T4``."""
     map: str | None = None
-    """Which column of the table each of dagsim's fields is read from, as in
+    """The column of the table from which each of dagsim's fields is read, as in
     ``arrival_s=submitted_at,gpus=n_gpu``. All other fields are read from the columns with their own
     names.
     """

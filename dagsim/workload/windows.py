@@ -77,8 +77,8 @@ def _bounds(jobs: int, part: tuple[float, float]) -> tuple[int, int]:
 
 
 Measure: TypeAlias = tuple[int, int | None]
-"""From job FROM (counted from 0) up to job TO, like a Python slice: a negative TO counts from the
-end, ``None`` is the end.
+"""The measured jobs, like a Python slice: from job FROM (counted from 0) up to, but not including,
+job TO. A negative TO counts from the end, and ``None`` is the end.
 """
 
 
