@@ -54,7 +54,7 @@ class JobSource(ABC):
 
     @abstractmethod
     def read_first(self) -> None:
-        """Return the first job without removing it."""
+        """Read the first job without removing it."""
 
     @abstractmethod
     def may_have(self, tasks: int) -> bool:

@@ -74,7 +74,7 @@ from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import CountedJobs, decisions_of, drive
 
 Observer = Callable[[tuple[int, float, int, int, int, int, int, int, float]], None]
-"""Called with each row of the log as it is written (fields as in ``Record``)."""
+"""A function that receives each row of the log when it is written (with the fields of ``Record``)."""
 
 _ARRIVED, _ADMITTED, _REJECTED = int(Kind.ARRIVED), int(Kind.ADMITTED), int(Kind.REJECTED)
 _STARTED, _FINISHED, _COMPLETED = int(Kind.STARTED), int(Kind.FINISHED), int(Kind.COMPLETED)
@@ -183,14 +183,16 @@ class ClusterKernel(Forked):
         """Jobs, by number, with a task that was taken out of the queue because it can never start,
         and the reason."""
         self.reminded = False
-        """True if the policy remembers the past as if it had made it."""
+        """True if the policy remembers the events before the beginning as if its own decisions had
+        caused them.
+        """
         self.streams = Streams(seed)
         """The random streams of this simulation (``ClusterView.stream``)."""
         self.preparation = Preparation(self)
         self.down_nodes = DownNodes(self, names, origin_s)
         depends = any_depends(jobs)
         self.eligibility = Eligibility(self, depends=depends) if depends or models.admission else None
-        """Jobs that have arrived and may not start yet; None until there can be any."""
+        """Jobs that have arrived but may not start yet. None if there cannot be any."""
         self.life: Life | None = Life(self, cluster) if Life.is_needed(models, cluster) else None
         """Phases and rates of runs, or None if every run is a single timeout."""
         self.observe(observers)
@@ -202,7 +204,7 @@ class ClusterKernel(Forked):
         if begins_s:
             recall_past(self, left)
 
-    # Queries from outside.
+    # Queries from outside the kernel.
 
     @property
     def done(self) -> bool:
@@ -258,7 +260,7 @@ class ClusterKernel(Forked):
         return drive(self, policy, until_s)
 
     def show_truth(self) -> None:
-        """From now on, show true durations (the policy has declared ``clairvoyant = True``)."""
+        """Show true durations from now on, because the policy has declared ``clairvoyant = True``."""
         self.preparation.shows_truth = True
         for active in (*self.frontier.jobs.values(), *self.applicants.values()):
             active.shows_truth = True

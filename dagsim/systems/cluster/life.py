@@ -215,7 +215,7 @@ class Life(Forked):
             self.set_rate(run, 1.0)
 
     def join(self, host: Run, task: TaskState) -> None:
-        """Start the task on the GPUs of a running task, so that both share them."""
+        """Start the task on the GPUs of the run ``host``, so that both share them."""
         for machine, count, *_ in host.held:
             self._kernel.machines.join(machine, task.demand, count)
         self._kernel.launch(task, host.instances, host.held, beside=host)
@@ -285,7 +285,7 @@ class Life(Forked):
     # Checkpoints, and the work left after a stop.
 
     def _checkpoint(self, run: Run, progress: WorkProgress) -> None:
-        """Pause a run until its state is in the storage."""
+        """Pause a run while its state is being written to the storage."""
         assert self._transfers is not None
         self.settle(run, progress)
         # the exact value, because ``settle`` adds up steps, each of which is rounded
@@ -353,7 +353,7 @@ class Life(Forked):
         return self._transfers.keep_state(run, again, kind, notice_s)
 
     def killed(self, number: int) -> None:
-        """Discard everything that is still stored for a job."""
+        """Discard all data that is still stored for a job."""
         if self._transfers is not None:
             self._transfers.cancel(number)
 
@@ -424,7 +424,9 @@ class Life(Forked):
     # Methods for simulations that begin with jobs in the system, and for forks.
 
     def recall(self, run: Run) -> None:
-        """Manage a run that started to compute before the beginning of the simulation."""
+        """Set up the rate and the checkpoints of a run that started to compute before the beginning
+        of the simulation.
+        """
         self._setup_s(run)  # called only because it records which job the GPUs run; the result is not needed
         preemption, begins_s = self._preemption, self._kernel.now
         if self.by_network and preemption.checkpoint_interval_s is not None:

@@ -31,7 +31,9 @@ class Ended(NamedTuple):
 
     @property
     def was_decided(self) -> bool:
-        """True if a decision ended the run: a preemption, or its own start because it had no work."""
+        """True if a decision ended the run: either its preemption or, if the run had no work to do,
+        its start.
+        """
         return self.run.stopped == "preempted" or self.run.until_s == self.run.since_s
 
 
@@ -80,16 +82,15 @@ class PastEvents:
     This object records the kernel's events until the kernel has processed the beginning of the
     simulation. Later, it can repeat them: which tasks became ready, which runs started, ended or
     were suspended, and when. Listeners with an attribute ``remembers`` also receive the events of
-    jobs that have ended: those of the simulation, in their place, and those that had ``left``. The
-    latter are not part of the simulation, so their numbers and those of their runs are negative.
-    ``jobs`` are the jobs of the simulation that arrived before
-    the beginning.
+    jobs that have ended: jobs of the simulation, and jobs that had ``left`` before it began. The
+    latter are not part of the simulation, so they and their runs have negative numbers. ``jobs``
+    are the jobs of the simulation that arrived before the beginning.
     """
 
     def __init__(self, kernel: ClusterKernel, jobs: Sequence[Job], left: Iterable[Job] | None) -> None:
         self.at_s, self.jobs = kernel.now, jobs
         self.is_whole = left is not None and not any(True for _ in left)
-        """True if nothing that happened before is missing: no other jobs had left."""
+        """True if no event before the beginning is missing, because no other jobs had left."""
         self.reminded: list[object] = []
         """Listeners that remember what happened before the beginning."""
         self._kernel = kernel
@@ -143,7 +144,9 @@ class PastEvents:
                 calls[name](what, time_s)
 
     def _restore_tasks(self) -> None:
-        """Give the jobs that ended before the beginning the tasks that they lost when they ended."""
+        """Restore the tasks of jobs that ended before the beginning. The kernel removed these tasks
+        when the jobs ended.
+        """
         emptied: dict[int, list[TaskState]] = {}
         for _, name, what in self._events:
             if name == "push" and not what.piece and not what.job.tasks:
@@ -254,8 +257,8 @@ def forgotten(policy: object) -> list[str]:
 
 
 def parts_of(policy: object) -> Iterator[object]:
-    """Yield those of a policy and its parts, such as its placement and its order, that dagsim
-    itself defines.
+    """Yield a policy and its parts, such as its placement and its order, except for those that
+    dagsim does not define.
     """
     parts, seen = [policy], set[int]()
     while parts:

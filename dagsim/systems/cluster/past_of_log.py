@@ -44,9 +44,9 @@ def jobs_at(
     placed first. A job that fits nowhere waits. A job without a start keeps the runs in flight that
     it states itself, if there are any. Other jobs without a start are waiting if the input is a
     snapshot (``stated``). In a log, it is unknown when such jobs ran, so they are left out. If a
-    job was suspended, its run is moved later by the length of the suspension. The ids in
-    ``suspended`` are exceptions, because the simulation itself suspends these jobs. Other jobs may
-    have started on their CPUs.
+    job was suspended, its run is moved later by the length of the suspension. This does not apply
+    to the ids in ``suspended``, because the simulation itself suspends these jobs. Other jobs may
+    have started on their CPUs in the meantime.
 
     Raises:
         ModelError: With ``exact``, a node that the log names does not exist or is too full. The
@@ -172,8 +172,8 @@ def _observed_start_s(jobs: JobArrays) -> np.ndarray:
 
 
 def _in_attempt_at(jobs: JobArrays, begins_s: float) -> JobArrays:
-    """Return the jobs with the observations of a single attempt: the first one that had not ended
-    by ``begins_s`` or, if all had ended, the last one.
+    """Return the jobs, each with the observations of a single attempt: the first attempt that had
+    not ended by ``begins_s`` or, if all had ended, the last one.
     """
     if jobs.observed_attempts is None or jobs.observed_start_s is None:
         return jobs
