@@ -114,7 +114,9 @@ class Command(typer.core.TyperCommand):
         return rest
 
     def _judge_missing_values(self, ctx: Any, args: list[str], names: Collection[str]) -> None:
-        """Reject an option without a value: it comes last, or what looks like another option follows it."""
+        """Reject an option without a value: one at the end of the command line, or one that is
+        followed by another option.
+        """
         valued = {
             name
             for param in self.params
@@ -319,8 +321,8 @@ class _Guarded(CommandGroup):
 
 @contextmanager
 def _guarded() -> Iterator[None]:
-    """Convert an error of a command into an exit. Flush the command's output before the command
-    ends. If this fails, the exit reports the error.
+    """Convert an error in a command into an exit. Flush the command's output before the exit. If
+    this fails, report that error.
     """
     try:
         try:

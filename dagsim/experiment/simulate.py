@@ -87,7 +87,7 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
 def play_policy(
     config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None, name: str | None = None
 ) -> Played:
-    """Run ``policy`` once. The result contains it under the name ``name`` (default: the text
+    """Run ``policy`` once. In the result, the policy is called ``name`` (default: the text
     ``policy``).
 
     Raises:
@@ -130,8 +130,8 @@ def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) 
     that fail are skipped.
 
     Raises:
-        InputError: Something cannot be built.
-        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised an exception.
+        InputError: A part of the experiment cannot be built. PluginError, PolicyFailed: The code of
+        a policy cannot be imported, or raised an exception.
     """
     scenario = scenario_of(config)
     scenario.check()

@@ -134,8 +134,8 @@ def _recorded_code(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def run_folders(paths: Sequence[Path]) -> list[Path]:
-    """Return the paths without the files that dagsim keeps beside run folders. A shell includes it
-    in ``results/*``.
+    """Return the paths, leaving out files that dagsim stores beside run folders. A shell includes
+    them in ``results/*``.
     """
     kept = [path for path in paths if path.name not in _BESIDE or (path / "manifest.json").exists()]
     return kept or list(paths)
@@ -541,7 +541,7 @@ class Store(ABC):
     @property
     @abstractmethod
     def _unit(self) -> str:
-        """The name for finished cells."""
+        """The word for finished cells in messages."""
 
     @abstractmethod
     def _count_done(self) -> int:

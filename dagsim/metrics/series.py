@@ -144,7 +144,7 @@ class Change(NamedTuple):
     series.
     """
     longer: float
-    """The same as in ``Period``."""
+    """See ``Period.longer``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -370,9 +370,9 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
 
 
 def _relaxation_times(series: JobSeries) -> float:
-    """Return the length of a run in relaxation times of its queue. One relaxation time is the time
-    in which the queue forgets its length. The result is infinite if the load is unknown, or if it
-    is 1 or more, in which case there is no relaxation time.
+    """Return the length of a run in relaxation times of its queue. After one relaxation time, the
+    length of a queue hardly depends on its past. The result is infinite if the load is unknown, or
+    if it is 1 or more, in which case there is no relaxation time.
 
     In heavy traffic, the backlog of work is a Brownian motion with drift. It relaxes within (load /
     (1 - load))^2 (1 + cv^2) arrivals, where cv is the coefficient of variation of run times (Abate

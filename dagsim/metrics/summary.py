@@ -316,8 +316,8 @@ def summarize(
     ``ScheduleColumns.counted``), and metrics over time start at that moment.
 
     Raises:
-        InputError: ``unfinished`` has another value, or no job is measured.
-        ModelError: ``power`` does not fit a GPU type in the cluster.
+        InputError: ``unfinished`` has another value, or no job is measured. ModelError: ``power``
+        is not valid for a GPU type in the cluster.
     """
     cols, chosen = _window(source, measured)
     seen = _completing(cols, unfinished)
@@ -385,7 +385,7 @@ def summarize(
 
 
 def _completing(cols: ScheduleColumns, unfinished: Unfinished) -> ScheduleColumns:
-    """Return the columns in which unfinished jobs count as ``unfinished`` says."""
+    """Return the columns in which unfinished jobs are counted as ``unfinished`` requires."""
     match unfinished:
         case "refuse":
             return cols

@@ -386,8 +386,9 @@ class ObservedWaits:
     early: int
     """Number of jobs that start more than a second before they are eligible in the simulation."""
     from_eligible: bool
-    """True if the wait of at least one job begins later than its arrival, because it could not start
-    before."""
+    """True if the wait of at least one job begins after its arrival, because the job was not
+    eligible to start before.
+    """
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -395,7 +396,7 @@ class ObservedWaits:
 
 
 def waits_in_words(from_eligible: bool) -> str:
-    """Return from when observed and simulated waits count, and over which jobs."""
+    """Describe in words when observed and simulated waits begin, and which jobs are compared."""
     since = "the time at which a job could start" if from_eligible else "submission"
     return f"from {since}, over the jobs that start in both"
 

@@ -35,9 +35,9 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "episodes": (),
     "relative": (),
 }
-"""Policies by the kind of their order; those of ``middle`` begin with instances in flight and waiting jobs.
-``episodes`` (with the codec ``candidates``) and ``relative`` make random choices, and compare observations and
-rewards as well.
+"""Policies by the kind of their order. Those under ``middle`` are simulated from a state with
+instances in flight and waiting jobs. ``episodes`` (with the codec ``candidates``) and ``relative``
+make random choices, and compare observations and rewards as well.
 """
 
 

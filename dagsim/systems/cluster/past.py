@@ -43,7 +43,8 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
     complete, runs that fail, arrivals, and then preemptions and starts. Each group is in the order
     of the log's rows, or sorted by job if that order is unknown.
 
-    Raises: ModelError: The jobs are not in order of arrival, or a run starts at the beginning or
+    Raises:
+        ModelError: The jobs are not in order of arrival, or a run starts at the beginning or
         later.
     """
     events: list[tuple[float, int, int, int, int, Job | InFlight | Ended]] = []

@@ -102,7 +102,7 @@ class NodeFailures:
 
     @property
     def notice_s(self) -> float:
-        """The seconds of notice before a failure. Failures come without notice, so this is 0."""
+        """The seconds of notice before a failure, which are 0 because failures come without notice."""
         return 0.0
 
 
@@ -203,8 +203,8 @@ class _Failing:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """The listed nodes are out of service from ``start_s`` to ``end_s``. If ``end_s`` is ``inf``,
-    they do not return.
+    """A maintenance period: the listed nodes are out of service from ``start_s`` to ``end_s``. If
+    ``end_s`` is ``inf``, they do not return.
     """
 
     nodes: tuple[int, ...]
@@ -236,7 +236,8 @@ class Maintenance:
 class Outages:
     """Periods in which nodes are absent, because they are added late, removed, or unavailable for a
     time. The machine events in a trace describe such periods. A window lasts from ``start_s`` to
-    ``end_s`` (``inf`` means for good). The windows of one node must not overlap.
+    ``end_s`` (``inf`` means until the end of the simulation). The windows of one node must not
+    overlap.
     """
 
     windows: tuple[tuple[int, float, float], ...]
@@ -501,8 +502,8 @@ class Preemption:
         return self.cost_s(memory_gb, kept) + (0.0 if kept else done_s)
 
     def with_writes_s(self, work_s: float) -> float:
-        """Return how long ``work_s`` seconds of computing take, including the checkpoint writes in
-        between.
+        """Return the total time in seconds for ``work_s`` seconds of computing and the checkpoint
+        writes in between.
         """
         if self.checkpoint_interval_s is None or not work_s:
             return work_s

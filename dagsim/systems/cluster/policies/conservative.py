@@ -43,8 +43,8 @@ class Conservative:
         """The bit sets of nodes by which the nodes are divided into parts."""
         self._licences: dict[str, StepProfile] = {}
         self._starts: dict[QueuedPiece, tuple[float, int, _Shares]] = {}
-        """Reservations of the waiting tasks: start time and type, and the amounts that they take from each
-        part if there were several parts to choose from.
+        """Reservations of the waiting tasks: start time, type and, if there were several parts to
+        choose from, the amounts reserved on each part.
         """
         self._expected: dict[int, float] = {}
         """Expected ends of the runs that the reservations take into account."""
@@ -214,7 +214,7 @@ def _least_wanted(item: tuple[tuple[int, tuple[int, ...]], Sequence[NodeState]])
 
 
 class _Part(NamedTuple):
-    """Nodes of one type: all of them, or those that the same tasks may use."""
+    """A part of the nodes of one type: all of them, or those that the same tasks may use."""
 
     type: int
     nodes: int
@@ -231,7 +231,7 @@ class _Part(NamedTuple):
                 profile.release(time_s, amount)
 
     def take(self, start_s: float, end_s: float, amounts: Sequence[float]) -> None:
-        """Reserve the amounts."""
+        """Reserve the amounts from ``start_s`` to ``end_s``."""
         for profile, amount in zip(self.profiles, amounts, strict=True):
             if amount:
                 profile.take(start_s, end_s, amount)
@@ -249,7 +249,9 @@ _Shares: TypeAlias = tuple[tuple[_Part, tuple[float, ...]], ...]
 
 
 class _Reservation(NamedTuple):
-    """A reservation: when it starts and ends, its GPU type, and how much it takes from each part."""
+    """The reservation of a task: its start and end, its GPU type, and the amounts reserved on each
+    part.
+    """
 
     end_s: float
     start_s: float

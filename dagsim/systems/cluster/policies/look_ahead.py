@@ -192,9 +192,9 @@ class PlanAhead:
     again when something changes.
 
     This is TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) with exact start times. Instead
-    of TetriSched's language for values (STRL), the rule is "the sooner the better". The policy uses
-    estimates and never preempts. It is costly by definition, because an integer program with window
-    x types x slots choices takes about 10 ms.
+    of values stated in TetriSched's language (STRL), the rule is "the sooner the better". The
+    policy uses estimates and never preempts. It is costly by definition, because an integer program
+    with window x types x slots choices takes about 10 ms.
 
     Raises:
         ConfigError: ``window`` or ``slots`` is less than 1.
@@ -333,7 +333,7 @@ class Rollout:
 
     def _cost(self, view: ClusterView, start: tuple[TaskState, Placement] | None) -> float:
         """Return the sum of the completion times of the current jobs if this candidate is carried
-        out now. If the candidate is to wait, it waits until the next run ends.
+        out now. If the candidate is the decision to wait, it lasts until the next run ends.
         """
         if start is None and not view.running:
             return inf

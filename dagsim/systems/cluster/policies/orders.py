@@ -238,7 +238,8 @@ class LongestWait:
     """Of the tasks that fit, start the one with the largest ``rate x seconds waited``. Repeat this
     until none fits. The wait starts when the task became ready, or at the time returned by
     ``since``. Ties are broken first come, first served. For each demand class that fits, a decision
-    costs a NumPy pass over at most 512 waiting tasks, plus one row for each further 512 tasks.
+    costs a NumPy pass over at most 512 waiting tasks, plus one comparison for each further 512
+    tasks.
 
     The compiled engine runs this policy if ``rate`` and ``since`` also work on columns, as in
     ``Ordered``.
@@ -338,8 +339,8 @@ def _wfp3(task: TaskState) -> Any:
 
 
 def _unicef(task: TaskState) -> float:
-    """Return the task's weight per second. The weights in a column are computed one by one, as in
-    ``_log10``.
+    """Return the task's rate, which is multiplied by the seconds waited. The weights in a column
+    are computed one by one, as in ``_log10``.
     """
     wide, per_second = width(task), _per_second(task)
     if isinstance(wide, np.ndarray):

@@ -102,7 +102,9 @@ class Problem:
 
 
 BookingPlanner: TypeAlias = Callable[[Problem], dict[int, Booking]]
-"""Books every task of the problem and returns the bookings by task, in the order they were made."""
+"""A function that books every task of the problem, and returns the bookings by task in the order in
+which they were made.
+"""
 
 
 def rank_up(problem: Problem) -> list[float]:
@@ -292,11 +294,12 @@ class _DynamicLevels:
         ]
 
     def _first_highest(self) -> tuple[int, int]:
-        """Visit all pairs of a task and a site in order, and move to a pair if its level is higher
-        by more than rounding errors. Return the last pair to which this moved.
+        """Go through all pairs of a task and a site in order, and choose a pair if its level
+        exceeds that of the last chosen pair by more than rounding errors. Return the last chosen
+        pair.
 
-        This can only move to a task whose highest level exceeds the highest levels of all earlier
-        tasks.
+        Only a task whose highest level exceeds the highest levels of all earlier tasks can be
+        chosen.
         """
         highest = self._highest
         rises = np.flatnonzero(highest[1:] > np.maximum.accumulate(highest)[:-1]) + 1
@@ -343,7 +346,7 @@ def _freed(problem: Problem, task: int, missing: list[int]) -> list[int]:
 
 
 GAPS = 64
-"""Maximum number of booking ends that the search for a gap tries."""
+"""Maximum number of times that the search for a gap tries. At each of them, a booking ends."""
 
 
 class Calendar:
@@ -414,7 +417,7 @@ class Calendar:
         yield max(self._end[lane], ready_s), 1
 
     def _first_gap(self, lanes: Sequence[int], width: int, ready_s: float, seconds: float) -> float:
-        """Return the start time that ``earliest`` needs."""
+        """Return the start time for ``earliest``."""
         tails = sorted([max(self._end[lane], ready_s) for lane in lanes])
         last = tails[width - 1]
         until = min(last, *[self._horizon(lane, ready_s) for lane in lanes])

@@ -53,7 +53,7 @@ class Rank(Protocol):
         """Remove the data of a job that is done."""
 
     def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
-        """Return the jobs that have only waited but whose keys have changed."""
+        """Return the jobs whose keys have changed although they were only waiting."""
 
     def moves_s(self) -> float:
         """Return the first time at which ``moved`` may return a job, assuming that nothing else
@@ -95,14 +95,16 @@ class Rounds:
         """The next round, counted from time 0."""
         self._full: tuple[float, int, int] | None = None
         """Time, number of releases and number of tasks when nothing more fitted. If all three are
-        unchanged there is nothing to do.
+        unchanged, there is nothing to do.
         """
         self.forgets = ""
         self._has_begun = False
         self._lost_s: dict[int, float] = {}
         """For each job, the length of its longest run that lost its work."""
         self._skips = False
-        """True if waiting jobs and run are to be ranked again before the next round to check."""
+        """True if jobs that are both waiting and running have to be ranked again before the next
+        round to check.
+        """
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self._service)
@@ -280,8 +282,8 @@ class Rounds:
         return self.rank.key(job.number, self._service.of(job.number))
 
     def _rank_again(self, view: ClusterView, queue: JobQueue) -> None:
-        """Update the ranks of jobs with ended runs, and of jobs that have only waited but whose
-        keys have changed.
+        """Update the ranks of jobs with ended runs, and of jobs whose keys have changed although
+        they were only waiting.
         """
         jobs, service = view.jobs, self._service
         for number in service.take_ended():
@@ -517,7 +519,7 @@ class Service:
 
     def __init__(self, remembers: str = "") -> None:
         self.remembers = remembers
-        """The facts that its user takes from the runs of finished jobs."""
+        """What the policy uses from the runs of finished jobs, in words."""
         self.now = 0.0
         """Time until which current runs are counted; to be set at each decision."""
         self._had: dict[int, Served] = {}

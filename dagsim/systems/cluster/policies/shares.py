@@ -18,8 +18,8 @@ _Amounts: TypeAlias = tuple[float, float, float]
 """GPUs, CPU cores and GB of memory."""
 _NOTHING: _Amounts = (0.0, 0.0, 0.0)
 Entitlement: TypeAlias = Callable[[TaskState], float]
-"""Share that the holder of the task is entitled to, relative to others; must not change while the
-task is in the system.
+"""Share to which the holder of the task is entitled, relative to other holders. It must not change
+while the task is in the system.
 """
 
 
@@ -166,9 +166,8 @@ def _capacity(view: ClusterView) -> _Amounts:
 
 def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
     """Max-min fairness (Bertsekas and Gallager 1992, section 6.5.2): the tenant or job that holds
-    the fewest GPUs comes first. All tenants are entitled to the same number of GPUs (with
-    ``by=job``, all jobs are). The policy needs no estimates. Its time complexity is that of
-    ``FairShares``.
+    the fewest GPUs comes first. All tenants (with ``by=job``, all jobs) are entitled to the same
+    number of GPUs. The policy needs no estimates. Its time complexity is that of ``FairShares``.
 
     Shares are compared between tenants or between jobs (``by``).
     """
