@@ -129,8 +129,8 @@ class SimulationError(DagsimError):
     """A simulation failed."""
 
     def blame(self, policy: object) -> None:
-        """Add the name of the policy at the beginning of the message. This name is the policy's
-        attribute ``name`` if there is one, or else the name of its class.
+        """Add the name of the policy at the beginning of the message. The name is the policy's
+        attribute ``name`` or, without one, the name of its class.
         """
         name = getattr(policy, "name", None) or type(policy).__name__
         self.args = (f"policy {name!r}: {self}",)

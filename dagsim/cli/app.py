@@ -261,8 +261,9 @@ class App(typer.Typer):
         return register
 
     def with_command(self, word: str) -> App:
-        """Return an app that has only the command or group called ``word``, or this app if it has none.
-        Building the options of all commands takes longer than those of one by tens of milliseconds.
+        """Return an app that has only the command or group called ``word``, or this app if it has
+        none. Building the options of all commands takes tens of milliseconds longer than building
+        those of one.
         """
         name, alone = ALIASES.get(word, word), copy(self)
         alone.registered_commands = [

@@ -26,7 +26,8 @@ def tell(kept: Kept, output: Output) -> None:
     failed.
 
     Raises:
-        InputError: Every job of every run was rejected, so that no run shows anything about a policy.
+        InputError: Every job of every run was rejected, so the runs contain no information about
+            any policy.
     """
     from dagsim.errors import InputError
 

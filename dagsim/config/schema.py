@@ -401,8 +401,9 @@ def json_schema(*, described: bool = False) -> dict[str, Any]:
 
 
 def _described(*, dataclasses: bool) -> Any:
-    """Return a generator for JSON Schemas. It takes the descriptions of the keys of sections from the
-    texts below the fields and, with ``dataclasses``, those of dataclass fields."""
+    """Return a generator for JSON Schemas that describes the keys of sections with the strings
+    below their fields. With ``dataclasses``, it also describes the fields of dataclasses.
+    """
     from pydantic.json_schema import GenerateJsonSchema
 
     class Described(GenerateJsonSchema):

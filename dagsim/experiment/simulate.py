@@ -246,9 +246,9 @@ def agent_spec(
 
     The name of an algorithm means the agent from the newest training run below ``root`` for
     ``system`` (default: the default system). If there is no such training run, it means the agent
-    that ships with dagsim, which sees expected durations (``beliefs``) if durations are ``hidden``.
-    ``sb3:model.zip`` is the Stable-Baselines3 model in that file. Any other name is returned
-    unchanged.
+    that ships with dagsim, which receives expected durations (``beliefs``) if durations are
+    ``hidden``. ``sb3:model.zip`` is the Stable-Baselines3 model in that file. Any other name is
+    returned unchanged.
 
     Raises:
         UnknownName: The agent does not exist, or a checkpoint is given for a policy that is not

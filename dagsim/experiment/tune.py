@@ -38,7 +38,7 @@ def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, .
     (``param=value,value``) or, if there are none, by the default values for the policy.
 
     Raises:
-        ConfigError: A text cannot be read, or there is nothing to try.
+        ConfigError: A text cannot be read, or there are no values to try.
     """
     if not texts:
         name = PolicySpec.parse(policy).name

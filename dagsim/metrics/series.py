@@ -271,9 +271,9 @@ class JobSeries:
         return values, waits
 
     def influences(self, metric: str) -> Floats | None:
-        """Return the influences of the jobs, (jobs,) float64, whose mean is the metric. A job that
-        the metric does not count has the metric itself as its influence. Return None if the metric
-        is not a mean or a percentile over jobs.
+        """Return the influences of the jobs, (jobs,) float64, whose mean is the metric. For a job
+        that the metric does not count, the influence is equal to the metric. Return None if the
+        metric is not a mean or a percentile over jobs.
         """
         match = _NAME.fullmatch(metric)
         if match is None:

@@ -287,7 +287,7 @@ def goodput(source: AnySchedule) -> float:
 
 
 def gpus_held(source: AnySchedule, gpu_type: str | None = None) -> Steps:
-    """Return the number of GPUs held by runs, of one type or of all, over the window."""
+    """Return the number of GPUs (of one type, or of all types) that runs hold, over the window."""
     cols = columns(source)
     chosen = _nodes_of(cols, gpu_type)[cols.runs.node]
     runs = cols.runs
@@ -295,7 +295,9 @@ def gpus_held(source: AnySchedule, gpu_type: str | None = None) -> Steps:
 
 
 def gpus_up(source: AnySchedule, gpu_type: str | None = None) -> Steps:
-    """Return the number of GPUs on nodes that are up, of one type or of all, over the window."""
+    """Return the number of GPUs (of one type, or of all types) on nodes that are up, over the
+    window.
+    """
     cols = columns(source)
     chosen = _nodes_of(cols, gpu_type)
     size = np.array([node.gpus for node in cols.cluster.nodes], float) * chosen

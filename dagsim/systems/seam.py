@@ -191,9 +191,9 @@ class HidesTruth(Protocol):
 
 class Codec(Protocol):
     """An object that translates the views of one simulation into arrays, and choices into
-    decisions. It may keep state about this simulation. If it also has a method ``fork(view)``, which
-    returns the same codec for a fork of the simulation, copies of an environment need not repeat the
-    actions of the episode.
+    decisions. It may keep state about this simulation. If it also has a method ``fork(view)``,
+    which returns an equivalent codec for a fork of the simulation, an environment can be copied
+    without repeating the actions of the episode.
     """
 
     def encode(self, view: Any) -> Any | None:
@@ -231,9 +231,9 @@ class RewardTerm(Protocol):
     """A cost that accrues during one simulation.
 
     If a term also has a method ``take(row)``, this method is called with every new row of the log
-    before the cost is read. If it also has a method ``fork(kernel, twin)``, which returns the same
-    term for ``twin``, a fork of its ``kernel``, copies of an environment need not repeat the actions
-    of the episode.
+    before the cost is read. If it also has a method ``fork(kernel, twin)``, which returns an
+    equivalent term for ``twin``, a fork of its ``kernel``, an environment can be copied without
+    repeating the actions of the episode.
     """
 
     def cost(self, now: float) -> float:

@@ -1,5 +1,5 @@
-"""An incremental JSON reader. It yields the elements of a long list. Its memory is bounded, however
-large the document is.
+"""An incremental JSON reader. It yields the elements of a long list. Its memory use is bounded,
+however large the document is.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ class Findings:
         counts: np.ndarray | None = None,
         details: Mapping[int, str] | None = None,
     ) -> None:
-        """Add rows that are dropped. ``counts`` is the number of rows that each of these rows
-        represents. The rows are reported in row order unless ``order`` is given.
+        """Record rows that have to be dropped. ``counts`` is the number of rows that each of these
+        rows represents. The rows are reported in row order unless ``order`` is given.
         """
         if len(rows):
             order = rows if order is None else order

@@ -322,8 +322,8 @@ class LoadMeter:
         self._columns.append((jobs, seconds))
 
     def _add(self, task: Task, gpus: _Resource, cpus: _Resource, share: float = 1.0) -> float:
-        """Add a share of ``task``. Return its seconds on the fastest machines, or 0 if it cannot run
-        on any.
+        """Add a share of ``task``. Return the seconds that the task takes on the fastest machines,
+        or 0 if it cannot run on any.
         """
         seconds = self._runtime.seconds(task, self._types)
         if task.gpus:

@@ -44,8 +44,7 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
     of the log's rows, or sorted by job if that order is unknown.
 
     Raises:
-        ModelError: The jobs are not in order of arrival, or a run starts at the beginning or
-        later.
+        ModelError: The jobs are not in order of arrival, or a run starts at the beginning or later.
     """
     events: list[tuple[float, int, int, int, int, Job | InFlight | Ended]] = []
     for number, job in enumerate(jobs):
@@ -250,8 +249,8 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
 
 def forgotten(policy: object) -> list[str]:
     """Return the ``forgets`` texts of a policy and its parts (a placement, an order). They describe
-    what these remember between decisions although neither the log nor the state of the cluster
-    contains it.
+    what the policy and its parts remember between decisions although neither the log nor the state
+    of the cluster contains it.
     """
     texts = [stated(part, "forgets") for part in parts_of(policy)]
     return list(dict.fromkeys([text for text in texts if isinstance(text, str) and text]))

@@ -112,13 +112,13 @@ class JobsLeft:
 
 def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float | None:
     """For a log that begins with a full cluster, return the first time at which the log contains
-    all running jobs. This is the first end of a job.
+    all running jobs. This is the time at which the first job in the log ends.
 
     A log of all jobs that ran in some period (``sacct -S``) lists the jobs that were running at the
     beginning of the period, but not those that had ended before. Such a log is complete from the
-    first end of a job onwards. Return None if the log does not begin in this way. This is the case
-    if starts are unknown, if the jobs hold fewer than half of the average number of busy GPUs at
-    that time, or if more than a quarter of the jobs arrived before it.
+    time at which its first job ends. Return None if the log does not begin in this way. This is the
+    case if starts are unknown, if the jobs hold fewer than half of the average number of busy GPUs
+    at that time, or if more than a quarter of the jobs arrived before that time.
     """
     start_s = _observed_start_s(jobs)
     if not np.isfinite(start_s).any() or (np.diff(jobs.first) != 1).any():
@@ -336,9 +336,9 @@ def placement_on(
     job: Job, by_name: Mapping[str, Sequence[int]], machines: ClusterState, demand: DemandClass, waiting: int
 ) -> Placement | None:
     """Place the waiting instances of a job's task on the nodes that the log names. A gang is placed
-    as a whole, and independent instances as far as possible. The nodes must be of a single type,
-    unless the job may mix types. If a batch job has enough instances, at least one is placed on
-    each node. Return ``None`` if the nodes do not exist or are full.
+    as a whole. Of independent instances, as many as possible are placed. The nodes must be of a
+    single type, unless the job may mix types. If a batch job has enough instances, at least one is
+    placed on each node. Return ``None`` if the nodes do not exist or are full.
     """
     held = Counter(job.observed_nodes)
     if len(held) < len(job.observed_nodes) == waiting and (stated := _as_stated(job, held, by_name, machines, demand)):

@@ -55,7 +55,7 @@ class Wakes(Forked):
         ``JUDGED_EVERY`` calls costs O(tasks).
 
         Raises:
-            Stalled: Runs stop and start without progress, or would do so too often.
+            Stalled: Runs are stopped and started without progress, or would be too often.
         """
         if not self.count:
             self.since_s = kernel.now

@@ -234,8 +234,8 @@ class RoomTally:
         return self._fits(0, places)
 
     def lacking(self, *places: NodeStanding) -> ResourceNames | None:
-        """Return the smallest set of resources of which the nodes with one of these standings have
-        too little. Return ``None`` if these nodes would not be enough even if they were empty.
+        """Return the smallest set of resources that are insufficient on the nodes with one of these
+        standings. Return ``None`` if these nodes would not be enough even if they were empty.
         """
         return next((resources for at, resources in enumerate(_SETS, 1) if self._fits(at, places)), None)
 

@@ -1,6 +1,6 @@
 """Runtime models, which determine how long one instance of a task takes on each GPU type.
 
-``Task.work`` is the work of each GPU of an instance, in the unit of the runtime model. The GPUs of
+``Task.work`` is the work of each GPU in an instance, in the unit of the runtime model. The GPUs of
 an instance work in parallel. A task that uses a fraction of a GPU runs at its measured speed,
 because sharing is assumed not to slow it down.
 

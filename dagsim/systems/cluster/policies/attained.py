@@ -203,8 +203,8 @@ def gittins_2d(
     Until sizes are known, and in ties, jobs are served in order of arrival. A job that has already
     received more service than any past job comes last. The policy preempts runs. It uses only the
     distribution of past sizes, so it needs no estimate of a job's own size. Once 2,048 sizes are
-    known, they are replaced by 1,024 quantiles. It costs as much as ``Rounds``, plus O(sizes) per
-    ranked job.
+    known, they are replaced by 1,024 quantiles. Its time complexity is that of ``Rounds``, plus
+    O(sizes) per ranked job.
     """
     return Rounds(Gittins(history), quantum_s, placement)
 

@@ -363,22 +363,22 @@ class Easy:
 
 
 def easy(placement: str | PlacementRule = "best-fit") -> Easy:
-    """EASY with candidates in order of arrival (Lifka 1995). The policy uses estimates. It costs as
-    much as ``Easy``.
+    """EASY with candidates in order of arrival (Lifka 1995). The policy uses estimates. Its time
+    complexity is that of ``Easy``.
     """
     return Easy(by_order, placement)
 
 
 def easy_sjf(placement: str | PlacementRule = "best-fit") -> Easy:
     """EASY with the shortest candidate first (Tsafrir, Etsion and Feitelson 2007). The policy uses
-    estimates. It costs as much as ``Easy``.
+    estimates. Its time complexity is that of ``Easy``.
     """
     return Easy(shortest_first, placement)
 
 
 def easy_lxf(placement: str | PlacementRule = "best-fit") -> Easy:
     """EASY with the candidates sorted by their slowdown so far, largest first. The policy uses
-    estimates. It costs as much as ``Easy``.
+    estimates. Its time complexity is that of ``Easy``.
     """
     return Easy(most_slowed_first, placement)
 

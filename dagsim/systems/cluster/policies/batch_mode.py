@@ -172,8 +172,8 @@ class _Groups:
         heappush(long, (-best_s, task.order, task.piece, task))
 
     def heads(self, passed: set[TaskState] | None = None) -> Iterator[TaskState]:
-        """Yield the shortest and the longest task in each group, leaving out the tasks in
-        ``passed``, of which there are few.
+        """Yield the shortest and the longest task in each group, leaving out the few tasks in
+        ``passed``.
         """
         for heaps in self._groups.values():
             first: TaskState | None = None
@@ -250,7 +250,7 @@ def _take(lanes: list[float], width: int, until: float) -> None:
 
 def min_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
     """Min-Min (Ibarra and Kim 1977; Maheswaran et al. 1999): map the ready task that can complete
-    first. The policy uses estimates. It costs as much as ``BatchMode``.
+    first. The policy uses estimates. Its time complexity is that of ``BatchMode``.
     """
     return BatchMode("min-min", placement)
 
@@ -258,13 +258,14 @@ def min_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
 def max_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
     """Max-Min (Ibarra and Kim 1977; Maheswaran et al. 1999): first map the ready task whose
     earliest completion time is latest, so that long tasks do not come last. The policy uses
-    estimates. It costs as much as ``BatchMode``.
+    estimates. Its time complexity is that of ``BatchMode``.
     """
     return BatchMode("max-min", placement)
 
 
 def sufferage(placement: str | PlacementRule = "best-fit") -> BatchMode:
     """Sufferage (Maheswaran et al. 1999): first map the ready task that would lose most if it had
-    to use its second best type. The policy uses estimates. It costs as much as ``BatchMode``.
+    to use its second best type. The policy uses estimates. Its time complexity is that of
+    ``BatchMode``.
     """
     return BatchMode("sufferage", placement)

@@ -187,8 +187,8 @@ class Committed:
 
     If ``width`` is above 1, the ``width`` tasks with the best scores are simulated in eight
     possible futures. In each future, the queue is simulated with estimates while ten more tasks
-    arrive. These are a copy of one of the last eight sequences of ten arrivals. The task with the
-    smallest sum of bounded slowdowns (threshold 10 s) is picked. These simulations do not
+    arrive. These tasks are copied from one of the last eight sequences of ten arrivals. The task
+    with the smallest sum of bounded slowdowns (threshold 10 s) is picked. These simulations do not
     distinguish between GPU types, so they are meant for clusters with a single type, and for jobs
     with a single task.
 

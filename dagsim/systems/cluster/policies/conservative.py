@@ -22,8 +22,8 @@ class Conservative:
     """Conservative backfilling (Mu'alem and Feitelson 2001): every ready task reserves the earliest
     start that the existing reservations allow, on the type where it would finish first. It starts
     at the reserved time. All reservations are made again in order of arrival when a run ends
-    earlier than expected, or when a node fails, returns or is drained for good. Every task can then
-    move up (compression).
+    earlier than expected, or when a node fails, returns or is permanently drained. Every task can
+    then move up (compression).
 
     Reservations are for licences and for the GPUs, cores and memory of a type. They ignore how
     these resources are distributed over the nodes. If partitions and constraints restrict some
@@ -111,7 +111,7 @@ class Conservative:
                     del self._starts[key], waiting.tasks[key]
 
     def _look(self, view: ClusterView, waiting: Ready) -> None:
-        """Make all reservations again if anything has happened that was not expected."""
+        """Make all reservations again if anything unexpected has happened."""
         usable = view.machines.usable(view.now)
         late = any(end_s < view.now - _EARLY_S for end_s in self._expected.values())
         if self._early or late or usable != self._usable or not self._parts:

@@ -325,7 +325,8 @@ class _Contest:
 
     def overtakes_s(self, key: float, order: int, job: int) -> float:
         """Return a lower bound on the number of seconds until a task with the rank ``key`` and
-        ``order`` may stop a run of another job, apart from the runs that it may stop already.
+        ``order`` may stop a further run of another job, in addition to the runs that it may already
+        stop.
         """
         place = self._place(key, order)
         if not place:
@@ -492,7 +493,7 @@ class ServiceColumns(NamedTuple):
 
     def alike(self, row: int) -> np.ndarray:
         """Return, for each row, whether its job and the job in ``row`` have received bit-identical
-        service. The two jobs continue to do so as long as both keep their current runs. Shape
+        service. Their service remains identical as long as both jobs keep their current runs. Shape
         (runs,), bool.
         """
         same: np.ndarray = (self.runs == 1) & (self.runs[row] == 1)

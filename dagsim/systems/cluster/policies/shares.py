@@ -71,9 +71,9 @@ _Entry: TypeAlias = tuple[float, int, int, Hashable]
 
 
 class _Turns:
-    """An index of the resources that the runs of each holder hold, and of the ready tasks, sorted
-    by holder within each demand class. The holders in a class form a heap sorted by ``(share,
-    oldest task)``.
+    """An index of the resources that each holder's runs use, and of the ready tasks, sorted by
+    holder within each demand class. The holders in a class form a heap sorted by ``(share, oldest
+    task)``.
     """
 
     def __init__(self, shares: FairShares, total: _Amounts) -> None:
@@ -203,8 +203,8 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
 def drf(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
     """Dominant resource fairness (Ghodsi et al., NSDI 2011): the tenant with the smallest dominant
     share comes first. The dominant share is the largest of the tenant's shares of GPUs, cores and
-    memory, divided by the weight of the tenant's first job. The policy needs no estimates. It costs
-    as much as ``FairShares``.
+    memory, divided by the weight of the tenant's first job. The policy needs no estimates. Its time
+    complexity is that of ``FairShares``.
 
     Shares are compared between tenants or between jobs (``by``).
     """
