@@ -268,7 +268,8 @@ class Checks:
                 texts = self.table.words_of[column]
                 empty = _mask([row for row in np.flatnonzero(faulty).tolist() if not texts[row].strip()], len(faulty))
                 first = np.flatnonzero(faulty & ~empty & self.usable)[:SHOWN].tolist()
-                # A text such as 1e400 is a number, and where pandas has parsed the column, the text is gone.
+                # A text such as 1e400 is a number, and if pandas has parsed the column, the text is
+                # no longer available.
                 got = {row: f"got {clipped_repr(texts[row])}" for row in first if not is_number(texts[row])}
             self.drop(faulty & empty, f"without {field}")
             self.drop(faulty & ~empty, InvalidValue(f"with a non-numeric value for {field}"), got)

@@ -1,5 +1,5 @@
-"""Indexes that find nodes by the amounts of resources that are free on them. They are based on bit
-sets of machines.
+"""Indexes that find nodes by their amounts of free resources. They are based on bit sets of
+machines.
 
 A bit set is a single integer with one bit per machine. A single operation intersects two bit sets,
 and another one finds the first machine in the result. Finding a machine on which something fits

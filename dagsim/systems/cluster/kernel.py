@@ -1,7 +1,7 @@
 """The kernel. It simulates DAG jobs on a cluster with SimPy processes and events.
 
 - *Arrivals* are one process (``_arrivals``), which waits until the arrival time of the next job and
-  then lets the job arrive.
+  then adds the job.
 - *Nodes* are resources (``machines``). For each failure model, a process takes nodes down and
   brings them back (``down_nodes.py``).
 - *Tasks* run as events. A ``Run`` consists of instances of a task that started together, and is

@@ -392,8 +392,8 @@ class OnDemandNodes(Forked):
             self._boot(node)
 
     def _wanted(self) -> list[int]:
-        """Choose the nodes to boot for waiting tasks that fit on no node which is up or booting.
-        The tasks are examined in the order in which they became ready. Each gets the first nodes on
+        """Choose the nodes to boot for waiting tasks that fit on no node that is up or booting. The
+        tasks are examined in the order in which they became ready. Each gets the first nodes on
         which it fits.
         """
         empty, coming = list(self._twins(_OFF)), list(self._twins(_BOOTING))

@@ -274,8 +274,8 @@ def parts_of(policy: object) -> Iterator[object]:
 
 
 def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
-    """For a simulation that began in the middle of a log, return sentences that state which parts
-    of the past the policy has no information about.
+    """For a simulation that began in the middle of a log, return sentences that state about which
+    parts of the past the policy has no information.
     """
     begins_s = kernel.schedule.begins_s
     if not begins_s:

@@ -172,7 +172,7 @@ class Suspensions(Forked):
 
     def _ended(self, run: Run, now: float) -> None:
         """Occupy the CPUs that the end of a run would otherwise free twice, and the cores that it
-        shared with a run that goes on.
+        shared with a run that continues.
         """
         self._left_s.pop(run.id, None)
         self._since_s.pop(run.id, None)

@@ -42,7 +42,7 @@ class Nodes(Protocol):
 
 
 class FailureModel(Protocol):
-    """The interface for failure models. A failure model describes when nodes fail. From it,
+    """The interface for failure models. A failure model describes when nodes fail. Its method
     ``start`` creates the state of a failure process, which is plain data.
     """
 

@@ -110,8 +110,8 @@ class Rounds:
         view.follow(self._service)
         now = view.now
         if not self._has_begun:
-            # at the beginning, rank jobs of which some tasks are running by the service that they
-            # have received so far
+            # at the beginning, rank partly running jobs by the service that they have received so
+            # far
             self._service.now = now
         decided_s = self._service.now
         queue = view.index(self, lambda: JobQueue(self._key, by_arrival))
