@@ -1,4 +1,4 @@
-"""Tune a heuristic: try every combination of some values of its parameters, on validation seeds
+"""Tune a heuristic: try every combination of given values for its parameters, on validation seeds
 only.
 """
 

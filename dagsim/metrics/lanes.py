@@ -41,8 +41,8 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """Rectangles in a Gantt chart. Each shows one entry of ``RunColumns``, and its vertical extent
-    is in lanes.
+    """Rectangles in a Gantt chart. Each shows one entry of ``RunColumns``. Its vertical extent is
+    measured in lanes.
 
     A run on non-adjacent GPUs has several rectangles.
     """

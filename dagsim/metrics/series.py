@@ -336,8 +336,8 @@ def change_of(series: JobSeries, value: float, before: JobSeries, value_before: 
 def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influences: Floats) -> tuple[float, int, float]:
     """Return three numbers. The first is how far the interval of a change reaches on each side, on
     a logarithmic scale. The second is the length of the run in integrated autocorrelation times.
-    The third is how many times as long the run would have to be. The first number is NaN if the run
-    is too short.
+    The third is how many times as long the run would have to be for a narrow interval. The first
+    number is NaN if the run is too short.
 
     The spread of the influences between blocks misses rare events. Suppose that N busy periods
     cause the whole difference. Then N is the value of a Poisson variable, whose mean may plausibly

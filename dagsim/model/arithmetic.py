@@ -63,7 +63,7 @@ def rounded(value: float) -> float:
 def differences(value: Any, other: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Compare two values, one of which was computed on another machine. They may consist of
     mappings, sequences, strings and numbers. Yield the position of each difference
-    (``scores.batch.low``) and both values there.
+    (``scores.batch.low``) and the two values at this position.
 
     In NumPy and in the C library, the last digits of logarithms and sums depend on the processor.
     Numbers with a fraction are therefore considered equal within ``COMPUTED``. Whole numbers,

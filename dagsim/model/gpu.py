@@ -25,7 +25,7 @@ from dagsim.errors import ModelError
 class GpuType:
     """A GPU type with its peak rates for dense operations (without sparsity). The rate of a number
     format that the hardware does not support is None. ``tdp_watts`` is the thermal design power,
-    and ``idle_watts`` is how much power an idle GPU draws.
+    and ``idle_watts`` is the power that an idle GPU draws.
 
     Raises:
         ModelError: A rate, size or power is not positive, or the idle power exceeds the thermal

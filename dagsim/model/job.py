@@ -441,7 +441,7 @@ class Job:
 
     - ``priority`` is larger for more urgent jobs.
     - ``deadline_s`` is a point in time and not a duration.
-    - ``weight`` is how much each second of waiting costs for this job.
+    - ``weight`` is the cost of one second of waiting for this job.
     - ``observed_start_s``, ``observed_nodes`` and ``observed_gpu`` come from the log of a real
       cluster. They describe the first recorded attempt in that cluster: when it started, on which
       nodes and on which GPU type. If the number of instances on each node is known, a node is

@@ -186,7 +186,7 @@ class HidesTruth(Protocol):
     """
 
     def show_truth(self) -> None:
-        """Let views show the true values from now on."""
+        """Show the true values in all views from now on."""
 
 
 class Codec(Protocol):

@@ -145,7 +145,7 @@ def compiled_schedule(cluster: Cluster, jobs: Sequence[Job], policy: str, *, see
 
 
 def equal(one: Schedule, other: Schedule) -> bool:
-    """Return whether two schedules and their metrics are equal in every byte."""
+    """Return True if two schedules and their metrics are equal in every byte."""
     same = one.log == other.log and one.jobs == other.jobs and one.seed == other.seed
     same = same and (one.begins_s, one.ended_s) == (other.begins_s, other.ended_s)
     return same and repr(summarize(one)) == repr(summarize(other))

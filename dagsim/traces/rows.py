@@ -211,7 +211,7 @@ class JobBatch(NamedTuple):
         return JobBlock(self.every.chosen(kept), rows)
 
     def _hours(self, jobs: np.ndarray) -> Hours:
-        """Return the GPU-hours and core-hours of the given jobs, without those that are not kept."""
+        """Return the GPU-hours and core-hours of those of the given jobs that are kept."""
         gpu_h, core_h = self.every.chosen(jobs[self.kept[jobs]]).hours()
         return Hours(float(gpu_h.sum()), float(core_h.sum()))
 

@@ -34,7 +34,7 @@ def _depends(request: Request | None) -> bool:
 
 
 def _most(active: JobState) -> int:
-    """Return how many tasks of a job's array may be in the system at a time."""
+    """Return the maximum number of tasks of a job's array that may be in the system at a time."""
     return (active.job.request and active.job.request.array_limit) or 1
 
 

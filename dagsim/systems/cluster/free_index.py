@@ -120,7 +120,7 @@ class ShareIndex(Forked):
         self._sets: dict[int, int] = {}
 
     def add(self, bit: int, free: int) -> None:
-        """Record that a GPU of the machine has ``free`` millionths free."""
+        """Record that ``free`` millionths of a GPU on the machine are free."""
         there = self._sets.get(free)
         if there is None:
             insort(self._amounts, free)
@@ -129,7 +129,9 @@ class ShareIndex(Forked):
             self._sets[free] = there | bit
 
     def remove(self, bit: int, free: int) -> None:
-        """Record that no GPU of the machine has ``free`` millionths free any more."""
+        """Record that there is no longer a GPU on the machine with exactly ``free`` free
+        millionths.
+        """
         left = self._sets[free] & ~bit
         if left:
             self._sets[free] = left

@@ -275,7 +275,7 @@ class ClusterKernel(Forked):
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
         """Yield a view whenever something has changed, and receive the decisions for this view
         (``None`` if there are none). Repeat this until there are no more decisions or no task is
-        waiting. Then let time pass until the next events, and continue in this way until the end.
+        waiting. Then advance to the next events, and continue in this way until the end.
         """
         clock, machines, down_nodes = self.clock, self.machines, self.down_nodes
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
@@ -407,7 +407,7 @@ class ClusterKernel(Forked):
         self._leave(active.number, _REJECTED, float(RejectReason.BY_POLICY))
 
     def _leave(self, number: int, kind: int, value: float = 0.0) -> None:
-        """Record that a job leaves, and let jobs that were waiting for this job enter the system."""
+        """Record that a job leaves, and add jobs to the system that were only waiting for this job."""
         self._record_job(kind, number, value)
         if self.eligibility is not None:
             self.eligibility.left(number)
@@ -521,8 +521,8 @@ class ClusterKernel(Forked):
         beside: Run | None = None,
         computes: bool = False,
     ) -> None:
-        """Create the run, and let it begin unless one of its nodes has to boot. The run uses the
-        same GPUs as the run ``beside`` it, if there is one.
+        """Create the run, and begin it unless one of its nodes has to boot. The run uses the same
+        GPUs as the run ``beside`` it, if there is one.
         """
         now = self.now
         run = self.running[self._started] = Run(self.clock, self._started, task, instances, held, now)

@@ -97,7 +97,7 @@ class Life(Forked):
             self.set_up(run)
 
     def set_up(self, run: Run) -> None:
-        """Set up a run that has all its inputs, if it needs set-up. Then let it compute."""
+        """Set up a run that has all its inputs, if it needs set-up. Then start its computation."""
         kernel, now, preemption = self._kernel, self._kernel.now, self._preemption
         if run.setup_s:
             run.callbacks = [self._has_set_up]
@@ -256,7 +256,7 @@ class Life(Forked):
 
     def _reached(self, event: Event) -> None:
         """Handle the end of a period of constant rate: end the run, end the epoch of an elastic
-        run, or let the run write a checkpoint.
+        run, or begin a checkpoint.
         """
         run: Run = event.value  # type: ignore[assignment]
         training, progress = run.task.training, run.progress

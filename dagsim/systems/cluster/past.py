@@ -300,8 +300,8 @@ def is_done(job: Job) -> bool:
 
 
 def _pass_time(kernel: ClusterKernel, until_s: float) -> None:
-    """Process all events before ``until_s`` that depend only on time: let jobs enter the system
-    when they become eligible, and suspend and resume jobs.
+    """Process all events before ``until_s`` that depend only on time: add jobs to the system when
+    they become eligible, and suspend and resume jobs.
     """
     parts = [part for part in (kernel.suspensions, kernel.eligibility) if part is not None]
     while parts and (next_s := min(part.next_s for part in parts)) < until_s:

@@ -302,8 +302,8 @@ class ClusterView:
         return self._simulation.source
 
     def as_arrived(self, job: Job, number: int) -> JobState:
-        """Return the state that a job would have if it arrived now, without letting it arrive. The
-        job's number has to be negative, so that no other job has the same number.
+        """Return the state that a job would have if it arrived now. This does not add the job to
+        the system. The job's number has to be negative, so that no other job has the same number.
         """
         return self._simulation.preparation.as_arrived(job, number)
 

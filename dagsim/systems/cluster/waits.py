@@ -187,7 +187,7 @@ _WHOLE, _PARTS = len(_SETS) + 1, len(_SETS) + 2
 
 
 class NodeStanding(IntEnum):
-    """The answer to whether a node is available to a task and, if it is not, the reason."""
+    """The availability of a node to a task: available, or the reason why it is not."""
 
     OPEN = 0
     CLOSED = 1

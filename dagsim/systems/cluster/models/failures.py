@@ -51,8 +51,8 @@ class FailureModel(Protocol):
 
 
 class FailureProcess(Protocol):
-    """A running failure process. Its future changes are stored as plain data, so that a copy can
-    continue in a forked simulation.
+    """The state of a failure model during a simulation. Its future changes are stored as plain
+    data, so that a copy can continue in a forked simulation.
     """
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:

@@ -347,8 +347,8 @@ class Rollout:
 
 
 def _play(fork: Simulation, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> int:
-    """Carry out the candidate, and let the base policy make all further decisions. Return the
-    number of jobs that it could not finish.
+    """Carry out the candidate, and use the base policy for all further decisions. Return the number
+    of jobs that it could not finish.
     """
     conversation = fork.decisions()
     view = next(conversation)

@@ -142,8 +142,8 @@ def plan_heft(problem: Problem) -> dict[int, Booking]:
 
 def plan_cpop(problem: Problem) -> dict[int, Booking]:
     """Plan by critical path on a processor: the ready task with the largest sum of upward and
-    downward rank comes first. All tasks on the critical path go to the site on which they take the
-    least time in total (Topcuoglu et al. 2002, section 4.2).
+    downward rank comes first. All tasks on the critical path are planned on the site on which they
+    take the least time in total (Topcuoglu et al. 2002, section 4.2).
     """
     up, down = rank_up(problem), rank_down(problem)
     priority = [above + below for above, below in zip(up, down, strict=True)]
