@@ -97,8 +97,8 @@ class Request:
         return self != _NOTHING
 
     def over(self, default: Request) -> Request:
-        """Return a copy of this request in which missing values come from ``default``. A level is
-        always copied together with its ``level_required``.
+        """Return a copy of this request in which missing values come from ``default``. A level and
+        its ``level_required`` always come from the same request.
         """
         own = {field.name: value for field in fields(Request) if (value := getattr(self, field.name)) != field.default}
         if "level" in own:

@@ -192,7 +192,7 @@ class ClusterKernel(Forked):
         self.down_nodes = DownNodes(self, names, origin_s)
         depends = any_depends(jobs)
         self.eligibility = Eligibility(self, depends=depends) if depends or models.admission else None
-        """Jobs that have arrived but may not start yet. None if there cannot be any."""
+        """Jobs that have arrived but may not start yet. None as long as there cannot be any."""
         self.life: Life | None = Life(self, cluster) if Life.is_needed(models, cluster) else None
         """Phases and rates of runs, or None if every run is a single timeout."""
         self.observe(observers)

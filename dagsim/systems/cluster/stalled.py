@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _NAMED = 5
 """Maximum number of runs that a message names."""
 JUDGED_EVERY = 256
-"""Number of calls of a policy between two checks of whether it makes progress."""
+"""Number of counted calls of a policy between two checks of whether it makes progress."""
 _IDLE = 16
 """Number of consecutive checks without progress after which a simulation is stopped."""
 MOST_WAKES = 1_000_000
-"""Maximum number of times that a policy may be called before a task ends or a job arrives."""
+"""Maximum number of counted calls of a policy before a task ends or a job arrives."""
 _MOST_SPEEDUP = 64.0
 """Largest factor by which the rate of an elastic task may increase."""
 

@@ -254,12 +254,12 @@ class Easy:
     resources, which are left over at that time (Lifka 1995; Mu'alem and Feitelson 2001).
 
     To find the shadow time and the extra resources, the policy counts the GPUs, cores and memory on
-    nodes of one type that the oldest task's partition and constraint allow, and its licences. It
-    ignores how these resources are distributed over the nodes. A task that shares a node with other
-    tasks and has a correct estimate never delays the oldest task. The policy uses estimates and
-    never preempts. The cost per decision is O(running log running), plus a NumPy pass over the
-    waiting tasks of each demand that fits but exceeds the extra resources. The counterpart in the
-    compiled engine is ``compiled.easy``.
+    those nodes of one type that the oldest task's partition and constraint allow. It also counts
+    the licences that the task needs. It ignores how these resources are distributed over the nodes.
+    A task that shares a node with other tasks and has a correct estimate never delays the oldest
+    task. The policy uses estimates and never preempts. The cost per decision is O(running log
+    running), plus a NumPy pass over the waiting tasks of each demand that fits but exceeds the
+    extra resources. The counterpart in the compiled engine is ``compiled.easy``.
     """
 
     def __init__(self, rank: RankColumn, placement: str | PlacementRule = "best-fit") -> None:
