@@ -130,8 +130,8 @@ def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) 
     that fail are skipped.
 
     Raises:
-        InputError: A part of the experiment cannot be built. PluginError, PolicyFailed: The code of
-        a policy cannot be imported, or raised an exception.
+        InputError: A part of the experiment cannot be built.
+        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised an exception.
     """
     scenario = scenario_of(config)
     scenario.check()

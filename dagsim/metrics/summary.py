@@ -316,8 +316,8 @@ def summarize(
     ``ScheduleColumns.counted``), and metrics over time start at that moment.
 
     Raises:
-        InputError: ``unfinished`` has another value, or no job is measured. ModelError: ``power``
-        is not valid for a GPU type in the cluster.
+        InputError: ``unfinished`` has another value, or no job is measured.
+        ModelError: ``power`` is not valid for a GPU type in the cluster.
     """
     cols, chosen = _window(source, measured)
     seen = _completing(cols, unfinished)
