@@ -223,7 +223,7 @@ class _Unread(System):
         self.system = name  # type: ignore[misc]
 
     def scenario(self) -> Scenario:
-        """Raise an error.
+        """Raise an error, because the class of the system was not imported.
 
         Raises:
             CodeNotAllowed: Always.

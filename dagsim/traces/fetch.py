@@ -60,7 +60,7 @@ def fetch(trace: PublishedTrace, into: Path, watch: WatchDownload | None = None)
 
 
 def fetch_file(file: Remote, to: Path, watch: WatchDownload | None = None) -> Fetched:
-    """Fetch one ``file`` as ``to``.
+    """Download one ``file`` to the path ``to``.
 
     Raises:
         FetchError: As in ``fetch``.

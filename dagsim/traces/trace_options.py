@@ -85,7 +85,7 @@ class TraceOptions:
     shards: int | None = None
     """Number of shards per GPU, for jobs that request shards. Without it, such jobs are dropped."""
     gpu_names: str | None = None
-    """dagsim's name for each of the site's own names of GPU types, as in ``a100=A100-80,gpu7=T4``."""
+    """The GPU type for which each of the site's own names stands, as in ``a100=A100-80,gpu7=T4``."""
     map: str | None = None
     """The column of the table from which each of dagsim's fields is read, as in
     ``arrival_s=submitted_at,gpus=n_gpu``. All other fields are read from the columns with their own

@@ -227,7 +227,7 @@ class SiteState(Forked):
 
     @classmethod
     def binds(cls, cluster: Cluster, queues: QueueTree | None) -> bool:
-        """Return True if any job could be restricted."""
+        """Return True if the site's rules could restrict any job."""
         if queues is not None and (queues.reservations or queues.outages or queues.licences):
             return True
         if queues is not None and any(part.nodes for part in queues.partitions):

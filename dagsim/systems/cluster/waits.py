@@ -131,10 +131,10 @@ class WaitRules(Protocol):
     """Describes nodes outside ``nodes`` on which the job would have fitted."""
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
-        """Add a run."""
+        """Add a run that has started."""
 
     def ended(self, run: int) -> None:
-        """Remove a run."""
+        """Remove a run that has ended."""
 
     def limits(self, task: TaskState) -> Iterable[str]:
         """Describe the limits that prevent the task from starting now."""

@@ -62,7 +62,7 @@ class FailureProcess(Protocol):
         """Postpone all future failures and repairs by ``by_s`` seconds."""
 
     def copy(self) -> FailureProcess:
-        """Return an equal state that continues independently."""
+        """Return a copy of the state that continues independently."""
 
     def returning(self) -> Collection[int]:
         """Return the nodes that this process keeps down and will bring back. A node that it has

@@ -477,7 +477,7 @@ class EasyEvents:
         """Resources of the runs that ended since the last decision."""
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run."""
+        """Add a run that has started."""
         self._holding.setdefault(run.id, Holding.of(run, run.estimated_end_s(now)))
 
     def ended(self, run: Run, now: float) -> None:

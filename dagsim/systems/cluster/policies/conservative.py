@@ -58,7 +58,7 @@ class Conservative:
         """The nodes that are up and not drained for good, as a bit set."""
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run."""
+        """Add a run that has started."""
         if run.id not in self._expected:
             self._new[run.id] = run.estimated_end_s(now)
 

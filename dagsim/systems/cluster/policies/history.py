@@ -133,7 +133,7 @@ class Qssf:
             self._predicted[key] = seconds * width(task)
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run."""
+        """Add a run that has started."""
         self._running.add(run.id)
         if not run.task.waiting:
             self._predicted.pop((run.task.order, run.task.piece), None)

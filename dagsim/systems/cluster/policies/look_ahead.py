@@ -367,7 +367,7 @@ def _play(fork: Simulation, base: ClusterPolicy, start: tuple[TaskState, Placeme
 
 
 def _same(view: ClusterView, task: TaskState) -> TaskState:
-    """Find ``task`` among the ready tasks of a fork."""
+    """Return the ready task of a fork that corresponds to ``task``."""
     place = task.order, task.piece
     return next(other for other in view.ready if (other.order, other.piece) == place)
 
@@ -474,12 +474,12 @@ class StepProfile:
         self.free = [free]
 
     def release(self, time: float, gpus: float) -> None:
-        """Make ``gpus`` more GPUs free from ``time`` on."""
+        """Increase the number of free GPUs by ``gpus`` from ``time`` on."""
         for place in range(self._cut(max(time, self.times[0])), len(self.free)):
             self.free[place] += gpus
 
     def take(self, start: float, end: float, gpus: float) -> None:
-        """Make ``gpus`` fewer GPUs free from ``start`` to ``end``."""
+        """Reduce the number of free GPUs by ``gpus`` from ``start`` to ``end``."""
         first, last = self._cut(start), self._cut(end) if end < inf else len(self.free)
         for place in range(first, last):
             self.free[place] -= gpus

@@ -43,7 +43,7 @@ class LeastRemaining:
         self._has_begun = False
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run."""
+        """Add a run that has started."""
         if run.id not in self._known:
             self._known.add(run.id)
             heap = self._victims.setdefault(self.weight(run.task), [])

@@ -567,7 +567,7 @@ class Service:
         return self._runs.keys()
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run."""
+        """Add a run that has started."""
         task = run.task
         number, gpus = task.job.number, run.gpus
         runs = self._runs.setdefault(number, {})
