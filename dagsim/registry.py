@@ -364,7 +364,7 @@ _SAID = {
 
 
 def _kinds(annotation: object) -> tuple[str, ...]:
-    """Return which of the types in ``_KINDS`` an annotation allows. The result is empty if the
+    """Return those of the types in ``_KINDS`` that an annotation allows. The result is empty if the
     annotation also allows other types.
     """
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")

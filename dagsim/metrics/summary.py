@@ -298,7 +298,7 @@ def summarize(
     power: PowerModel = DEFAULT_POWER,
     measured: tuple[int, int | None] | None = None,
 ) -> Summary:
-    """Compute every metric of a schedule, O(n log n) in the rows of its log.
+    """Compute every metric of a schedule. The cost is O(n log n) for n rows in the log.
 
     ``unfinished`` determines how to count jobs that were accepted but have not completed:
 

@@ -45,7 +45,7 @@ class Steps:
         window: tuple[float, float],
     ) -> Steps:
         """Return, for each moment of ``window``, the sum of the weights (default: 1 each) of the
-        intervals that contain it. The intervals may be in any order. O(n log n).
+        intervals that contain it. The intervals may be in any order. The cost is O(n log n).
         """
         first, last = window
         on, off = np.clip(start_s, first, last), np.clip(end_s, first, last)
@@ -170,7 +170,9 @@ class GpuSeconds:
 
 
 def gpu_seconds(source: AnySchedule) -> GpuSeconds:
-    """Compute the GPU-seconds from which both utilisation and energy are derived. O(runs)."""
+    """Compute the GPU-seconds from which both utilisation and energy are derived. The cost is
+    O(runs).
+    """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
     size = np.array([node.gpus for node in cols.cluster.nodes], float)
@@ -241,8 +243,8 @@ def scheduling_occupancy_rate(source: AnySchedule) -> float:
 
 def gpu_node_fragmentation_ratio(source: AnySchedule) -> float:
     """Return the GFR: node-seconds with some but not all of the node's GPUs held / node-seconds up,
-    over nodes with GPUs (Kant: Zeng et al. 2025, arXiv:2510.01256, over a period). O(n log n) in
-    the number of runs.
+    over nodes with GPUs (Kant: Zeng et al. 2025, arXiv:2510.01256, over a period). The cost is O(n
+    log n) for n runs.
     """
     cols = columns(source)
     size = np.array([node.gpus for node in cols.cluster.nodes], float)
@@ -476,8 +478,8 @@ def job_energy_j(source: AnySchedule, power: PowerModel = DEFAULT_POWER) -> Floa
 
 
 def watts(source: AnySchedule, power: PowerModel = DEFAULT_POWER) -> Steps:
-    """Return the watts of all GPUs over the window. Their integral is the energy in joules. O(n log
-    n) in the number of runs.
+    """Return the watts of all GPUs over the window. Their integral is the energy in joules. The
+    cost is O(n log n) for n runs.
     """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)

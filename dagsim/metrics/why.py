@@ -167,8 +167,8 @@ def is_rejected(source: AnySchedule, job: int) -> bool:
 
 
 def wait_reasons(source: AnySchedule, job: int) -> WaitReasons:
-    """Return the reasons why job number ``job`` waited. O(rows of the log + intervals of its wait x
-    nodes).
+    """Return the reasons why job number ``job`` waited. The cost is O(rows of the log + intervals
+    of its wait x nodes).
 
     Raises:
         InputError: There is no such job, or it was rejected without running.

@@ -425,8 +425,8 @@ class InFlight(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A recorded run of a job on these nodes, from its start to its end. The job waited for this
-    run from ``eligible_s`` on.
+    """A recorded run of a job: its start, its end and its nodes. The job waited for this run from
+    ``eligible_s`` on.
     """
 
     eligible_s: float

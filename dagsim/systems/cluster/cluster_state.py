@@ -479,10 +479,10 @@ class ClusterState(Forked):
         return fits
 
     def capacity(self, demand: DemandClass, type_: int, *, now: float | None = None) -> int:
-        """Return how many instances would fit on all machines of ``type_`` together if these were
-        empty. Machines that are closed to these instances now are included. A gang must be placed
-        within one of its domains. If ``now`` is given, only the machines that are ``usable`` at
-        that time count.
+        """Return how many instances would fit on all machines of ``type_`` together if these
+        machines were empty. Machines that are closed to these instances now are included. A gang
+        must be placed within one of its domains. If ``now`` is given, only the machines that are
+        ``usable`` at that time count.
         """
         nodes, opened = demand.nodes, demand.opened
         if now is None:

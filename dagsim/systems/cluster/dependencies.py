@@ -171,8 +171,8 @@ class Dependencies(Forked):
         return None
 
     def _ask(self, number: int, conditions: Sequence[Condition], now: float) -> tuple[int, bool]:
-        """Register a job for its unmet conditions. Return how many there are, and whether any
-        condition is already met.
+        """Register a job for its unmet conditions. Return the number of unmet conditions, and
+        whether any condition is already met.
         """
         needed, met = 0, False
         for id, starts, delay_s in conditions:

@@ -358,7 +358,7 @@ class Life(Forked):
             self._transfers.cancel(number)
 
     def _left(self, run: Run, kept: KeptWork) -> float:
-        """Return which fraction of the task's work would remain if the run stopped now."""
+        """Return the fraction of the task's work that would remain if the run stopped now."""
         task, progress, preemption = run.task, run.progress, self._preemption
         if progress is not None:
             self.settle(run, progress)

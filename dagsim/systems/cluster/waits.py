@@ -442,7 +442,7 @@ class _Past:
         return (Cause(CauseKind.BOOT, "its nodes were booting"),) if job in self._allocated.values() else ()
 
     def waiting(self, job: int, rows: Iterable[tuple[Any, ...]]) -> TaskState:
-        """Return which task of a job starts next according to the following ``rows``. If none
+        """Return the task of a job that starts next according to the following ``rows``. If none
         starts, return the first task that could start.
         """
         for row in rows:
