@@ -205,7 +205,7 @@ def _end_s_at(jobs: JobArrays, at_s: float) -> np.ndarray:
 
 def _own_runs(jobs: JobArrays) -> dict[int, tuple[InFlight, ...]]:
     """For jobs without a start in the log, return the runs in flight that the jobs themselves
-    state, by number of the job.
+    state, by job number.
     """
     if jobs.in_flight is None:
         return {}
@@ -250,8 +250,8 @@ def _flights(
     exact: bool,
     suspended: Collection[str],
 ) -> dict[int, tuple[InFlight, ...]]:
-    """Return the runs in flight of single-task jobs that have started, by number of the job. The
-    entry of a job that does not fit is empty. A job that is done has no entry.
+    """Return the runs in flight of single-task jobs that have started, by job number. The entry of
+    a job that does not fit is empty. A job that is done has no entry.
     """
     seconds = seconds_of(jobs, runtime, machines.types)
     by_name = nodes_by_name(machine.node.name for machine in machines.list)

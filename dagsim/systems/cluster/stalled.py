@@ -143,7 +143,7 @@ def only_endless(kernel: ClusterKernel) -> bool:
 
 def why_unfinished(kernel: ClusterKernel) -> dict[int, str]:
     """For each job that is still in the system at the end of a simulation, return the reason why it
-    is unfinished, by number of the job.
+    is unfinished, by job number.
     """
     reasons = dict.fromkeys(kernel.frontier.jobs, "it waited when the simulation ended")
     for run in kernel.running.values():

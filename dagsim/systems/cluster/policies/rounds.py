@@ -225,7 +225,7 @@ class Rounds:
 
     def _could_displace(self, view: ClusterView, queue: JobQueue, task: TaskState) -> bool:
         """Return True if the task, or another task in its demand class, would fit if it displaced
-        runs of other jobs. Assume for this that all these runs rank after the task.
+        runs of other jobs. For this test, all these runs are assumed to rank after the task.
         """
         own = None if queue.rivals(task.demand, task.job.number) else task.job
         return bool(make_room(view, task, (run for run in view.running.values() if run.task.job is not own)))
