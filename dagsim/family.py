@@ -49,21 +49,17 @@ class Family:
     uses: tuple[str, ...] = ()
     """Other families that this one uses without importing them: it calls their services, adds
     entries to a group that they read, or names their policies, readers or systems. If they are
-    missing, some of its features do not work.
-    """
+    missing, some of its features do not work."""
     adds: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     """The entries that the family adds to each registry. The keys are the registries' entry-point
     groups without the prefix ``dagsim.`` (``policies``, ``readers``). ``services`` are functions
     that others call (``dagsim.services``), ``public`` are functions of dagsim's interface, and
     ``keys`` are the classes behind configuration keys. ``kept_by_command`` names commands that save
-    their own progress in a run folder, each with a summary of what it saves.
-    """
+    their own progress in a run folder, each with a summary of what it saves."""
     commands: Mapping[str, str] = field(default_factory=dict)
     """The family's commands, each with the module that adds it to ``dagsim.cli.app.app`` on import."""
     shows_only: bool = False
-    """True if the family cannot change the result of a cell. Its files are then left out of the
-    code digest.
-    """
+    """True if the family cannot change the result of a cell. Its files are then left out of the code digest."""
 
 
 @cache

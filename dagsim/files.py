@@ -80,8 +80,7 @@ def whole_characters(value: Any, written: str | bytes) -> Any:
 
 LONGEST_LINE_B = 1 << 26
 """Maximum number of bytes in a line. Readers keep a whole line in memory. No known trace has a line
-as long as a megabyte.
-"""
+as long as a megabyte."""
 
 
 class LineLimit(RawIOBase):
@@ -182,8 +181,7 @@ def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
 
 _LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """Error codes for data that did not reach the disk. A network file system may not report them until
-a file is synchronised.
-"""
+a file is synchronised."""
 
 
 def _sync(path: Path) -> None:

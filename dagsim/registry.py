@@ -398,8 +398,7 @@ def _nearest(name: str, names: list[str]) -> str:
 
 _FEW_EDITS = 0.34
 """Maximum edit distance at which a known name is suggested for a typed name of fewer than five
-letters, as a fraction of the known name's length.
-"""
+letters, as a fraction of the known name's length."""
 
 
 def _edits(typed: str, name: str) -> float:

@@ -118,8 +118,7 @@ def _to_bound(
     *,
     watched: bool,
 ) -> dict[str, float]:
-    """Return the fraction of the gap between the reference and the bound that each policy closes.
-    """
+    """Return the fraction of the gap between the reference and the bound that each policy closes."""
     from dagsim import services
     from dagsim.errors import InputError
     from dagsim.report.terminal import counted

@@ -40,9 +40,7 @@ def tell(kept: Kept, output: Output) -> None:
 
 
 def _without_room(metrics: Mapping[str, Any]) -> bool:
-    """Return True if every job of a run was rejected because the cluster is too small or lacks its
-    GPU types.
-    """
+    """Return True if every job of a run was rejected because the cluster is too small or lacks its GPU types."""
     rejected = [metrics.get(name) or 0 for name in ("rejected_too_large", "rejected_no_such_gpu")]
     return 0 < rejected[0] + rejected[1] == (metrics.get("jobs_arrived") or 0)
 

@@ -84,9 +84,7 @@ class Config(TopKeys):
     If the system has no policy named ``fifo``, the default is the first policy that it lists.
     """
     prices: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
-    """Price per GPU hour for each GPU type, for ``dagsim whatif`` and ``plan``. By default, the
-    list price.
-    """
+    """Price per GPU hour for each GPU type, for ``dagsim whatif`` and ``plan``. By default, the list price."""
     metrics: tuple[str, ...] = ()
     """Your own metrics, which are computed for each run in addition to those in ``dagsim list
     metrics``. Each is given as ``module:attr`` or as the name of an entry point

@@ -1,6 +1,4 @@
-"""Tune a heuristic: try every combination of given values for its parameters, on validation seeds
-only.
-"""
+"""Tune a heuristic: try every combination of given values for its parameters, on validation seeds only."""
 
 from __future__ import annotations
 

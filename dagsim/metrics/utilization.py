@@ -170,9 +170,7 @@ class GpuSeconds:
 
 
 def gpu_seconds(source: AnySchedule) -> GpuSeconds:
-    """Compute the GPU-seconds from which both utilisation and energy are derived. The cost is
-    O(runs).
-    """
+    """Compute the GPU-seconds from which both utilisation and energy are derived. The cost is O(runs)."""
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
     size = np.array([node.gpus for node in cols.cluster.nodes], float)
@@ -297,9 +295,7 @@ def gpus_held(source: AnySchedule, gpu_type: str | None = None) -> Steps:
 
 
 def gpus_up(source: AnySchedule, gpu_type: str | None = None) -> Steps:
-    """Return the number of GPUs (of one type, or of all types) on nodes that are up, over the
-    window.
-    """
+    """Return the number of GPUs (of one type, or of all types) on nodes that are up, over the window."""
     cols = columns(source)
     chosen = _nodes_of(cols, gpu_type)
     size = np.array([node.gpus for node in cols.cluster.nodes], float) * chosen

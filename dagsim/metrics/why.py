@@ -387,8 +387,7 @@ class ObservedWaits:
     """Number of jobs that start more than a second before they are eligible in the simulation."""
     from_eligible: bool
     """True if the wait of at least one job begins after its arrival, because the job was not
-    eligible to start before.
-    """
+    eligible to start before."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""

@@ -44,8 +44,7 @@ def dot(values: np.ndarray, weights: np.ndarray) -> float:
 
 whole_sum: Callable[[Iterable[int]], int] = sum
 """Add whole numbers. The sum is the same on every Python version. The type checker rejects floats,
-for which there is ``ordered_sum``.
-"""
+for which there is ``ordered_sum``."""
 
 
 COMPUTED = 1e-9

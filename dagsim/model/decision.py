@@ -90,9 +90,7 @@ class Reject(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """End an unfinished job, as if it had reached its time limit. Its runs are stopped and are not
-    requeued.
-    """
+    """End an unfinished job, as if it had reached its time limit. Its runs are stopped and are not requeued."""
 
     job: int
     reason: RejectReason = RejectReason.TIME_LIMIT

@@ -50,8 +50,7 @@ class GpuType:
     """Peak FP16 rate in TFLOPS. None if the type does not support FP16."""
     nvlink_gb_s: float = 0.0
     """Total bandwidth in GB/s of the links to other GPUs, in one direction. Data sheets usually
-    give the sum of both directions, which is twice this value.
-    """
+    give the sum of both directions, which is twice this value."""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """For each field, the source of its value."""
 
@@ -172,8 +171,7 @@ _CATALOGUE = (
 
 GPU_TYPES: Mapping[str, GpuType] = {gpu.name: gpu for gpu in _CATALOGUE}
 """The catalogue by name. A name consists of a type and its memory size. Users can add types with
-``gpu_types`` in YAML.
-"""
+``gpu_types`` in YAML."""
 
 _ALIASES = {"A100": "A100-40", "V100": "V100-16", "V100M16": "V100-16", "V100M32": "V100-32"}
 
@@ -264,6 +262,4 @@ LIST_PRICES: Mapping[str, ListPrice] = {
     "TPU-v5p": ListPrice(4.20, "Google Cloud, a chip, 2024"),
     "TPU-v6e": ListPrice(2.70, "Google Cloud, a chip, 2024"),
 }
-"""List prices in US dollars by GPU type name. Types without a published on-demand price are left
-out.
-"""
+"""List prices in US dollars by GPU type name. Types without a published on-demand price are left out."""

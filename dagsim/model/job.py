@@ -425,9 +425,7 @@ class InFlight(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A recorded run of a job: its start, its end and its nodes. The job waited for this run from
-    ``eligible_s`` on.
-    """
+    """A recorded run of a job: its start, its end and its nodes. The job waited for this run from ``eligible_s`` on."""
 
     eligible_s: float
     start_s: float

@@ -160,9 +160,7 @@ class JobFacts(NamedTuple):
     lower bound.
     """
     ideal_gpu_s: float
-    """Total GPU-seconds of all instances, each on its fastest allowed GPU type. CPU-only tasks
-    count as 0.
-    """
+    """Total GPU-seconds of all instances, each on its fastest allowed GPU type. CPU-only tasks count as 0."""
     gpus: float
     """Number of GPUs used by the job's largest task: instances times GPUs per instance."""
     tasks: tuple[str, ...]
@@ -445,8 +443,7 @@ class Schedule:
     """Time at which the simulation stopped: its last event, or the time until which it was run."""
     begins_s: float = 0.0
     """Time at which the simulation began. Earlier rows belong to jobs that were in the system at
-    that time: they record their arrivals, and the starts of runs that were still in progress.
-    """
+    that time: they record their arrivals, and the starts of runs that were still in progress."""
 
     def arrived(self, job: JobFacts) -> None:
         """Add the next job."""

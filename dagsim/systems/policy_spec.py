@@ -26,9 +26,7 @@ class PolicyKind(StrEnum):
     """The kinds of objects that the name of a policy can refer to."""
 
     NAMED = "policy"
-    """A policy in a system's registry or in another package, or a trained agent, which is named by
-    its algorithm.
-    """
+    """A policy in a system's registry or in another package, or a trained agent, which is named by its algorithm."""
     MODEL = "model"
     """A trained agent in a file of another library."""
     PROGRAM = "program"

@@ -147,8 +147,7 @@ class Statements:
     """
     rehearses: ClassVar[bool] = True
     """True if simulating the events before the beginning of a simulation gives the policy the
-    memory that it would have at the beginning.
-    """
+    memory that it would have at the beginning."""
     decides_at_once: ClassVar[bool] = False
     """True if the policy decides about all waiting jobs in each cycle, including those that can
     never start.
@@ -242,8 +241,7 @@ class RewardTerm(Protocol):
 
 Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
 """With ``auto``, the compiled engine is used if it supports the run, saves time, and has been
-compiled before (``dagsim warm``). Otherwise, SimPy is used.
-"""
+compiled before (``dagsim warm``). Otherwise, SimPy is used."""
 
 
 class EngineUse(NamedTuple):

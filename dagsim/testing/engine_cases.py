@@ -37,8 +37,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 }
 """Policies by the kind of their order. Those under ``middle`` are simulated from a state with
 instances in flight and waiting jobs. ``episodes`` (with the codec ``candidates``) and ``relative``
-make random choices, and compare observations and rewards as well.
-"""
+make random choices, and compare observations and rewards as well."""
 
 
 def random_cluster(rng: random.Random) -> Cluster:

@@ -15,9 +15,7 @@ from dagsim.model.log import Schedule
 from dagsim.model.mig import named_types
 
 SecondsOnGpu = Callable[[Task, GpuType | None], float]
-"""A function that returns the seconds that an instance takes on a GPU type if it has made no
-progress yet.
-"""
+"""A function that returns the seconds that an instance takes on a GPU type if it has made no progress yet."""
 
 _NEARLY = 1e-6
 

@@ -74,8 +74,7 @@ class Form:
     """
     misfit: Callable[[list[str], int, str], list[str] | None] = lambda fields, width, where: None
     """A function that repairs a row with a wrong number of fields. It returns None if the row is to
-    be dropped, and raises an error if the row must not be dropped silently.
-    """
+    be dropped, and raises an error if the row must not be dropped silently."""
 
     def split(self, line: str) -> list[str]:
         """Split a line without quotes into fields."""
@@ -230,9 +229,7 @@ class Table:
         )
 
     def unblocked(self) -> Table:
-        """Return the same rows, each of which stores its own line instead of a reference to a block
-        of lines.
-        """
+        """Return the same rows, each of which stores its own line instead of a reference to a block of lines."""
         return replace(self, raw=objects(map(self._raw, range(len(self)))), blocks=())
 
     @classmethod
@@ -482,9 +479,7 @@ class _File:
     def _joined(
         self, lines: Iterable[tuple[int, list[str]]], continues: Callable[[list[str], list[str]], bool]
     ) -> Iterator[tuple[int, list[str]]]:
-        """Join lines into rows, and yield the rows. A line may continue the row that the previous
-        line began.
-        """
+        """Join lines into rows, and yield the rows. A line may continue the row that the previous line began."""
         row: list[str] = []
         begun, cut = 0, False
         for line, fields in lines:

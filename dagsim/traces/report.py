@@ -47,9 +47,7 @@ class Contradiction:
     """
 
     def add(self, reason: str, first: Iterable[str], count: int = 1) -> None:
-        """Add ``count`` jobs or rows with the same reason. ``first`` contains the names of the
-        first few.
-        """
+        """Add ``count`` jobs or rows with the same reason. ``first`` contains the names of the first few."""
         before, named = self.reasons.get(reason, (0, ()))
         self.reasons[reason] = before + count, (*named, *first)[:SHOWN]
 
@@ -233,9 +231,7 @@ class ReadReport:
 
 
 class Dropping:
-    """The context of ``ReadReport.dropping``. It must be cheap to create, because it is entered
-    once per row.
-    """
+    """The context of ``ReadReport.dropping``. It must be cheap to create, because it is entered once per row."""
 
     __slots__ = ("_detail", "_impossible", "_places", "_report", "_rows")
 

@@ -89,8 +89,7 @@ class TraceOptions:
     map: str | None = None
     """The column of the table from which each of dagsim's fields is read, as in
     ``arrival_s=submitted_at,gpus=n_gpu``. All other fields are read from the columns with their own
-    names.
-    """
+    names."""
     arrival: str | None = None
     """Time at which a PBS job arrives: when it was created (``ctime``, the default) or queued
     (``qtime``).

@@ -138,8 +138,7 @@ class Load:
     by_types: tuple[TypeLoad, ...] = ()
     """The loads of sets of GPU types. The last entry is for all types together. If some tasks may
     not use all types, it follows entries for each type and for each set of types to which tasks are
-    confined. Empty if the period is 0.
-    """
+    confined. Empty if the period is 0."""
 
     @property
     def offered(self) -> float:
@@ -208,8 +207,7 @@ class _Resource:
         self.capacity = capacity
         self.busy_s: dict[int, float] = {}
         """For each set of types, the seconds for which the tasks that may use exactly these types
-        keep all of them busy. A set is a whole number with a bit for each type.
-        """
+        keep all of them busy. A set is a whole number with a bit for each type."""
 
     def add(self, amount: float, seconds: Sequence[float]) -> None:
         """Add a task that takes ``amount`` GPUs or cores, for ``seconds`` on each type."""

@@ -160,8 +160,7 @@ class Sessions:
     average over seeds."""
     measure: Measure | None = None
     """Range of jobs that count towards the metrics, ``[first, last]``, numbered by arrival. By
-    default, all jobs count.
-    """
+    default, all jobs count."""
     kind: Literal["sessions"] = "sessions"
 
     __pydantic_config__ = _FORBID

@@ -90,8 +90,7 @@ _DEEPER = (0.977, 0.874, 0.788, 0.674, 0.629, 0.658, 0.557, 0.507, 0.465, 0.451,
 
 _CROWDED = 3
 """Exponent applied to the uniform random number that chooses the level of a further task. It puts
-61% of these tasks in the first 20% of the levels, as in 6,600 real jobs.
-"""
+61% of these tasks in the first 20% of the levels, as in 6,600 real jobs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,8 +132,7 @@ class Synthetic:
     """Amount of data on each edge of the DAG, in GB."""
     measure: Measure | None = None
     """Range of jobs that count towards the metrics, ``[first, last]``, numbered by arrival. By
-    default, all jobs count.
-    """
+    default, all jobs count."""
     kind: Literal["synthetic"] = "synthetic"
 
     __pydantic_config__ = {"extra": "forbid"}

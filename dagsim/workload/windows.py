@@ -78,8 +78,7 @@ def _bounds(jobs: int, part: tuple[float, float]) -> tuple[int, int]:
 
 Measure: TypeAlias = tuple[int, int | None]
 """The measured jobs, like a Python slice: from job FROM (counted from 0) up to, but not including,
-job TO. A negative TO counts from the end, and ``None`` is the end.
-"""
+job TO. A negative TO counts from the end, and ``None`` is the end."""
 
 
 def check_measure(measure: Measure | None, count: int | None = None) -> None:

@@ -45,8 +45,7 @@ _NAMED = 4
 """Maximum number of reasons, or of names (of nodes, partitions and so on), in one sentence."""
 _KEPT = 50
 """Maximum number of reasons that a run folder stores for each kind of contradiction. The most
-frequent ones are stored.
-"""
+frequent ones are stored."""
 
 
 class ContradictoryInput(TraceError):
@@ -68,8 +67,7 @@ class Audit:
     contradictions: dict[str, Contradiction] = field(default_factory=dict)
     unused: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
     """For nodes, partitions and so on: the number of those at the site that no job in the log uses,
-    and the names of the first few.
-    """
+    and the names of the first few."""
     hint: str = ""
     """Remedies for a log with jobs that can never run here."""
     doubts: tuple[str, ...] = ()
@@ -508,9 +506,7 @@ class Auditor:
             self._judge_members(block, column, jobs.partition)
 
     def _judge_members(self, block: _Block, column: Labels, partition: Labels) -> None:
-        """Find the jobs that ran on nodes that do not belong to any of the job's partitions at the
-        site.
-        """
+        """Find the jobs that ran on nodes that do not belong to any of the job's partitions at the site."""
         none = np.zeros(len(block.jobs), np.int32)
         request, chosen = block.jobs.request or Labels(none, (None,)), dict[str, list[int]]()
         code, firsts = combinations([column.place, partition.place, request.place])

@@ -23,8 +23,7 @@ from dagsim.systems.cluster.site import SiteState, Terms, nodes_by_counts
 
 _LOOK_BACK = 8
 """If a demand class did not fit and at most this many releases have happened since then, only the
-machines of these releases are checked. After more releases, all machines are searched again.
-"""
+machines of these releases are checked. After more releases, all machines are searched again."""
 
 
 class ClusterState(Forked):
@@ -69,9 +68,7 @@ class ClusterState(Forked):
         """
         self._judged_on = -1
         self._held_on: dict[tuple[DemandClass, int], bool] = {}
-        """Cached results of ``holds``, because recurring reservations open and close the same nodes
-        often.
-        """
+        """Cached results of ``holds``, because recurring reservations open and close the same nodes often."""
         self.types: tuple[GpuType | None, ...] = cluster.gpu_types
         place = {gpu: index for index, gpu in enumerate(self.types)}
         self.list = [NodeState(index, node, place[node.gpu]) for index, node in enumerate(cluster.nodes)]
@@ -92,8 +89,7 @@ class ClusterState(Forked):
         self._enough_cpus, self._enough_memory = EnoughIndex(), EnoughIndex()
         self.by_cpus: list[FreeIndex] | None = None
         """For each type, the machines by number of whole free CPU cores (up to a limit). Created
-        for the first CPU-only task.
-        """
+        for the first CPU-only task."""
         self.released = 0
         """Number of releases. A demand class that did not fit need not be tried again until it
         changes.
@@ -408,9 +404,7 @@ class ClusterState(Forked):
 
     @contextmanager
     def within(self, demand: DemandClass, nodes: int) -> Iterator[None]:
-        """Restrict the placement of tasks of a class to these nodes (a bit set) while the ``with``
-        block is running.
-        """
+        """Restrict the placement of tasks of a class to these nodes (a bit set) while the ``with`` block is running."""
         kept = demand.nodes, demand.opened, demand.blocked_at, demand.roomy
         demand.open_to(demand.opened & nodes)
         demand.blocked_at = demand.roomy = -1

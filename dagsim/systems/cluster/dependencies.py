@@ -77,9 +77,7 @@ class Dependencies(Forked):
 
     def __init__(self) -> None:
         self.eligible_s: dict[int, float] = {}
-        """For each job that had to wait for conditions or its array, the time at which it became
-        eligible.
-        """
+        """For each job that had to wait for conditions or its array, the time at which it became eligible."""
         self.waiting: dict[int, JobState] = {}
         """The waiting jobs, by number."""
         self._numbers: dict[str, list[int]] = {}
@@ -98,28 +96,21 @@ class Dependencies(Forked):
         """For each job, the jobs that wait until a number of seconds after its start."""
         self._times: list[tuple[float, int, bool]] = []
         """A heap of the times at which other conditions will be met: the time, the job, and whether
-        the condition is the job's own begin time.
-        """
+        the condition is the job's own begin time."""
         self._inside: dict[str, int] = {}
-        """Number of tasks of each array that are in the system and not waiting for the limit of the
-        array.
-        """
+        """Number of tasks of each array that are in the system and not waiting for the limit of the array."""
         self._behind: dict[str, deque[int]] = {}
         """The tasks of each array that are waiting for its limit."""
         self._array_of: dict[int, str] = {}
         """The array of each task that is inside."""
         self._queued_s: dict[int, float] = {}
-        """For each task of an array, the time from which nothing but the array's limit could
-        prevent its start.
-        """
+        """For each task of an array, the time from which nothing but the array's limit could prevent its start."""
         self._at_work: dict[str, int] = {}
         """Number of tasks of each array that have started and not left."""
         self._limits: dict[str, int] = {}
         """Maximum number of tasks of each array that may run at a time."""
         self._full_until_s: dict[str, float] = {}
-        """For each array, the last time at which as many of its tasks were running as its limit
-        allows.
-        """
+        """For each array, the last time at which as many of its tasks were running as its limit allows."""
 
     @property
     def next_s(self) -> float:

@@ -129,9 +129,7 @@ class ShareIndex(Forked):
             self._sets[free] = there | bit
 
     def remove(self, bit: int, free: int) -> None:
-        """Record that there is no longer a GPU on the machine with exactly ``free`` free
-        millionths.
-        """
+        """Record that there is no longer a GPU on the machine with exactly ``free`` free millionths."""
         left = self._sets[free] & ~bit
         if left:
             self._sets[free] = left

@@ -64,8 +64,7 @@ class _Heaps(Generic[SlotT]):
         self._machines = machines
         self._quiet = -1
         """The value of ``ClusterState.released`` when nothing fitted last time. Nothing will fit
-        until this value changes or a task is added.
-        """
+        until this value changes or a task is added."""
         self._heaps: dict[SlotT, list[_Entry]] = {}
 
     def _first_fit(self, fits: Callable[[SlotT], bool]) -> tuple[TaskState, SlotT] | None:
@@ -172,9 +171,7 @@ class Past(Protocol):
     is_whole: bool
     """True if all events before the beginning are known."""
     reminded: list[object]
-    """Listeners that already remember the earlier events and therefore receive only the events at
-    the beginning.
-    """
+    """Listeners that already remember the earlier events and therefore receive only the events at the beginning."""
 
     def tell(self, index: object) -> None:
         """Call the methods of an index for all events, in their original order and with their
@@ -213,9 +210,7 @@ class Frontier(Forked):
         self.past: Past | None = None
         """The events before the beginning of a simulation that begins in the middle."""
         self.unknown: dict[str, None] = {}
-        """The ``remembers`` texts of listeners that would need jobs which had left, if these jobs
-        are not known.
-        """
+        """The ``remembers`` texts of listeners that would need jobs which had left, if these jobs are not known."""
         self.jobs: Live[int, JobState] = Live()
         self.ready: Live[TaskState, None] = Live()
         """Ready tasks, in the order in which they became ready."""

@@ -183,9 +183,7 @@ class ClusterKernel(Forked):
         """Jobs, by number, with a task that was taken out of the queue because it can never start,
         and the reason."""
         self.reminded = False
-        """True if the policy remembers the events before the beginning as if its own decisions had
-        caused them.
-        """
+        """True if the policy remembers the events before the beginning as if its own decisions had caused them."""
         self.streams = Streams(seed)
         """The random streams of this simulation (``ClusterView.stream``)."""
         self.preparation = Preparation(self)

@@ -30,9 +30,7 @@ mask).
 _MOST = 1e15
 """Upper bound for cores and GB, so that even an infinite amount can be counted in millionths."""
 _RESIDUE = 1e-3
-"""Maximum number of millionths by which rounding may leave an amount below a whole number of
-millionths.
-"""
+"""Maximum number of millionths by which rounding may leave an amount below a whole number of millionths."""
 
 
 def _millionths(amount: float) -> int:
@@ -91,8 +89,7 @@ class DemandClass(Forked):
         self.terms = terms
         self.nodes = self.opened = ALL if terms is None else terms.nodes
         """The nodes on which it may start now, as a bit set. ``opened`` changes with reservations
-        and licences, and ``nodes`` is the part of it in the domain where a gang would be placed.
-        """
+        and licences, and ``nodes`` is the part of it in the domain where a gang would be placed."""
         self.key = key
         self.gang = gang
         self.types = types

@@ -98,9 +98,7 @@ class OnDemandNodes(Forked):
         self._failing: dict[int, None] = {}
         """The booting nodes whose boot will fail."""
         self._broken_s: dict[int, float] = {}
-        """For each node whose boot failed, the time at which it will be repaired (infinite for
-        never).
-        """
+        """For each node whose boot failed, the time at which it will be repaired (infinite for never)."""
         self._changes: dict[str, tuple[float, float]] = {}
         """For boots and for stops, Slurm's count of recent changes and the time of this count."""
         self._streams = dict[int, np.random.Generator]()

@@ -31,9 +31,7 @@ class Ended(NamedTuple):
 
     @property
     def was_decided(self) -> bool:
-        """True if a decision ended the run: either its preemption or, if the run had no work to do,
-        its start.
-        """
+        """True if a decision ended the run: either its preemption or, if the run had no work to do, its start."""
         return self.run.stopped == "preempted" or self.run.until_s == self.run.since_s
 
 

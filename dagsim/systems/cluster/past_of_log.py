@@ -204,9 +204,7 @@ def _end_s_at(jobs: JobArrays, at_s: float) -> np.ndarray:
 
 
 def _own_runs(jobs: JobArrays) -> dict[int, tuple[InFlight, ...]]:
-    """For jobs without a start in the log, return the runs in flight that the jobs themselves
-    state, by job number.
-    """
+    """For jobs without a start in the log, return the runs in flight that the jobs themselves state, by job number."""
     if jobs.in_flight is None:
         return {}
     unknown = np.isnan(_observed_start_s(jobs)).tolist()

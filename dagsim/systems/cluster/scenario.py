@@ -59,9 +59,7 @@ class _Sequences:
         self._kept: OrderedDict[int, StoredJobs] = OrderedDict()
         self._jobs = 0
         self.why_empty: str | None = None
-        """The reason why windows begin on an empty cluster. None until the first window has been
-        taken.
-        """
+        """The reason why windows begin on an empty cluster. None until the first window has been taken."""
 
     def __reduce__(self) -> tuple[type[_Sequences], tuple[()]]:
         return _Sequences, ()

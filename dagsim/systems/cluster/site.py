@@ -393,9 +393,7 @@ class SiteState(Forked):
         return {number: self.reserved_nodes(number) for number in numbers}
 
     def attracting(self, now: float) -> dict[int, int]:
-        """Return the nodes of each magnetic reservation that is in effect, by the number of the
-        reservation.
-        """
+        """Return the nodes of each magnetic reservation that is in effect, by the number of the reservation."""
         held = {number: self.held(number, now) for number in self.magnetic_nodes()}
         return {number: one.nodes for number, one in held.items() if one is not None and one.start_s <= now}
 

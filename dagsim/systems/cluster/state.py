@@ -88,9 +88,7 @@ class JobState(Forked):
         """True if the policy declared itself clairvoyant and may read true durations."""
         self._work_left_gpu_s: float | None = None
         self._terms: np.ndarray | None = None
-        """The terms of this sum by task, which are stored only for jobs with at least ``_MANY``
-        tasks.
-        """
+        """The terms of this sum by task, which are stored only for jobs with at least ``_MANY`` tasks."""
         self._stale: list[int] = []
         """Tasks whose terms have to be computed again."""
         self.places: dict[int, dict[int, int]] = {}

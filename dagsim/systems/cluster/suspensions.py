@@ -50,9 +50,7 @@ class Suspensions(Forked):
         self._times = [(one.start_s - origin_s, one.end_s - origin_s, one.job) for one in suspensions]
         """When each suspension begins and ends, and the id of its job."""
         self._before: list[tuple[float, float, str]] = []
-        """The suspensions that began before the simulation and have not been applied yet, latest
-        first.
-        """
+        """The suspensions that began before the simulation and have not been applied yet, latest first."""
         self._left_s: dict[int, tuple[float, float]] = {}
         """For each suspended run, the seconds that it still has to compute, and when it resumes."""
         self._lent: dict[int, dict[int, int]] = {}

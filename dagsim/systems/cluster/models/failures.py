@@ -502,9 +502,7 @@ class Preemption:
         return self.cost_s(memory_gb, kept) + (0.0 if kept else done_s)
 
     def with_writes_s(self, work_s: float) -> float:
-        """Return the total time in seconds for ``work_s`` seconds of computing and the checkpoint
-        writes in between.
-        """
+        """Return the total time in seconds for ``work_s`` seconds of computing and the checkpoint writes in between."""
         if self.checkpoint_interval_s is None or not work_s:
             return work_s
         return work_s + self.checkpoint_write_s * max(0, ceil(work_s / self.checkpoint_interval_s - _ROUNDING) - 1)

@@ -131,9 +131,7 @@ class QueueLevels:
         self._forgiven: dict[int, Served] = {}
         """Service of each promoted job at its promotion, which no longer counts."""
         self._due: list[tuple[float, int, Served]] = []
-        """Heap of promotion times of stopped jobs. An entry is valid if the job receives no more
-        service until then.
-        """
+        """Heap of promotion times of stopped jobs. An entry is valid if the job receives no more service until then."""
         self._had: dict[int, Served] = {}
 
     def key(self, job: int, served: Served) -> float:

@@ -30,9 +30,7 @@ from dagsim.systems.cluster.policies.orders import by_arrival, slowness
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
-"""A function that returns the ranks of all tasks in a group, (tasks,) float64. Tasks with smaller
-ranks come first.
-"""
+"""A function that returns the ranks of all tasks in a group, (tasks,) float64. Tasks with smaller ranks come first."""
 
 
 class AlikeTasks:
@@ -506,9 +504,7 @@ class EasyEvents:
         self._up = up
 
     def _pass(self, view: ClusterView, ready: dict[QueuedPiece, TaskState], late: list[Holding]) -> Iterator[Decision]:
-        """Start the tasks that may start while the runs in ``late`` are treated as still holding
-        their resources.
-        """
+        """Start the tasks that may start while the runs in ``late`` are treated as still holding their resources."""
         keys = iter(list(self._queue))
         head = None
         for key in keys:

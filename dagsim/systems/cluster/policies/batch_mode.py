@@ -63,9 +63,7 @@ def held(run: Run, nodes: int = ALL) -> float:
 
 
 def free(view: ClusterView, task: TaskState, nodes: int = ALL) -> float:
-    """Return the number of free GPUs (or cores) on those nodes in a bit set whose types may run the
-    task.
-    """
+    """Return the number of free GPUs (or cores) on those nodes in a bit set whose types may run the task."""
     machines, types = view.machines, set(task.demand.types)
     if task.demand.demand.gpus and nodes == ALL:
         return float(whole_sum(machines.idle_gpus(type_) for type_ in types))
@@ -172,9 +170,7 @@ class _Groups:
         heappush(long, (-best_s, task.order, task.piece, task))
 
     def heads(self, passed: set[TaskState] | None = None) -> Iterator[TaskState]:
-        """Yield the shortest and the longest task in each group, leaving out the few tasks in
-        ``passed``.
-        """
+        """Yield the shortest and the longest task in each group, leaving out the few tasks in ``passed``."""
         for heaps in self._groups.values():
             first: TaskState | None = None
             for heap in heaps:

@@ -44,8 +44,7 @@ class Conservative:
         self._licences: dict[str, StepProfile] = {}
         self._starts: dict[QueuedPiece, tuple[float, int, _Shares]] = {}
         """Reservations of the waiting tasks: start time, type and, if there were several parts to
-        choose from, the amounts reserved on each part.
-        """
+        choose from, the amounts reserved on each part."""
         self._expected: dict[int, float] = {}
         """Expected ends of the runs that the reservations take into account."""
         self._new: dict[int, float] = {}
@@ -249,9 +248,7 @@ _Shares: TypeAlias = tuple[tuple[_Part, tuple[float, ...]], ...]
 
 
 class _Reservation(NamedTuple):
-    """The reservation of a task: its start and end, its GPU type, and the amounts reserved on each
-    part.
-    """
+    """The reservation of a task: its start and end, its GPU type, and the amounts reserved on each part."""
 
     end_s: float
     start_s: float

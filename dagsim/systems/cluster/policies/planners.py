@@ -103,8 +103,7 @@ class Problem:
 
 BookingPlanner: TypeAlias = Callable[[Problem], dict[int, Booking]]
 """A function that books every task of the problem, and returns the bookings by task in the order in
-which they were made.
-"""
+which they were made."""
 
 
 def rank_up(problem: Problem) -> list[float]:

@@ -95,16 +95,13 @@ class Rounds:
         """The next round, counted from time 0."""
         self._full: tuple[float, int, int] | None = None
         """Time, number of releases and number of tasks when nothing more fitted. If all three are
-        unchanged, there is nothing to do.
-        """
+        unchanged, there is nothing to do."""
         self.forgets = ""
         self._has_begun = False
         self._lost_s: dict[int, float] = {}
         """For each job, the length of its longest run that lost its work."""
         self._skips = False
-        """True if jobs that are both waiting and running have to be ranked again before the next
-        round to check.
-        """
+        """True if jobs that are both waiting and running have to be ranked again before the next round to check."""
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self._service)

@@ -19,8 +19,7 @@ _Amounts: TypeAlias = tuple[float, float, float]
 _NOTHING: _Amounts = (0.0, 0.0, 0.0)
 Entitlement: TypeAlias = Callable[[TaskState], float]
 """Share to which the holder of the task is entitled, relative to other holders. It must not change
-while the task is in the system.
-"""
+while the task is in the system."""
 
 
 class FairShares:
