@@ -67,7 +67,7 @@ class TraceOptions:
     processors: int | None = None
     """Number of processors of the machine, if this number is missing or wrong in the trace."""
     floor_s: float = 0.0
-    """Minimum work of a task in seconds. Shorter tasks are lengthened to it."""
+    """Minimum work of a task in seconds. Shorter tasks are extended to this duration."""
     timezone: str | None = None
     """IANA name of the time zone, such as ``Europe/Berlin``, for dates that do not give their time
     zone. Default: UTC.

@@ -171,9 +171,9 @@ class Recorded(_ByType):
     """A runtime model in which work is the run time in seconds on the GPU type ``reference``. For
     other types, it is scaled by the ratio of their peak rates.
 
-    ``scale`` is the precision whose peak rates are compared. With ``none``, tasks take the same
-    time on all types. Without a reference, it is unknown on which type the seconds were measured,
-    so every type has speed 1. CPU-only tasks take the same time on any machine.
+    ``scale`` is the precision at which the peak rates are compared. With ``none``, tasks take the
+    same time on all types. Without a reference, it is unknown on which type the seconds were
+    measured, so every type has speed 1. CPU-only tasks take the same time on any machine.
 
     Raises:
         ModelError: The reference type or the scale is unknown.
