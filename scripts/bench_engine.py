@@ -32,7 +32,7 @@ from dagsim.systems.cluster.models.failures import Preemption
 MARGIN = 1.25
 """How much longer a run must be than where the lines meet, since both are measured."""
 LEAST = 1000
-"""Tasks below which nothing is compiled: such a run takes at most 0.3 s longer in SimPy, and compiling takes 20 s once."""
+"""Tasks below which nothing is compiled: in SimPy, such a run takes at most 0.3 s longer, and compiling takes 20 s."""
 
 
 def whole(name: str, jobs: int, cache: str | None, engine: str) -> tuple[float, float]:
