@@ -8,7 +8,7 @@ read.
 The score for a task is the ratio of the entry to the reference, seed by seed. The score for the
 suite is the ratio of geometric means over the tasks. On the GPU cluster, the metric is the
 area-weighted response time (Boezennec, Dufossé, Pop 2024), because a mean weighted by area cannot
-be improved by delaying a few large jobs. A mean slowdown can.
+be improved by delaying a few large jobs, whereas a mean slowdown can.
 """
 
 from __future__ import annotations

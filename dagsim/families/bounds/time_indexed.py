@@ -186,7 +186,8 @@ def _listed(problem: Relaxation, key: np.ndarray) -> float:
 
 
 def _slot_for(problem: Relaxation, used: np.ndarray, task: int, type_: int, ready: int) -> tuple[int, int, int]:
-    """Return the end, the start and the type of the earliest start of a task on a type."""
+    """Return the end, the start and the type for the earliest possible start of a task on a type.
+    """
     if problem.seconds[task, type_] == np.inf:
         return sys.maxsize, 0, type_
     length, start = int(problem.seconds[task, type_]), ready

@@ -118,8 +118,9 @@ def why_broken() -> str:
 
 @cache
 def costs() -> Mapping[str, Mapping[str, Any]]:
-    """Return how long each loop took, and the kernel under the same policy, as measured by
-    ``scripts/bench_engine.py``."""
+    """Return how long each loop and the kernel took under the same policy, as measured by
+    ``scripts/bench_engine.py``.
+    """
     measured: Mapping[str, Mapping[str, Any]] = json.loads(files(__package__).joinpath("costs.json").read_text("utf-8"))
     return measured
 
@@ -134,7 +135,7 @@ def pays(policy: str) -> int:
 
 
 def fewest() -> int:
-    """Return the smallest number that ``pays`` returns for any policy."""
+    """Return the smallest of the numbers that ``pays`` returns for the policies."""
     return min(int(cost["pays"]) for cost in costs().values())
 
 
@@ -180,7 +181,7 @@ def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> s
 def why_not_live(scenario: ClusterScenario) -> str:
     """Return the reason why the compiled engine cannot run episodes, in which decisions are made
     one by one (``episodes.side_by_side``). The result is empty if the engine can run them. For a
-    trace, one window is read, because its columns have to be inspected.
+    trace, one window is read in order to inspect its columns.
     """
     if scenario.engine == "simpy":
         return "asked for"

@@ -592,7 +592,7 @@ def _start(s: State, log: np.recarray, p: Las, task: int) -> None:
 @inner
 def _make_room(s: State, p: Las, task: int) -> None:
     """Choose the runs that must stop for a task. Only runs of other jobs that rank after the task
-    may be stopped. If they are not enough, none is chosen.
+    may be stopped. If stopping all of them is not enough, none is chosen.
     """
     seek_room(p.r)
     job = s.tasks[task].job

@@ -193,7 +193,7 @@ def _drop_ended(s: State, m: MappingState, type_: int) -> None:
 
 @inner
 def _lay_lanes(s: State, m: MappingState) -> None:
-    """Compute the time at which each GPU of each type is expected to become free, soonest first."""
+    """Compute when each GPU of each type is expected to become free, earliest first."""
     now = s.clock.now_s
     for type_ in range(len(m.held)):
         _drop_ended(s, m, type_)

@@ -234,8 +234,8 @@ class SharedLinks:
             affected.update(more)
 
     def _fill(self, affected: dict[LinkFlow, None]) -> dict[int, list[LinkFlow]]:
-        """Set the max-min rates of the ``affected`` flows, which share the capacity that all other
-        flows leave. Return the affected flows on each link.
+        """Set the max-min rates of the ``affected`` flows, which share the capacity that is left by
+        all other flows. Return the affected flows on each link.
         """
         flows = sorted(affected, key=_number)
         links: dict[int, list[LinkFlow]] = {}
@@ -293,7 +293,7 @@ class SharedLinks:
         return links
 
     def _left_by_others(self, link: int, affected: dict[LinkFlow, None]) -> float:
-        """Return the capacity of a link that all flows except the affected ones leave."""
+        """Return the capacity of a link that is left by its unaffected flows."""
         left = self._bandwidths[link]
         for other in self._on[link]:
             if other not in affected:

@@ -224,9 +224,10 @@ class SkewRule:
     """The rule of Tiresias (Gu et al., NSDI 2019): a gang whose model has a skewed distribution of
     tensor sizes starts on the smallest possible number of nodes, or waits until it can. Other gangs
     take any GPUs, on the fullest nodes first, so that they fill gaps. VGG and AlexNet are skewed:
-    in the table of Tiresias' simulator (SymbioticLab/Tiresias, ``simulator/models.py``), one tensor
-    has 61% to 77% of their bytes, but at most 14% of the bytes of the other models. Models are
-    compared by the beginning of their names. O(nodes)."""
+    in the table of Tiresias' simulator (SymbioticLab/Tiresias, ``simulator/models.py``), their
+    largest tensor contains 61% to 77% of all bytes, compared with at most 14% in the other models.
+    Models are compared by the beginning of their names. O(nodes).
+    """
 
     skewed = ("vgg", "alexnet")
 
@@ -370,8 +371,8 @@ class _Clearing(NamedTuple):
 
 class Defrag(EasyOnNodes):
     """``topology`` with migrations: if the oldest gang fits on no single node, rack or pod although
-    there are enough free GPUs in total, the policy empties one of these by moving runs that use a
-    single node. It does so only if the moves cost fewer GPU-seconds than the gang gains.
+    there are enough free GPUs in total, the policy empties a node, rack or pod by moving runs that
+    use a single node. It does so only if the moves cost fewer GPU-seconds than the gang gains.
 
     All moves happen simultaneously, and cost the time until the runs compute again: the delays in
     ``Preemption``, the transfer of their states next to the flows in transit

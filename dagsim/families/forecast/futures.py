@@ -242,8 +242,8 @@ class Player:
         return scenario.kernel(0), policy
 
     def present(self, state: QueueState) -> tuple[Present, dict[str, TaskState], float]:
-        """Return the causes for which the jobs in a state are waiting, the first task of each
-        eligible job (by job id), and the time in the log at which the clock of the causes begins.
+        """Return the reasons why the jobs in a state are waiting, the first task of each eligible
+        job (by job id), and the time in the log at which the clock of these reasons begins.
         """
         scene = _Scene(self._estimated, state)
         run_s = scene.run_s(Future.LIMITS, RunTimes(), [np.random.default_rng(0)])

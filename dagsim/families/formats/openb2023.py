@@ -61,8 +61,9 @@ class Openb2023(Reader):
         return row_blocks(read, times, partial(_jobs, options), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Read the nodes from the first ``openb_node_list*`` next to the pods. To read another
-        list, use ``read_openb_nodes``."""
+        """Read the nodes from the first ``openb_node_list*`` next to the pods, or return None if
+        there is none. To read another list, use ``read_openb_nodes``.
+        """
         lists = source.beside("openb_node_list*")
         return read_openb_nodes(lists.files[0]) if lists.files else None
 

@@ -106,7 +106,9 @@ class Pai2020(Reader):
         return job_blocks((_batch(table, options, report) for table in tables.joined(report)), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Read the machines from ``pai_machine_spec`` next to the trace."""
+        """Read the machines from ``pai_machine_spec`` next to the trace, or return None if it is
+        missing.
+        """
         machines = _table(source, "machine_spec")
         if machines is None:
             return None
@@ -298,7 +300,7 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
 def _drop_again(
     joined: _Joined, findings: Findings, rows: np.ndarray, first: np.ndarray, reason: str, stage: int = 0
 ) -> np.ndarray:
-    """Drop rows that repeat an earlier row, which ``first`` contains. Identical rows count as
+    """Drop ``rows``, each of which repeats the earlier row in ``first``. Identical rows count as
     duplicates, and the others are dropped for ``reason``. Return the identical rows.
     """
     same = np.array([joined.fields(row) == joined.fields(int(first[row])) for row in rows.tolist()], bool)

@@ -385,8 +385,8 @@ class GivenShares(_Rule):
 
 
 def _on_reference(situation: Situation) -> Situation:
-    """Return the situation for a policy that does not distinguish types. In it, the rate of a job
-    on every type is its rate on the reference type.
+    """Return the situation for a policy that does not distinguish types: each job's rate on every
+    type is its rate on the reference type.
     """
     jobs = {}
     for number, job in situation.jobs.items():

@@ -138,8 +138,8 @@ class Checkpoint:
         return codec if self.bounds is None else Clipped(codec, self.bounds)
 
     def weights_for(self, codec: CodecSettings) -> dict[str, torch.Tensor]:
-        """Return the weights for a codec that may show further columns of each choice. These columns
-        have the weight 0 at first, so that the agent ignores them.
+        """Return the weights for a codec that may have additional columns for each choice. Their
+        weights are initially 0, so the agent ignores them.
 
         Raises:
             ConfigError: The codec differs in other ways, or the network does not read choices one by one.
@@ -157,7 +157,8 @@ class Checkpoint:
         return weights
 
     def with_beliefs(self) -> Checkpoint:
-        """Return the agent with expected durations in place of hidden ones (``RelativeConfig.beliefs``).
+        """Return an agent that sees expected durations instead of hidden ones
+        (``RelativeConfig.beliefs``).
 
         Raises:
             ConfigError: The codec of the agent cannot show them.
@@ -180,7 +181,7 @@ class Checkpoint:
 class AgentPolicy:
     """Makes decisions with a network. It takes the most likely choice or, with ``sampled``, draws a
     choice from the simulation's random stream ``"agent"``. Each decision takes one observation and
-    one forward pass, about 0.3 ms on the GPU cluster."""
+    one forward pass, about 0.3 ms in the system ``cluster``."""
 
     def __init__(self, checkpoint: Checkpoint, *, sampled: bool = False) -> None:
         self.checkpoint = checkpoint
@@ -191,7 +192,7 @@ class AgentPolicy:
 
     @property
     def admits(self) -> bool:
-        """True if the agent decides on the admission of jobs."""
+        """True if the agent decides whether jobs are admitted."""
         return "admit" in getattr(self.checkpoint.codec, "actions", ())
 
     @property

@@ -40,7 +40,7 @@ _NODES = (1, 2, 4, 8)
 
 
 class _Worlds:
-    """The scenarios that were used last, by seed. They are not sent to other processes."""
+    """The most recently used scenarios, by seed. They are not sent to other processes."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, ClusterScenario] = OrderedDict()

@@ -110,8 +110,8 @@ class Partition(NamedTuple):
     """Split each operation in the job into at most ``degree`` pieces, and start the job. Degree 0
     rejects the job.
 
-    ``placer`` names the placer for this job, in place of the kernel's. ``servers`` is a bit mask of
-    free servers that the job may use. If it is given, there is no placer.
+    ``placer`` names the placer for this job, instead of the kernel's placer. ``servers`` is a bit
+    mask of free servers that the job may use. If it is given, there is no placer.
     """
 
     job: int
@@ -121,8 +121,8 @@ class Partition(NamedTuple):
 
 
 class OpPlacement(NamedTuple):
-    """The block of servers on which each operation runs. Piece ``k`` of the operation and piece
-    ``k`` of its mirror run on the ``k``-th server of the block.
+    """The block of servers on which each operation runs. Piece ``k`` of an operation and piece
+    ``k`` of its mirror run on the ``k``-th server in the block.
     """
 
     job: int

@@ -19,8 +19,8 @@ servers form a block."""
 
 
 class Lane(NamedTuple):
-    """Transfers between the pieces of two operations that have the same cost. ``key`` identifies
-    this cost. It is None if both pieces are on one server.
+    """Equally costly transfers between the pieces of two operations. ``key`` identifies their cost.
+    It is None if both pieces are on the same server.
     """
 
     key: Hashable

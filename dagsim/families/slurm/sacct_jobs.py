@@ -50,7 +50,7 @@ _MIXED = Disagreement("that mix GPU types on a node, which all run on one type h
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """A valid row."""
+    """A valid row, which describes one attempt of a job."""
 
     place: int
     id: str

@@ -75,7 +75,7 @@ class SparkKernel:
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule so far. It is built on request, which costs O(launches). Without ``record``
+        """The schedule so far. It is built on request, which costs O(launches). Without ``record``,
         its log contains only arrivals and completions.
         """
         self.episode.ended_ms = self.cluster.now_ms
@@ -183,7 +183,9 @@ class SparkKernel:
                 return True
 
     def _opens(self) -> bool:
-        """Open a round for a pool with executors that can be committed, if there is one."""
+        """Open a round for a pool with executors that can be committed. Return False if there is
+        none.
+        """
         cluster = self.cluster
         while True:
             source = cluster.source

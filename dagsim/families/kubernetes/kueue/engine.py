@@ -41,7 +41,7 @@ _OVERLAP = "Workload has overlapping preemption targets with another workload"
 
 
 class EndlessPreemption(Exception):
-    """Workloads preempt each other endlessly in a cycle. ``pairs`` lists each workload with the one
+    """Raised if workloads preempt each other endlessly. ``pairs`` lists each workload with the one
     that preempted it, by name.
     """
 

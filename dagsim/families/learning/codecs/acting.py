@@ -89,8 +89,7 @@ class Acting(Relative):
         return self._observe(view, view.machines, pool, offers)
 
     def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:  # type: ignore[override]
-        """Carry out the choice that a row stands for. The row after all others stands for
-        waiting."""
+        """Carry out the choice that row ``choice`` stands for. The last row stands for waiting."""
         if self._applicant is not None:
             yield (Admit if choice == 0 else Reject)(self._applicant.number)
             return

@@ -32,8 +32,9 @@ class Observation(NamedTuple):
 
 
 class ClusterCodec(Protocol):
-    """Translates views to arrays, and choices to decisions, for a single simulation. It may keep
-    state about this simulation."""
+    """Translates views into arrays, and choices into decisions, for a single simulation. It may
+    keep state about this simulation.
+    """
 
     token_features: tuple[str, ...]
     """Names of the F columns of ``Observation.tokens``."""
@@ -61,7 +62,7 @@ ExtraAction = Literal["preempt", "migrate", "admit"]
 
 @dataclass(frozen=True, slots=True)
 class CandidatesConfig:
-    """Settings for which tasks the agent can choose and which features describe them.
+    """Settings that determine which tasks the agent can choose, and which features describe them.
 
     ``select`` is one of:
 
@@ -128,9 +129,9 @@ class CandidatesConfig:
 
 @dataclass(frozen=True, slots=True)
 class RelativeConfig:
-    """Settings for choices with features that have no units. They suit agents that are used on
-    other clusters and workloads than those on which they were trained. Decisions stay the same if
-    all times are multiplied by a constant.
+    """Settings for choices with unit-free features. They suit agents that are used on clusters and
+    workloads other than those on which they were trained. Decisions stay the same if all times are
+    multiplied by a constant.
     """
 
     reference: str = "eft-wait[theta=0.7,order=work]"

@@ -274,8 +274,9 @@ class TrainingRun:
         return self._progress(iteration) >= 1
 
     def _progress(self, iteration: int) -> float:
-        """Return the progress of training from 0 to 1. This is the share of the iterations or, if
-        it is larger, the share of the minutes."""
+        """Return the progress of training from 0 to 1. This is the fraction of the iterations or of
+        the minutes, whichever is larger.
+        """
         share = iteration / self.train.iterations
         minutes = self.train.minutes
         return share if minutes is None else max(share, self._seconds / 60 / minutes)

@@ -239,7 +239,9 @@ class BackfillCycle:
         return True
 
     def _keep(self, job: PendingJob, placement: Placement) -> None:
-        """Reserve the nodes of ``placement`` for a job that could start now but may not."""
+        """Reserve the nodes of ``placement`` for a job that fits on them now but is not allowed to
+        start.
+        """
         nodes = sum([1 << share.node for share in placement])
         self._plan.reserve(self._now, self._now + self._limit_s(job), nodes)
 
@@ -248,8 +250,7 @@ class BackfillCycle:
         return self._parts.rules.longest_s(job.task, job.task.demand.types)
 
     def _fits(self, demand: DemandClass) -> bool:
-        """Return True if a start may fit on the free resources, even if reservations would prevent
-        it."""
+        """Return True if a start may fit on the free resources, regardless of reservations."""
         if demand not in self._fitting:
             self._fitting[demand] = may_fit(self._view.machines, demand)
         return self._fitting[demand]

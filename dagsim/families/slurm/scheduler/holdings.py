@@ -76,8 +76,8 @@ class UsageBefore(NamedTuple):
 
 
 class Budget:
-    """A budget of resource-seconds. ``used`` is what the holder has used so far, which decays. In
-    addition, the holder's runs may use more until their time limits. Plain data.
+    """A budget of resource-seconds. ``used`` is what the holder has used so far, which decays. The
+    holder's current runs may use more until their time limits. Plain data.
     """
 
     def __init__(self, most_s: Mapping[str, float], *, decays: bool) -> None:
@@ -94,8 +94,8 @@ class Budget:
             self.used[name] += (past.decayed if self.decays else past.full).get(name, 0.0)
 
     def committed_s(self, name: str) -> float:
-        """Return what counts against the budget of a resource: the amount used so far, and what
-        runs may still use until their time limits.
+        """Return how much counts against the budget of a resource: the amount used so far, plus
+        what current runs may still use until their time limits.
         """
         return self.used[name] + self._of_runs(name)
 
@@ -296,8 +296,9 @@ class Holdings:
         return tuple([run for run, (holders, *_) in self._runs.items() if holder in holders])
 
     def ever(self, holders: Iterable[Holder], start: Amounts) -> bool:
-        """Return True if the limits allow a start with these amounts at least while the holders use
-        nothing else."""
+        """Return True if the limits would allow a start with these amounts if the holders used
+        nothing else.
+        """
         return not any(self.exceeded(holders, start))
 
     def exceeded(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float, float]]:

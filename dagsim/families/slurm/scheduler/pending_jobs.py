@@ -76,8 +76,8 @@ class PendingJobs:
 
     ``listing`` returns a new task's entries, one per partition. ``ranks`` stores the priority of
     each slot. ``eligible_s`` returns the time from which a task may start. ``changed`` is True if a
-    task was added after the last backfill. Tasks that may start only after ``known_s`` do not
-    count.
+    task was added after the last backfill. Tasks that were eligible by ``known_s`` do not count,
+    because the policy had already listed them.
 
     Adding or removing a task takes a binary search and a shift of the list. When all priorities
     change, sorting takes O(n log n).

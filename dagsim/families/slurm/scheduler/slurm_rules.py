@@ -130,8 +130,8 @@ class SlurmRules:
         return claims[key]
 
     def least(self, task: TaskState, part: NodePartition) -> Amounts:
-        """Return the least that one start of the task may take. A job that does not share nodes
-        takes all resources of the smallest nodes that it may use.
+        """Return the smallest amounts that one start of the task may take. A job that does not
+        share nodes takes all resources of the smallest nodes that it may use.
         """
         amounts = self.amounts(task)
         if part.exclusive or not self.alone(task.job, part):
@@ -193,7 +193,7 @@ class SlurmRules:
         return limited
 
     def is_new(self, job: JobState) -> bool:
-        """Return True for a job that is passed for the first time."""
+        """Return True in the first call with this job, and False in later calls."""
         is_new = job.number not in self._checked
         self._checked.add(job.number)
         return is_new

@@ -164,10 +164,11 @@ def earliest(
     after_s: float,
     out: Any,
 ) -> tuple[float, int, float, float]:
-    """Return the first time from ``least_s`` on at which Slurm expects to start ``wanted``
-    instances for ``limit_s``, or infinity if there is none. Also return the first node on which an
-    instance then fits, or -1; the possible start time that was tried; and the time up to which runs
-    are freed for it. ``out`` is filled with the number of instances that fit on each node.
+    """Return the first time from ``least_s`` on at which Slurm expects that ``wanted`` instances
+    can start and run for ``limit_s``, or infinity if there is none. Also return the first node on
+    which an instance then fits, or -1; the possible start time that was tried; and the time up to
+    which runs are freed for it. ``out`` is filled with the number of instances that fit on each
+    node.
 
     Slurm tries one start after another: ``least_s`` first, then the end of each reservation that
     keeps the job from nodes in its partition (_attempt_backfill in backfill.c). For each start, it
@@ -332,10 +333,10 @@ class NodeChoice:
     With ``first``, a job gets the first nodes on which it fits, in the order of the configuration.
     ``best`` is the rule in ``select/cons_tres`` without topology (``_eval_nodes_consec`` in
     eval_nodes.c, Slurm 22.05). It divides the nodes with the smallest weight into blocks of
-    consecutive nodes. The job uses the tightest block that suffices, which is the one with the
-    fewest free CPUs. If no block suffices, the job gets the largest blocks in turn, and then nodes
-    with the next weight. If a single node in this block can hold the job, the job takes the one
-    with the fewest free CPUs. Otherwise, it gets the nodes of the block in order.
+    consecutive nodes. Among the blocks that suffice, the job uses the one with the fewest free
+    CPUs. If a single node in this block suffices, the job takes the one with the fewest free CPUs,
+    and otherwise the nodes of the block in order. If no block suffices, the job gets the largest
+    blocks in turn, and then nodes with the next weight.
     """
 
     def __init__(self, cluster: Cluster, *, best: bool) -> None:
