@@ -301,13 +301,14 @@ def optima_reached(jobs: list[Job], optimal: Path) -> dict[int, OptimaReached]:
 
 
 def graph_tasks(jobs: list[Job]) -> int:
-    """Return the number of tasks in each graph, without the two dummies."""
+    """Return the number of tasks in each graph, without the two dummy tasks."""
     return len(jobs[0].tasks) - 2
 
 
 _STG = {2: (1.0073, 98), 4: (1.0115, 97), 8: (1.0125, 141), 16: (1.0, 180)}
-"""Highest level first of another program on 180 graphs of 50 tasks: mean ratio to the optimum,
-optima reached."""
+"""Results of another program (highest level first) on 180 graphs of 50 tasks: mean ratio to the
+optimum, number of optima reached.
+"""
 
 
 def _stg(files: dict[str, Path]) -> Iterator[PaperFigure]:

@@ -101,7 +101,7 @@ def lagrangian(
     cells: int | None = None,
     watch: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> Dual:
-    """Compute a lower bound on the weighted sum of completion minus arrival.
+    """Compute a lower bound on the weighted sum of completion time minus arrival time.
 
     The bound is valid for schedules in which every copy (instance) of a task runs once, without
     interruption, on one GPU type. If ``preemptive`` is True, it is also valid if copies stop,

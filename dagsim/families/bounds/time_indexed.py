@@ -70,8 +70,8 @@ class _Slots(NamedTuple):
 
 
 def time_indexed(problem: Relaxation, dual: Dual) -> Optimum | None:
-    """Compute a lower bound on the weighted sum of completion minus arrival with the integer
-    program. ``dual`` is the Lagrangian bound. Return None if the case is too large.
+    """Compute a lower bound on the weighted sum of completion time minus arrival time with the
+    integer program. ``dual`` is the Lagrangian bound. Return None if the case is too large.
     """
     weight = float(problem.weight.sum())
     if problem.copies.sum() > MOST_COPIES or not (dual.bound_s > 0 and weight > 0):
@@ -160,8 +160,8 @@ def _in_slots(problem: Relaxation, twin: np.ndarray, slot_s: float, *, exact: bo
 
 
 def _listed(problem: Relaxation, key: np.ndarray) -> float:
-    """Return the weighted sum of completion minus arrival of a list schedule. The ready task with the
-    smallest key is placed next, on the type and at the time at which it ends first.
+    """Return the weighted sum of completion time minus arrival time in a list schedule. The ready
+    task with the smallest key is placed next, on the type and at the time at which it ends first.
     """
     used = np.zeros((len(problem.capacity), int(_end_s(problem)) + 2))
     ready = problem.arrival_s[problem.job].astype(int)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _assumptions(begins: Beginning, remarks: Sequence[str]) -> tuple[str, ...]:
-    """Return the assumptions behind the numbers, followed by further remarks."""
+    """Return the assumptions behind the numbers, followed by other remarks."""
     period = (
         "The run represents the next period, as long as the log and with the same demand, unless a growth is given."
     )

@@ -68,8 +68,8 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
 
 
 def _from_full(trace: TraceFile, config: Config) -> TraceFile:
-    """If the trace begins with a full cluster, return the part from the time at which it first
-    lists every running job.
+    """Return the part of the trace from the time at which it first lists every running job. This is
+    the whole trace unless it begins with a full cluster.
     """
     recorded = trace.as_recorded()
     if trace.has_period or recorded.begins_s is not None:

@@ -1,4 +1,5 @@
-"""Runs of all jobs in a log on one cluster, and how far the run on the present cluster is from the log."""
+"""Runs of all jobs in a log on one cluster, and how far the run on today's cluster is from the log.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +88,7 @@ class Trial:
 
     @property
     def energy(self) -> dict[str, float]:
-        """Those metrics in ``ENERGY`` that the configuration contains."""
+        """The metrics in ``ENERGY`` that the configuration contains."""
         return {name: self.value(name) for name in ENERGY if name in self.run.metrics}
 
     @property
@@ -204,8 +205,8 @@ class OnDemandMonth:
 
     @classmethod
     def of(cls, trial: Trial, section: ClusterSection) -> OnDemandMonth | None:
-        """Return the use during a run on a cluster, or None if the cluster has no nodes that are
-        powered on demand.
+        """Return how much the nodes were used in a run on a cluster, or None if the cluster has no
+        nodes that are powered on demand.
         """
         groups = [(group.count, group.on_demand) for group in section.groups if group.on_demand is not None]
         hours = (trial.run.metrics.get("horizon_s") or 0.0) / 3600

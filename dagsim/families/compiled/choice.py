@@ -1,5 +1,5 @@
 """The choice of engine for a run. It depends on whether the compiled engine supports the run, and
-whether it would save time. If it is not used, the reason is stated.
+whether it would save time. If the compiled engine is not used, the reason is reported.
 
 The SimPy kernel defines the rules and calls the policy for every decision. The compiled engine
 contains its own implementation of the policy, so it does not call the policy during the run. The

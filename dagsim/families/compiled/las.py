@@ -433,9 +433,10 @@ def _skip(s: State, p: Las) -> None:
 
 @inner
 def _queue_waits_s(s: State, p: Las, queue: int) -> float:
-    """Return a lower bound on how many seconds pass until a task in a queue can displace further
-    runs. The job of the first task may also have running tasks. Its key may then rise above the key
-    of another job, which may displace these runs."""
+    """Return a lower bound on how many seconds pass until a task in a queue can displace more runs.
+    The job of the first task may also have running tasks. Its key may then rise above the key of
+    another job, which may displace these runs.
+    """
     at = s.queues[queue].at
     left_s = _overtakes_s(s, p, task_of_entry(s, s.ready[at].what))
     if p.v.first[s.tasks[task_of_entry(s, s.ready[at].what)].job] < 0:

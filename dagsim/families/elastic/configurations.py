@@ -153,7 +153,7 @@ def _packed(
             empty = [node for node, count in free.items() if count == size]
             shares = [Share(node, size) for node in _together(task.domains, empty, count // size)]
             if not shares and task.domains:
-                continue  # this task does not hold up the others
+                continue  # skip this task, which does not block the others
         elif fitting := [node for node in free if free[node] >= count]:
             shares = [Share(min(fitting, key=lambda node: (free[node], node)), count)]
         if sum(share.instances for share in shares) < count:

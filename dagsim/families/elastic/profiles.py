@@ -1,5 +1,5 @@
-"""Read measurements of training applications (times, gradients and progress), in files with the
-layout of Pollux's (OSDI 2021).
+"""Read measurements of training applications (times, gradients and progress) from files in Pollux's
+layout (OSDI 2021).
 
 An application consists of three kinds of CSV files, plain or gzip, as ``APP/NAME.csv`` or
 ``APP__NAME.csv``:
@@ -60,7 +60,9 @@ APPLICATIONS = {
 
 
 class IterationTime(NamedTuple):
-    """Seconds of an iteration without accumulation, and the part of them spent on synchronisation."""
+    """The duration of an iteration without accumulation, and the part of it spent on
+    synchronisation, in seconds.
+    """
 
     step_s: float
     sync_s: float
@@ -262,7 +264,7 @@ def read_applications(
 
 
 def _files(folders: Sequence[Path | str]) -> dict[str, dict[str, Path]]:
-    """Return the paths by application and by file name (without its ending)."""
+    """Return the paths by application and by file name (without its extension)."""
     files: dict[str, dict[str, Path]] = defaultdict(dict)
     for folder in folders:
         for path in sorted(Path(folder).rglob("*.csv*")):

@@ -188,7 +188,7 @@ class ElasticTasks:
         return replace(task, instances=asked, gang=True, gpus=1.0, cpus=cpus, memory_gb=memory_gb, elastic=elastic)
 
     def _application(self, task: Task, asked: int, seconds: float) -> str | None:
-        """Return the name of the application that a task resembles."""
+        """Return the name of the application that a task resembles, or None if there is none."""
         if task.model is not None:
             plain = task.model.lower().replace("-", "")
             name = self.models.get(task.model) or (plain if plain in SHIPPED_MODELS else _ALIKE.get(plain))

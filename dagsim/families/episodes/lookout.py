@@ -1,4 +1,4 @@
-"""A copy of a simulation's current state, from which episodes begin in order to try choices. Future
+"""A copy of a simulation's current state, in which episodes try choices. Future
 arrivals are drawn from past arrivals.
 
 The copy is built from what a policy may see: the jobs in the system with their estimates, runs with

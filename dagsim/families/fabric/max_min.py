@@ -171,7 +171,7 @@ class SharedLinks:
         return others
 
     def rate_of(self, flow: LinkFlow) -> float:
-        """Return the rate in bytes per second that a flow would have if it started beside the
+        """Return the rate in bytes per second that a flow would have if it started next to the
         current flows. Nothing is changed. There must be no pending updates.
         """
         if not flow.route:

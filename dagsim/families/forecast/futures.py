@@ -264,7 +264,7 @@ class Player:
         return stated(policy, "decides_at_once") and stated(policy, "outlook") is not None
 
     def said(self, state: QueueState) -> dict[str, NextStep]:
-        """Return the policy's present decision about each waiting job, by the job's id. The result
+        """Return the policy's current decision about each waiting job, by the job's id. The result
         is empty for policies whose first decisions in a snapshot differ from those of the real
         scheduler.
         """

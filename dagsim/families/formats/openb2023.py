@@ -1,10 +1,10 @@
 """Alibaba ``cluster-trace-gpu-v2023`` ("openb"): pod lists, with the node lists as the cluster.
 
 Pods: ``name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phase, creation_time,
-deletion_time, scheduled_time``, in seconds. The ``multigpu`` lists end after ``gpu_milli``.
-``gpu_milli`` is per GPU. ``gpu_spec`` may allow several types (``V100M16|V100M32``), and any type
-if it is empty. Nodes: ``sn, cpu_milli, memory_mib, gpu, model``. Jobs are sorted by creation,
-because resampled lists are not in this order.
+deletion_time, scheduled_time``, in seconds. The ``multigpu`` lists have no columns after
+``gpu_milli``. ``gpu_milli`` is per GPU. ``gpu_spec`` may allow several types (``V100M16|V100M32``);
+if it is empty, any type is allowed. Nodes: ``sn, cpu_milli, memory_mib, gpu, model``. Jobs are
+sorted by creation, because resampled lists are not in this order.
 """
 
 from __future__ import annotations

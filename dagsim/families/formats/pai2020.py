@@ -405,7 +405,7 @@ def _instances(
 
 
 def _table(source: Source, table: str) -> Source | None:
-    """Return the table next to ``source``. If there are files with several endings, return the
+    """Return the table next to ``source``. If there are files with several extensions, return the
     first one.
     """
     stem = f"pai_{table}" if table == "machine_spec" else f"pai_{table}_table"

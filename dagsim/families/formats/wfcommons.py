@@ -30,8 +30,8 @@ _Files = dict[str, dict[str, float]]
 
 
 class WfCommons(Reader):
-    """Builds one job per file, and all jobs arrive at 0; a task takes ``coreCount`` cores (by default
-    1) for its measured runtime.
+    """Builds one job per file, and all jobs arrive at time 0; a task takes ``coreCount`` cores (by
+    default 1) for its measured runtime.
     """
 
     name = "wfcommons"

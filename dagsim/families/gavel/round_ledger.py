@@ -273,8 +273,8 @@ class GavelLedger:
         return max([task.finish_s for task in self.round])
 
     def _sums(self, ends_s: float) -> list[float]:
-        """Return all sums that a round increases: times, and the seconds and the steps of its
-        jobs."""
+        """Return all sums that a round increases: its times, and the seconds and steps of its jobs.
+        """
         had = [self._had[task.key][task.type] for task in self.round]
         left = [self.jobs[task.key[0]].left for task in self.round]
         return [ends_s, self._round_ended_s, *self._worked.values(), *had, *left]

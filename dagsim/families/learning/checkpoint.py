@@ -58,7 +58,7 @@ class Checkpoint:
     system: str = DEFAULT_SYSTEM
 
     def save(self, path: Path) -> None:
-        """Write the file completely, or not at all."""
+        """Write the file atomically."""
         plain = {
             "format": _FORMAT,
             "system": self.system,
@@ -237,14 +237,16 @@ def caveats(config: Config, seeds: Iterable[int], checkpoint: Path, beliefs: boo
     """Return warnings if an experiment differs from the agent's training, or if it contains jobs
     that were used for this training.
     """
-    beside = checkpoint.with_suffix(".json")  # a shipped agent's settings are in a second file beside it
+    beside = checkpoint.with_suffix(".json")  # a shipped agent's settings are in a second file next to it
     facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
     unfamiliar = None if beliefs else _unfamiliar(config, facts)
     return [said for said in (_overlap(config, seeds, facts), unfamiliar) if said is not None]
 
 
 def _unfamiliar(config: Config, facts: Mapping[str, Any]) -> str | None:
-    """Return a warning if the experiment hides durations that were never hidden from the agent."""
+    """Return a warning if the experiment hides durations that were never hidden from the agent, and
+    None otherwise.
+    """
     trained_with = facts.get("knowledge")
     if not trained_with or not config.whole_system.hides_durations or "hidden" in trained_with:
         return None
@@ -280,8 +282,7 @@ def _overlap(config: Config, seeds: Iterable[int], facts: Mapping[str, Any]) -> 
 
 
 def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
-    """Write tensors and plain values together with their digest. The file is written completely, or
-    not at all."""
+    """Write tensors and plain values together with their digest. The file is written atomically."""
     content = {name: value for name, value in plain.items() if name != "digest"}
     # Write to memory first, because torch's own file writer reports a full disk only as a
     # RuntimeError.

@@ -134,8 +134,8 @@ class Round(nn.Module):
 
 
 class PacMl(ScoreNet):
-    """Embeds the graph of the job, and the job in its context. From these embeddings, it computes a
-    score for each way to partition the job.
+    """Computes embeddings of the job's graph and of the job in its context, and from these a score
+    for each way to partition the job.
     """
 
     observation = RampObservation

@@ -1,7 +1,7 @@
 """Decisions about a job, and the rules for carrying them out.
 
 A policy sends a ``Partition``. The planner then places and orders the job's pieces according to the
-``Rules``. All values are frozen.
+``Rules``. All classes are immutable.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Rules:
 
     @property
     def of_steps(self) -> tuple[object, ...]:
-        """Those rules that affect the time of a training step, for given splits and servers."""
+        """The rules that affect the time of a training step for given splits and servers."""
         return self.flow_bytes, self.sync_bytes, self.joins, self.collectives, self.flows, self.early_release
 
     @property

@@ -126,7 +126,7 @@ class Fabric:
         return places
 
     def group(self, blocks: Iterable[Block]) -> Hashable:
-        """Return the key of a collective over all servers of the blocks."""
+        """Return a key for a collective over all servers in the blocks."""
         key = tuple(blocks)
         group = self._groups.get(key)
         if group is None:

@@ -183,8 +183,8 @@ def _of_output(graph: ComputationGraph, splits: tuple[int, ...], source: int, ta
 
 
 def _in_memory(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
-    """Return the bytes of the output and weights of the operation that ddls examines first among
-    the two on the edge. This is one that is not split or, if both are split, the one with the lower
+    """Return the bytes of the output and weights of the operation on the edge that ddls splits
+    first. This is one with a single piece or, if both have several pieces, the one with the lower
     number.
     """
     count = len(graph)

@@ -123,7 +123,7 @@ class SacctJobs:
 
     def unstarted(self, place: int, row: list[str]) -> Unstarted | None:
         """Build a job that never ran from its row. Return ``None`` if the job was never eligible,
-        or if the row is unusable, which was reported when the same log was read for its jobs.
+        or if the row is unusable (this was reported when the jobs were read).
         """
         try:
             attempt = self._attempt(place, dict(zip(COLUMNS, row, strict=True)))

@@ -35,7 +35,8 @@ from dagsim.text import count_of
 
 
 class SparkKernel:
-    """One cluster of executors, and one sequence of jobs in order of arrival, which is read lazily.
+    """A simulation of one cluster of executors and one sequence of jobs in order of arrival, which
+    is read lazily.
 
     ``executors`` is a number of executors, or a list of types with speeds. An executor that moves
     to another job is unavailable for ``moving_delay_ms``. ``draws`` provides the durations that are

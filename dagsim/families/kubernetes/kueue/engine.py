@@ -250,7 +250,7 @@ class Admission:
         return back
 
     def cycles(self, now: float) -> Iterator[Cycle]:
-        """Run cycles until a further cycle would change nothing.
+        """Run cycles until another cycle would change nothing.
 
         Raises:
             EndlessPreemption: Workloads preempt each other in an endless cycle, as they do in
@@ -567,7 +567,7 @@ class Admission:
             penalty[resource] = penalty.get(resource, 0) + int(float(amount * 1000 // unit(resource)) * share)
 
     def _sample(self, now: float) -> None:
-        """Decay past usage. Once per interval, add the present usage and the penalties."""
+        """Decay past usage. Once per interval, add the current usage and the penalties."""
         sharing = self.objects.admission_fair_sharing
         if sharing is None or not self._by_usage:
             return

@@ -25,8 +25,8 @@ _Place: TypeAlias = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _Admitted:
-    """A workload that holds quota, with its tasks that have not started. ``from_s`` is the time at
-    which the admission checks of the workload are complete.
+    """A workload that holds quota, with those of its tasks that have not started. ``from_s`` is the
+    time at which the admission checks of the workload are complete.
     """
 
     places: dict[_Place, None]
@@ -80,7 +80,7 @@ class Kueue:
         return KueueWaits(view, Site(view))
 
     def outlook(self, view: ClusterView) -> tuple[KueueWaits, list[Standing]]:
-        """Return the quotas with their present usage, and the waiting workloads of each
+        """Return the quotas with their current usage, and the waiting workloads of each
         ClusterQueue in order. Each workload comes with its outcome in the next cycles. No decisions
         are made.
         """

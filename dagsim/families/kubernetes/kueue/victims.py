@@ -45,8 +45,9 @@ class Candidate(NamedTuple):
 
 @dataclass(slots=True)
 class VictimSearch:
-    """A search for targets. ``slots`` are the slots without enough quota, and ``amounts`` is the
-    request."""
+    """A search for workloads to preempt (targets). ``slots`` are the slots without enough quota,
+    and ``amounts`` is the request.
+    """
 
     workload: WorkloadState
     queue: ClusterQueueState
@@ -56,9 +57,10 @@ class VictimSearch:
 
 
 class Preemptor:
-    """Finds targets. ``usage_of`` returns the past usage of a workload's LocalQueue, if the
-    ClusterQueue uses admission fair sharing. ``fair`` lists the strategies of fair sharing, or is
-    None for classic preemption."""
+    """Finds workloads to preempt. ``usage_of`` returns the past usage of a workload's LocalQueue,
+    if the ClusterQueue uses admission fair sharing. ``fair`` lists the strategies of fair sharing,
+    or is None for classic preemption.
+    """
 
     def __init__(
         self, snapshot: Snapshot, fair: Sequence[str] | None, usage_of: Callable[[WorkloadState], float | None] | None

@@ -1,5 +1,6 @@
-"""The codec ``relative`` with further actions: stop runs so that a task can start, migrate a run,
-and admit or reject a job."""
+"""The codec ``relative`` with additional actions: to stop runs so that a task can start, to migrate
+a run, and to admit or reject a job.
+"""
 
 from __future__ import annotations
 

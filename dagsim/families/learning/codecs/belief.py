@@ -113,8 +113,9 @@ class Belief(ExpectedFree):
         return max(self.typical_s(run.task), self.served_s(run)) * self._slower(run.task)[run.type]
 
     def served_s(self, of: Run | TaskState) -> float:
-        """Return how much service time a task, or the task of a run, has had, in seconds on its
-        fastest type."""
+        """Return how much service a task, or the task of a run, has received, in seconds on its
+        fastest type.
+        """
         if isinstance(of, TaskState):
             return self._had.get(of.order, 0.0)
         return self._had.get(of.task.order, 0.0) + self._served_by(of, self._view.now)

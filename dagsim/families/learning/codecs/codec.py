@@ -16,7 +16,7 @@ Floats32 = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 
 class Observation(NamedTuple):
-    """The current choices, and the state in which they have to be made."""
+    """The current choices, and the state in which they are made."""
 
     tokens: Floats32
     """(n, F) float32: one row per choice. If waiting is allowed, it is the last row."""

@@ -17,9 +17,9 @@ from dagsim.systems.cluster.api import ClusterView
 
 @dataclass(frozen=True)
 class FurtherColumns:
-    """The choices of the codec ``candidates``, with further columns. A subclass lists their names
-    in ``names`` and computes them in ``columns``. The compiled engine supports only subclasses of
-    ``DerivedColumns``.
+    """The choices of the codec ``candidates``, with additional columns. A subclass lists their
+    names in ``names`` and computes them in ``columns``. The compiled engine supports only
+    subclasses of ``DerivedColumns``.
     """
 
     names: ClassVar[tuple[str, ...]] = ()
@@ -51,7 +51,7 @@ class FurtherColumns:
 
 @dataclass(frozen=True)
 class DerivedColumns(FurtherColumns):
-    """Further columns that are computed from columns of the codec ``candidates``. ``derive``
+    """Additional columns that are computed from columns of the codec ``candidates``. ``derive``
     computes them for the choices of all episodes together, so the compiled engine supports them.
 
     ``of`` names the columns that ``derive`` receives: features of the choice, or of the state of the

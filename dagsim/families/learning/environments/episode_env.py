@@ -273,7 +273,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
 
     @abstractmethod
     def _picture(self) -> np.ndarray:
-        """Draw the current state as (540, 960, 3) uint8."""
+        """Draw the current state as a (540, 960, 3) uint8 array."""
 
     @abstractmethod
     def _text(self) -> str:
@@ -292,7 +292,7 @@ def _remade(kind: type[EpisodeEnv], arguments: Any, settings: Any, state: EnvSta
 
 
 def picture_of(kernel: Kernel[Any, Any] | None, title: str) -> np.ndarray:
-    """Draw the cluster at the current time of an episode, as (540, 960, 3) uint8.
+    """Draw the cluster at the current time of an episode, as a (540, 960, 3) uint8 array.
 
     Raises:
         ResetNeeded: The episode has not begun.

@@ -103,7 +103,7 @@ Tell = Callable[[Progress], object]
 
 
 def training_of(folder: Store) -> TrainConfig:
-    """Return the settings of a training run. They may be longer than when the run began."""
+    """Return the settings of a training run, which may have been extended since it began."""
     train: TrainConfig = folder.config.training()
     iterations = (folder.manifest.get("plan") or {}).get("iterations")
     return train if iterations is None else replace(train, iterations=iterations)

@@ -20,7 +20,7 @@ _COARSE = 0.1
 
 
 class BackfillTimes:
-    """The schedule of backfill cycles. Plain data."""
+    """The schedule of backfill cycles. The object can be deep-copied."""
 
     def __init__(self, settings: SlurmSettings, coarse_after_s: float) -> None:
         self._interval_s, self._phase_s = settings.backfill_period_s, settings.bf_phase_s
@@ -187,8 +187,9 @@ class BackfillCycle:
         return placement
 
     def _start(self, job: PendingJob, placement: Placement) -> Iterator[Decision]:
-        """Start a job, except if its partition or its limits refuse it, or if it has to start
-        together with other jobs."""
+        """Start a job, unless its partition or its limits refuse it or it has to start together
+        with other jobs.
+        """
         task, parts = job.task, self._parts
         # Slurm's select_nodes tests the account only after backfill has chosen nodes, so the nodes
         # of a refused job remain reserved.
@@ -215,8 +216,8 @@ class BackfillCycle:
         self._renew()
 
     def _plan_for(self, job: PendingJob) -> bool:
-        """Reserve nodes for a job that cannot start now if a later job could start. Return False if
-        no later job could start, because the cycle may then end.
+        """Reserve nodes for a job that cannot start now. If no later job could start either, do
+        nothing and return False, because the cycle may then end.
         """
         preemption, outlook = self._parts.preemption, self._outlook
         self._at += 1

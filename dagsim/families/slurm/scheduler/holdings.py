@@ -1,5 +1,6 @@
-"""The resources that the owners of Slurm's limits hold at present, and the amounts that each of
-them may still take."""
+"""The resources that the owners of Slurm's limits currently hold, and the amounts that each of them
+may still take.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ class PastUse(NamedTuple):
 
 
 class UsageBefore(NamedTuple):
-    """The usage of all jobs that had ended when the simulation began, as of 0 s."""
+    """The usage of all jobs that had ended when the simulation began, at time 0."""
 
     billed: Mapping[str, float] = {}
     """Billed seconds by ``account/user``."""
@@ -77,7 +78,7 @@ class UsageBefore(NamedTuple):
 
 class Budget:
     """A budget of resource-seconds. ``used`` is what the holder has used so far, which decays. The
-    holder's current runs may use more until their time limits. Plain data.
+    holder's current runs may use more until their time limits.
     """
 
     def __init__(self, most_s: Mapping[str, float], *, decays: bool) -> None:
@@ -89,7 +90,7 @@ class Budget:
         self._booting: set[int] = set()
 
     def remember(self, past: PastUse) -> None:
-        """Add usage from before the simulation."""
+        """Add usage that happened before the simulation began."""
         for name in self.used:
             self.used[name] += (past.decayed if self.decays else past.full).get(name, 0.0)
 
@@ -176,9 +177,9 @@ class Budget:
 
 
 class Holdings:
-    """The resources that each holder uses, and the limits of each holder. All attributes are plain
-    data. A query, a start or an end takes O(holders of the job). With ``safe``, a job starts only
-    if it would stay within the budgets even if it ran until its time limit
+    """The resources that each holder uses, and the limits of each holder. The object can be
+    deep-copied. A query, a start or an end takes O(holders of the job). With ``safe``, a job starts
+    only if it would stay within the budgets even if it ran until its time limit
     (AccountingStorageEnforce).
     """
 
@@ -326,7 +327,9 @@ class Holdings:
         *,
         boots: bool = False,
     ) -> None:
-        """Add a run on ``nodes``, which may have to boot first, unless it has already been added."""
+        """Add a run on ``nodes``, which may have to boot first. Do nothing if the run has already
+        been added.
+        """
         limited = tuple([holder for holder in holders if holder in self.most])
         if not limited or run in self._runs:
             return

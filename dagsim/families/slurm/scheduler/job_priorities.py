@@ -22,7 +22,7 @@ _RESERVED = 1 << 20
 
 class JobPriorities:
     """The usage of accounts at a site, the priorities computed from it, and the entries of pending
-    jobs in order of priority. Plain data.
+    jobs in order of priority. The object can be deep-copied.
     """
 
     def __init__(
@@ -96,8 +96,8 @@ class JobPriorities:
             if len(list(rules.barred(task, part))) > refused:
                 continue
             (holders, amounts), alone = rules.claim(task, part, gpu), rules.alone(task.job, part)
-            # a job that has waited since before the simulation began has been in a backfill cycle, and
-            # so has the array of a task that had to wait for other tasks
+            # backfill has examined the job if it has been waiting for a whole cycle, or if its
+            # array was queued while the task waited for other tasks
             waited = (
                 self.now - self.eligible_s(task) > self._settings.backfill_period_s or task.job.queued_s is not None
             )

@@ -5,7 +5,7 @@ and limits.
 order in which slurmctld calls them. Each part is a separate class:
 
     slurm_rules        partitions, QOS, time limits and counted limits (``holdings``) of each job
-    running_jobs       the runs under way: who uses each node, and when time limits end
+    running_jobs       the runs in progress: who uses each node, and when time limits end
     job_priorities     usage, priorities (``slurm_priority``) and the entries of ``pending_jobs``
     start_limits       how many starts of a job the limits allow now
     job_placing        the nodes on which a job can start now

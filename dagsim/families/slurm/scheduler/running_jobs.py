@@ -40,7 +40,7 @@ class NodeSharing(NamedTuple):
 
 
 class NodeUsers:
-    """The users of each node. All attributes are plain data. A start or an end takes O(nodes of the
+    """The users of each node. The object can be deep-copied. A start or an end takes O(nodes of the
     run)."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class NodeUsers:
 
 class RunningJobs:
     """The runs in progress with their time limits, and whether anything has changed since the last
-    backfill cycle. Plain data.
+    backfill cycle. The object can be deep-copied.
     """
 
     def __init__(self, nodes: int) -> None:

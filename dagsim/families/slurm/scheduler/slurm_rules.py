@@ -34,8 +34,8 @@ class NodesOfTypes(NamedTuple):
 
 
 class SlurmRules:
-    """The partitions, QOS and limits in ``view.queues``, as they apply to each job. Plain
-    data.
+    """The partitions, QOS and limits in ``view.queues``, as they apply to each job. The object can
+    be deep-copied.
     """
 
     def __init__(self, view: ClusterView, *, kill: str, distinct: bool, safe: bool = True) -> None:
@@ -397,7 +397,7 @@ class SlurmRules:
         return tuple([(float(limit_s), (nodes,)) for limit_s, nodes in groups])
 
     def remember(self, past: Iterable[PastUse]) -> None:
-        """Count usage from before the simulation against the budgets."""
+        """Count usage that happened before the simulation began against the budgets."""
         for use in past:
             holders: list[Holder] = [("partition", use.partition)]
             for name in self._above.get(use.account, (use.account,)):

@@ -25,7 +25,7 @@ FIRST_WINDOW_S = 30.0
 
 
 class Where(NamedTuple):
-    """The nodes on which a demand may start, and the time until which a start is searched for."""
+    """The nodes on which a demand may start, and the latest start that is considered."""
 
     nodes: Any
     """The nodes that may be taken, in the order in which they are tried."""
@@ -98,7 +98,7 @@ class Reserved(NamedTuple):
 
 class SiteClock(NamedTuple):
     """The current time, and the way in which Slurm rounds times on the site's clock. This clock
-    shows ``origin_s`` at 0 s.
+    shows ``origin_s`` at time 0.
     """
 
     now: float
