@@ -46,7 +46,7 @@ class PaperFigure(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """The value of dagsim minus the published one."""
+        """dagsim's value minus the published value."""
         return self.here - self.published
 
     @property

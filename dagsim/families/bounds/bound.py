@@ -186,8 +186,8 @@ def bounds_of_runs(
 def shares_of_the_way(
     lines: Sequence[RunMetrics], bounds: Mapping[int, Bound], reference: str | None = None
 ) -> dict[str, float]:
-    """Return, for each policy, which share of the gap between the reference (default: the first
-    policy) and the bound it closes.
+    """Return, for each policy, the fraction of the gap between the reference (default: the first
+    policy) and the bound that it closes.
     """
     by_policy: dict[str, list[RunMetrics]] = {}
     for line in lines:

@@ -28,7 +28,7 @@ type (Goemans, Queyranne, Schulz, Skutella and Wang 2002). The lowest cost is th
 seconds (one unit of work) at the cheapest times, always on the type that is cheapest at that time.
 
 The length of subgradient steps follows Polyak's rule, with a target above the best value so far.
-Flows are multiplied by factors.
+Flows are updated by multiplicative factors.
 """
 
 from __future__ import annotations

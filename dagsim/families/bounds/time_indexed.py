@@ -96,8 +96,8 @@ def time_indexed(problem: Relaxation, dual: Dual) -> Optimum | None:
 
 
 def _one_by_one(problem: Relaxation, start_s: np.ndarray) -> tuple[Relaxation, np.ndarray, np.ndarray]:
-    """Return the problem with a row for each copy, the twin of each row, and its start in the
-    Lagrangian minimum.
+    """Return the problem with a row for each copy, the twin of each row (an earlier copy of the
+    same task), and its start in the Lagrangian minimum.
 
     A job that ends with several tasks or copies gets an additional task of zero length after them.
     """
@@ -161,7 +161,7 @@ def _in_slots(problem: Relaxation, twin: np.ndarray, slot_s: float, *, exact: bo
 
 def _listed(problem: Relaxation, key: np.ndarray) -> float:
     """Return the weighted sum of completion time minus arrival time in a list schedule. The ready
-    task with the smallest key is placed next, on the type and at the time at which it ends first.
+    task with the smallest key is placed next, where and when it ends first.
     """
     used = np.zeros((len(problem.capacity), int(_end_s(problem)) + 2))
     ready = problem.arrival_s[problem.job].astype(int)

@@ -210,7 +210,8 @@ class LogDemand:
         return int(cluster_scenario_of(config).jobs(config.seed).state()["without_room"])
 
     def arrival_s(self, when: str) -> float:
-        """Return the seconds from the beginning of the run to a date, or to a time such as ``14d``.
+        """Return how many seconds after the beginning of the run a date, or a time such as ``14d``,
+        is.
 
         A date within the log means that time in the log. A later date counts from the end of the
         log, because the run represents the period that follows it.

@@ -62,8 +62,8 @@ def read_gpus(text: str, option: str = "", own: Collection[str] = ()) -> GpuCoun
 
 
 class OnDemandGpus(NamedTuple):
-    """GPUs on nodes that are powered on demand: how many can be up at most, and the rule by which
-    the nodes are powered.
+    """GPUs on nodes that are powered on demand: the maximum number that can be up, and the rule by
+    which the nodes are powered.
     """
 
     gpus: GpuCount

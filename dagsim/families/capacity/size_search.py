@@ -351,8 +351,8 @@ def least_size(
     search assumes that more machines do no harm, and that there are enough machines if doubling
     them changes nothing. With several types, it enumerates the numbers of all types but the last,
     and skips combinations that cannot be cheaper. With a ``budget``, it instead tries the largest
-    clusters that the budget allows, and looks for the best value. On all clusters but today's, jobs
-    ``accept`` other GPU types than those that they name.
+    clusters that the budget allows, and looks for the best value. On all clusters except today's,
+    jobs may also use the GPU types that ``accept`` adds to those that they name.
 
     Raises:
         ConfigError: Not even one node fits below ``most_gpus``.

@@ -110,7 +110,7 @@ class Trial:
 
     @property
     def keeps_up(self) -> bool:
-        """True unless the jobs demand more than the cluster can do."""
+        """True unless the jobs demand more than the cluster can provide."""
         return self.demand.keeps_up
 
 
@@ -256,8 +256,9 @@ def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config, demand
 
 
 class Trials:
-    """An object that runs clusters under one policy on the same jobs. It does not repeat cells that
-    are already in the folder."""
+    """An object that simulates clusters under one policy on the same jobs. It does not repeat cells
+    that are already in the folder.
+    """
 
     def __init__(
         self,
@@ -304,7 +305,9 @@ class Trials:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Add a note on the results that were kept to any error in the block (see ``Store.noting``)."""
+        """If the block raises an error, add a note about the results that were kept (see
+        ``Store.noting``).
+        """
         try:
             yield
         except (KeyboardInterrupt, Exception):

@@ -81,7 +81,7 @@ class CompiledKernel:
         return self.schedule.ended_s
 
     def decisions(self, until_s: float = inf) -> Generator[Any, Any, None]:
-        """Run to the end. No decision is yielded.
+        """Run the simulation to its end. No decision is yielded.
 
         Raises:
             ConfigError: ``until_s`` would stop the run before the end.
@@ -167,8 +167,8 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
 
 
 def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
-    """Return a reason against the compiled engine that can be found without the jobs. The
-    result is empty if there is no such reason.
+    """Return a reason not to use the compiled engine, as far as it can be found without the jobs.
+    The result is empty if there is no such reason.
     """
     if scenario.engine == "simpy":
         return "asked for"
@@ -222,8 +222,8 @@ def unplayable(jobs: JobArrays) -> str:
 def compiled(
     scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, on_arrivals: Callable[[int], None] | None
 ) -> Engaged | str:
-    """Decide on the engine. Return the compiled kernel and the reason for using it, or only the
-    reason for not using it.
+    """Decide which engine to use. Return the compiled kernel and the reason for using it, or only
+    the reason for not using it.
 
     Raises:
         TraceError, WorkloadError: The jobs cannot be generated.
@@ -269,8 +269,8 @@ def compiled(
 
 
 def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engine: EngineUse, wall_s: float) -> str:
-    """Return a hint if a long run in engine simpy could have used the compiled engine, and an empty
-    string otherwise.
+    """Return a hint if a long run in the SimPy kernel could have used the compiled engine, and an
+    empty string otherwise.
 
     The caller prints only the first hint of each command.
     """
@@ -305,7 +305,7 @@ def _few(tasks: int) -> str:
 
 
 def too_much(scene: EngineScenario, loop: str) -> str:
-    """Return a reason against the compiled engine that depends on the jobs. The result is
+    """Return a reason not to use the compiled engine that depends on the jobs. The result is
     empty if there is no such reason."""
     from dagsim.families.compiled.memory import NAMED_GPUS
 

@@ -1,4 +1,4 @@
-"""Computing the schedule of a scenario: choose the loop, call it, and enlarge the arrays when the
+"""Compute the schedule of a scenario: choose the loop, call it, and enlarge the arrays when the
 loop needs more space.
 """
 

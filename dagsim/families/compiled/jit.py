@@ -146,8 +146,9 @@ number of axes of an array (-1 for a record)."""
 
 
 class Outer:
-    """A function that Python calls. It is compiled once for each combination of types of its
-    arguments."""
+    """A function that is called from Python. It is compiled once for each combination of types of
+    its arguments.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.plain = function

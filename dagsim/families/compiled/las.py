@@ -552,9 +552,9 @@ def _begin_round(s: State, p: Las) -> None:
 
 @inner
 def _compete(s: State, log: np.recarray, p: Las) -> bool:
-    """Stop the next of the runs that were chosen for this. If there is none, start the task for
-    which runs were stopped, or choose the runs to stop for the next task. Return False after all
-    tasks have had their turn.
+    """Stop the next of the runs that were chosen to be stopped. If there is none, start the task
+    for which runs were stopped, or choose the runs to stop for the next task. Return False after
+    all tasks have had their turn.
     """
     if p.r.count.doomed:
         run = next_doomed(p.r)
@@ -592,8 +592,8 @@ def _start(s: State, log: np.recarray, p: Las, task: int) -> None:
 
 @inner
 def _make_room(s: State, p: Las, task: int) -> None:
-    """Choose the runs that must stop for a task. Only runs of other jobs that rank after the task
-    may be stopped. If stopping all of them is not enough, none is chosen.
+    """Choose the runs that must stop so that a task fits. Only runs of other jobs that rank after
+    the task may be stopped. If stopping all of them is not enough, none is chosen.
     """
     seek_room(p.r)
     job = s.tasks[task].job

@@ -133,8 +133,7 @@ def _decide(s: State, log: np.recarray, m: MappingState) -> bool:
 
 @inner
 def _start_of(m: MappingState, type_: int) -> int:
-    """Return the position at which the entries of a type begin, in the order of runs and in the
-    times of its GPUs."""
+    """Return the position at which the entries of a type begin in ``by_end`` and in ``lanes``."""
     return type_ * (len(m.lanes) // len(m.held))
 
 

@@ -155,7 +155,7 @@ class TrainingProfile:
         return self._progress[epochs]
 
     def iterations(self, batch: int, epochs: int) -> float:
-        """Return the iterations of ``batch`` samples until the end of ``epochs`` epochs.
+        """Return how many iterations of ``batch`` samples it takes to complete ``epochs`` epochs.
 
         Raises:
             ModelError: The batch or number of epochs is outside the measured range.

@@ -239,9 +239,9 @@ def _profiles(folder: str) -> dict[str, TrainingProfile]:
 
 @cache
 def _scaled(name: str, asked: int, slower: tuple[tuple[str, int, float], ...]) -> tuple[dict[str, GoodputModel], float]:
-    """Return models by GPU type. Also return the goodput of the fastest type with ``asked`` GPUs on
-    as few nodes as possible. ``slower`` contains, for each type, the GPUs per node, and the factor
-    by which ``asked`` GPUs of this type are slower than those of the fastest type.
+    """Return goodput models by GPU type. Also return the goodput of the fastest type with ``asked``
+    GPUs on as few nodes as possible. ``slower`` contains, for each type, the GPUs per node, and the
+    factor by which ``asked`` GPUs of this type are slower than those of the fastest type.
     """
     model = SHIPPED_MODELS[name]
     goodputs = {gpu: float(model.best(-(-asked // size), asked).goodput) for gpu, size, _ in slower}

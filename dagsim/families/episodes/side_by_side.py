@@ -138,7 +138,7 @@ def observe_episodes(
     """Fill the observations of the episodes ``which``, in that order, with all rows in one array.
 
     The rows of an episode begin at ``first``, whose last entry is the end of all rows. ``waits`` is
-    1 if the episode's last row represents waiting. An episode that is over has no rows.
+    1 if the episode's last row represents waiting. An episode that has ended has no rows.
     """
     row = int64(0)
     for place in range(len(which)):
@@ -177,9 +177,9 @@ def step_episodes(
 
     Each episode has the same number of rows. The last row represents waiting. If there are too few
     rows, the remaining choices are left out. ``mask`` is 1 for choices and, if the episode is over,
-    for waiting. An action is a row. If it is not ``legal``, it is counted in ``illegal`` and
-    replaced by the first row. An episode is observed right after its action, while its arena is in
-    the processor's cache.
+    for waiting. An action is the number of a row. If it is not ``legal``, it is counted in
+    ``illegal`` and replaced by the first row. An episode is observed right after its action, while
+    its arena is in the processor's cache.
     """
     rows = tokens.shape[1]
     last = rows - 1

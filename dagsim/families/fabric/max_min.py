@@ -25,7 +25,7 @@ _CAP = -1
 
 
 class LinkFlow:
-    """Bytes in transit over links. An object is plain data unless it is part of ``SharedLinks``."""
+    """Bytes in transit over links."""
 
     __slots__ = (
         "bottleneck", "bytes_left", "cap", "ends_s", "next_rate", "number", "rate", "route", "since_s", "weights"
@@ -85,11 +85,11 @@ class SharedLinks:
         self._bandwidths = list(bandwidths)
         self._on: list[dict[LinkFlow, None]] = [{} for _ in bandwidths]
         self._changed: dict[int, None] = {}
-        """Links with other flows or another bandwidth than at the last update."""
+        """Links whose flows or bandwidth have changed since the last update."""
         self._alone: list[LinkFlow] = []
         """New flows that use no link."""
         self._ends: list[tuple[float, int, int, LinkFlow]] = []
-        """Expected ends; an entry is outdated if its flow has another end by now."""
+        """Expected ends; an entry is outdated if its flow now has a different end."""
         self._expected = 0
         self._started = 0
 

@@ -26,10 +26,10 @@ class SmallestDomain:
     """Chooses the smallest domain in which a gang fits: a node, or else a rack, or else a pod, and
     so on. If there are several, it chooses the one with the least free capacity, and among equal
     ones the first. Within the domain, a gang fills the subdomains with the most free capacity until
-    the rest fits into a single subdomain, for which the smallest sufficient one is chosen again (as
-    in Kueue's topology-aware scheduling). This breaks up the fewest domains. A required level is
-    the widest level that is tried; a preferred level needs no special rule. Tasks that are not
-    gangs use best fit. The cost is O(nodes).
+    the rest fits into a single subdomain. The rest goes to the smallest sufficient subdomain (as in
+    Kueue's topology-aware scheduling). This breaks up the fewest domains. A required level is the
+    widest level that is tried; a preferred level needs no special rule. Tasks that are not gangs
+    use best fit. The cost is O(nodes).
     """
 
     def place(
@@ -504,13 +504,13 @@ def _after(free: _Free, demand: DemandClass, count: int) -> _Free:
 
 
 def _lost_s(view: ClusterView, run: Run) -> float:
-    """Return the seconds of computation that a run loses if it moves."""
+    """Return how many seconds of computation a run loses if it moves."""
     kept = view.preemption.on_resume == "resume" or run.computing_s is None
     return 0.0 if kept else view.now - run.computing_s  # type: ignore[operator]
 
 
 def _state_gb(view: ClusterView, run: Run) -> float:
-    """Return the GB that a run has to save."""
+    """Return how many GB a run has to save."""
     return run.task.task.memory_gb * run.instances if view.preemption.on_resume == "resume" else 0.0
 
 

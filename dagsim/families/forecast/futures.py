@@ -277,7 +277,7 @@ class Player:
     def planned_start(self, state: QueueState, place: int) -> tuple[float, tuple[str, ...]]:
         """Return when the job at a place in ``state.waiting`` starts, in seconds from now, and on
         which nodes. The time is infinite if it does not start within a week. All jobs are assumed
-        to run to their limits, and no further jobs to arrive.
+        to run to their limits, and no other jobs to arrive.
         """
         scene, rng = _Scene(self._estimated, state), np.random.default_rng(0)
         jobs = scene.jobs(scene.run_s(Future.LIMITS, RunTimes(), [rng])[:, 0], None)
@@ -358,7 +358,7 @@ def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | 
 
 def _moved(period: NodeReservation, zero_s: float) -> Iterator[NodeReservation]:
     """Yield a reservation on a clock that begins at ``zero_s``. If the reservation repeats, a
-    period in progress becomes a separate reservation, because no period may begin before 0 s.
+    period in progress becomes a separate reservation, because no period may begin before time 0.
     """
     start_s, end_s, every_s = period.start_s - zero_s, period.end_s - zero_s, period.every_s
     if every_s is not None and start_s < 0:

@@ -264,7 +264,7 @@ def _events(source: Source, required: Sequence[str], optional: Sequence[str], re
 
 
 def _objects(source: Source, names: Sequence[str], report: ReadReport) -> Iterator[NumberedRow]:
-    """Yield the fields of JSON Lines."""
+    """Yield the fields of each line of JSON."""
     defaults = [(name, _JSON_DEFAULTS.get(name, "")) for name in names]
     for place, line in source.lines():
         if not line.strip():

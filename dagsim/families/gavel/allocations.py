@@ -420,7 +420,7 @@ GAVEL_POLICIES: Mapping[str, Callable[[], Allocator]] = {
 
 
 def allocator(name: str) -> Allocator:
-    """Build Gavel's policy with that name.
+    """Build the policy that has this name in Gavel.
 
     Raises:
         ConfigError: There is no such policy.

@@ -107,7 +107,7 @@ class Allocator(Protocol):
 
 
 class GavelLedger:
-    """The ledger and the rounds.
+    """Gavel's ledger, which also chooses the jobs for each round.
 
     A simulation calls ``arrive`` and ``close_round`` at the end of each round, then ``next_round``.
     """
@@ -196,7 +196,7 @@ class GavelLedger:
         return done
 
     def next_round(self, now_s: float, *, more_arrive: bool) -> list[MicroTask]:
-        """Solve if it is time, and choose the micro-tasks for the next round."""
+        """Compute new shares if they are due, and choose the micro-tasks for the next round."""
         if self.must_solve and (now_s - self._settled_s >= self.gap_s or self._settled_s == 0):
             self._settle(now_s)
             situation = Situation(self.jobs, self.gpus, now_s, self.pair_rates)

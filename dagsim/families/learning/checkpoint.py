@@ -1,4 +1,4 @@
-"""A trained agent, as a file and as a policy. It may belong to any system.
+"""A trained agent, as a file and as a policy. The agent may be for any system.
 
 Features are clipped to the range that they had in training, because networks extrapolate badly. For
 example, suppose that no task in training had more than ten instances. A task with 100,000 instances

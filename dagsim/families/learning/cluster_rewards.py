@@ -246,7 +246,7 @@ class _Count(Accrual):
     """A total that increases only at the rows of the log."""
 
     def add(self, amount: float) -> None:
-        """Add to the total."""
+        """Add an amount to the total."""
         self._integral += amount
 
 

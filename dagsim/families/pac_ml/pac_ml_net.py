@@ -99,7 +99,7 @@ class ComputationStore:
         return ComputationBatch(*self._rows.batch(picked), self._graphs, torch.from_numpy(self._graph[picked]))
 
     def everything(self) -> ComputationBatch:
-        """Return all observations as one batch."""
+        """Combine all observations into one batch."""
         return self.batch(np.arange(len(self)))
 
 

@@ -92,7 +92,7 @@ class RampView:
     @property
     def ends(self) -> tuple[tuple[float, int], ...]:
         """The end of each running job (in seconds since the start), and its servers as a bit mask.
-        The order has no meaning.
+        The order is arbitrary.
         """
         return tuple((run.end_s, run.servers) for run in self._kernel.running)
 

@@ -267,8 +267,9 @@ class SacctJobs:
         return terms
 
     def _lasting(self, attempts: list[_Attempt]) -> list[_Attempt]:
-        """Return the attempts that ran, in order. Return none if the job is dropped. A requeued job
-        that is still waiting when the log ends is kept, because its earlier attempts held nodes.
+        """Return the attempts that ran, in order. Return no attempts if the job is dropped. A
+        requeued job that is still waiting when the log ends is kept, because its earlier attempts
+        held nodes.
         """
         attempts.sort(key=lambda row: (row.submit_s, inf if row.start_s is None else row.start_s, row.place))
         ran: list[_Attempt] = []
@@ -470,8 +471,8 @@ def _moment_or_none(text: str, zone: ZoneInfo | None) -> float | None:
 
 
 def note_nodes(table: Table, rows: np.ndarray, findings: Findings) -> None:
-    """Report each row whose list of nodes cannot be read, or whose list has another number of
-    nodes than the row states.
+    """Report each row whose list of nodes cannot be read, or whose list does not have as many nodes
+    as the row states.
     """
     listed, count = table.words(AT["NodeList"]), table.words(AT["NNodes"])
     resources = table.words(AT["AllocTRES"])

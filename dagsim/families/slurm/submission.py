@@ -293,7 +293,9 @@ def _stated(text: str) -> str:
 
 
 def options_of(line: str) -> dict[str, str]:
-    """Return the options of a Slurm command by their long names. The script ends the options."""
+    """Return the options of a Slurm command by their long names. The options end at the name of the
+    script.
+    """
     try:
         words = shlex.split(line)
     except ValueError:

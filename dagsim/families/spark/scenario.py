@@ -151,7 +151,7 @@ class SparkScenario(Scenario):
         return None if self.trace is None else Path(self.trace)
 
     def read_from(self, path: str) -> Mapping[str, Any]:
-        """Return the configuration keys, with another path for the trace."""
+        """Return the configuration keys, with a different path for the trace."""
         return {"system": replace(self, trace=path)}
 
     @property
@@ -208,7 +208,7 @@ class SparkScenario(Scenario):
         return jobs
 
     def drawing_from(self, pool: Sequence[SparkJob]) -> SparkScenario:
-        """Return the same scenario with another pool of jobs."""
+        """Return the same scenario with a different pool of jobs."""
         scenario = replace(self)
         object.__setattr__(scenario, "_pool", _Pool(pool))
         return scenario

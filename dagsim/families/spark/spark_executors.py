@@ -43,8 +43,8 @@ def executor_types(executors: int | tuple[ExecutorType, ...]) -> tuple[ExecutorT
 
 
 class ExecutorMove:
-    """The move of an executor to ``stage``. In events, it takes the place of a stage without tasks
-    to launch.
+    """The move of an executor to ``stage``. The event loop treats it like a stage without tasks to
+    launch.
     """
 
     __slots__ = ("stage",)

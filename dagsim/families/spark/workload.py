@@ -97,7 +97,7 @@ def sequence(
 
     The sequence ends after ``jobs`` jobs, or with the last job before ``until_ms``. Without a
     limit, it is endless. It is generated lazily. Jobs and arrivals are drawn from separate streams,
-    so another gap does not change which jobs are drawn.
+    so changing the gap does not change which jobs are drawn.
 
     Raises:
         WorkloadError: The pool is empty, the gap is not positive, or a count is below 1.

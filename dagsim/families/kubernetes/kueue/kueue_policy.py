@@ -76,7 +76,7 @@ class Kueue:
         """True if Kueue's messages are wanted."""
 
     def wait_rules(self, view: ClusterView) -> KueueWaits:
-        """Return the quotas of the queues, to explain waits."""
+        """Return the quotas of the queues, from which waits are explained."""
         return KueueWaits(view, Site(view))
 
     def outlook(self, view: ClusterView) -> tuple[KueueWaits, list[Standing]]:
@@ -253,7 +253,7 @@ class Kueue:
                 del self._waiting[name]
 
     def _leave(self, name: str, place: _Place) -> None:
-        """Remove a task of a workload. Remove the workload with its last task."""
+        """Remove a task from a workload. Remove the workload with its last task."""
         self._unclaim(name, place)
         self._places[name].pop(place, None)
         if self._open.get(place) == name:

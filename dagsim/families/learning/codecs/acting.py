@@ -188,7 +188,7 @@ class Acting(Relative):
         types: Sequence[tuple[float, ...]],
         unit_s: float,
     ) -> list[list[float]]:
-        """Return the rows for all starts, takeovers and moves."""
+        """Return the features of all starts, takeovers and moves, one row each."""
         taken = [(pool.tasks[action.task], [action.type]) for action in self._actions if isinstance(action, _TakeOver)]
         rows = super()._rows(view, pool, [*offers, *taken], expected, idle, types, unit_s)
         del self.rows[self._starts :]

@@ -63,7 +63,7 @@ class Candidates:
     has the least remaining work, on every type on which they fit. ``CandidatesConfig.select`` can
     offer the tasks in a window instead. Waiting is a choice as long as there are future events.
 
-    Because of the groups, there are few choices even if the queue is long. All times are
+    Because of the groups, there are few choices even if the queue is long. All times are given as
     logarithms. Two features compare starting on this type with waiting for a better one:
 
     - ``finish_on_best`` is the logarithm of (expected wait for the task's fastest type + its

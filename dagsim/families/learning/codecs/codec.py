@@ -44,7 +44,7 @@ class ClusterCodec(Protocol):
     """Names of the D columns of ``Observation.gpus``."""
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices. Return ``None`` if waiting is the only one."""
+        """Encode the choices. Return ``None`` if waiting is the only choice."""
 
     def decode(self, view: ClusterView, choice: int) -> Iterable[Decision]:
         """Return the decisions that row ``choice`` of the last observation represents. An empty

@@ -206,7 +206,7 @@ class Relative(Candidates):
         types: Sequence[tuple[float, ...]],
         unit_s: float,
     ) -> list[list[float]]:
-        """Return the rows for all pairs."""
+        """Return the features of all pairs, one row per pair."""
         now = view.now
         rows, works, seconds_here = [], [], []
         for ready, room in offers:

@@ -57,8 +57,8 @@ class EnvState(NamedTuple):
 
 
 class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
-    """The base class of environments, a thin wrapper around ``Episode``. A system adds spaces,
-    choices and ``info``.
+    """The base class of environments, a thin wrapper around ``Episode``. The subclass for a system
+    adds spaces, choices and ``info``.
 
     ``reset(seed=n)`` starts the job sequence with the seed n. Render modes are ``ansi`` (text),
     ``rgb_array`` and ``human`` (a window).

@@ -155,8 +155,8 @@ class TrainingRun:
 
     @property
     def best(self) -> float:
-        """The best validation result so far, divided by that of the reference. NaN before the first
-        validation.
+        """The best validation result so far, divided by that of the reference. It is NaN before the
+        first validation.
         """
         return float("nan") if self._best is None else self._best
 

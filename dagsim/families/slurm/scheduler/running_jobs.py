@@ -112,7 +112,7 @@ class RunningJobs:
         self.starting: tuple[TaskState, NodePartition] | None = None
         """The task that is being started, and its partition."""
         self.changed = True
-        """True if a backfill cycle could have another result than the last one."""
+        """True if a backfill cycle could have a different result from the last one."""
         self._deadlines: list[tuple[float, int, float]] = []
         """When runs exceed their limits, and for how long each had been suspended by then."""
         self._booting: dict[int, tuple[float, float]] = {}

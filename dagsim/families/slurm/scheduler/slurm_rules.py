@@ -498,7 +498,7 @@ def reserved_in(task: TaskState) -> int:
 
 def magnets(task: TaskState) -> tuple[int, ...]:
     """Return the numbers of the magnetic reservations in which the task may start. Components of
-    heterogeneous jobs start in none.
+    heterogeneous jobs may start in none of them.
     """
     return () if task.demand.terms is None or together(task) else task.demand.terms.welcome
 
