@@ -399,7 +399,7 @@ def _decide(s: State, log: np.recarray, p: Las) -> bool:
 
 @inner
 def _wait(p: Las) -> None:
-    """Request another decision at the beginning of the next round that has to be checked, if any
+    """Request another decision at the beginning of the next round that has to be checked, unless no
     task waits.
     """
     if p.q.count.ready:

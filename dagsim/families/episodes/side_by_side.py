@@ -518,7 +518,7 @@ class CompiledEpisodes:
     def begin(self, which: np.ndarray, seeds: Iterable[int]) -> np.ndarray:
         """Begin the episodes ``which`` on the job sequences with these seeds.
 
-        Returns (N,) bool: True for episodes that are over because they have no choice at all.
+        Return (N,) bool: True for episodes that are over because they have no choice at all.
         """
         for number, seed in zip(which.tolist(), seeds, strict=True):
             image = self._image(int(seed))

@@ -284,8 +284,8 @@ def workload_of(state: Path) -> dict[str, str]:
 
 
 def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
-    """Return the end of a sentence that lists what the policy needs to know about the time before
-    the snapshot but does not.
+    """Return the end of a sentence that lists the facts from before the snapshot that the policy
+    needs but does not have.
     """
     decider = make_policy(scenario, policy, 0)
     unknown = forgotten(decider)

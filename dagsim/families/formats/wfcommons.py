@@ -119,7 +119,7 @@ def _tasks(
 
 def _ids_by_reference(listed: list[Any]) -> dict[str, str]:
     """If most references to parents and children are names rather than ids, return a mapping from
-    the names that are unique to the ids of the tasks. Otherwise, return an empty dictionary.
+    the unique names to the ids of the tasks. Otherwise, return an empty dictionary.
     """
     items = _dicts(listed)
     names = Counter(str(item.get("name")) for item in items)

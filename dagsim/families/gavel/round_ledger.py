@@ -366,7 +366,7 @@ class GavelLedger:
 
 
 def _repetitions(before: float, after: float, low: float, high: float) -> int:
-    """Return how often the change of a sum can be repeated exactly. The change must be an even
+    """Return how many times the change of a sum can be repeated exactly. The change must be an even
     multiple of the unit, and the sum must stay in its binade and between ``low`` and ``high``.
     """
     if before == after:

@@ -355,8 +355,9 @@ def _read_licences(site: SlurmSite, file: Path) -> None:
 
 
 def _blocks(file: Path, first: str) -> Iterator[dict[str, str]]:
-    """Yield the blocks that ``scontrol show`` prints. Each block lasts from its first key to the
-    next block, and its keys are in lower case."""
+    """Yield the blocks that ``scontrol show`` prints. Each block begins with the key ``first``, and
+    keys are converted to lower case.
+    """
     block: dict[str, str] = {}
     for _, line in Source(file).lines():
         if line.lstrip().startswith(f"{first}="):

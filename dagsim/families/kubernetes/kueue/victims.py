@@ -81,7 +81,7 @@ class Preemptor:
         return self._targets(VictimSearch(workload, queue, frozenset(slots), amounts, demands))
 
     def price(self, workload: WorkloadState, queue: ClusterQueueState, slot: int, amount: int) -> Price:
-        """Return the price of preempting workloads for one slot alone."""
+        """Return the price of preempting workloads so that the amount fits into the slot."""
         targets = self._targets(VictimSearch(workload, queue, frozenset({slot}), {slot: amount}))
         if not targets:
             return Price(NO_CANDIDATES, queue.node.height_that_fits(slot, amount)[0])

@@ -77,8 +77,8 @@ class UsageBefore(NamedTuple):
 
 
 class Budget:
-    """A budget of resource-seconds. ``used`` is what the holder has used so far, which decays. The
-    holder's current runs may use more until their time limits.
+    """A budget of resource-seconds. ``used`` is the holder's past usage, with decay if ``decays``
+    is True. The holder's current runs may use more until their time limits.
     """
 
     def __init__(self, most_s: Mapping[str, float], *, decays: bool) -> None:

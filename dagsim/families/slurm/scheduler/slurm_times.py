@@ -114,9 +114,9 @@ def fill_rooms(
     """Compute, for each of ``nodes``, the times from which more instances fit. An instance needs
     the GPUs, CPUs and memory ``needs``.
 
-    Nodes with ``is_whole`` set take instances only while nothing else runs there. For a demand that
-    is ``alone``, this is true of all nodes. A run that has exceeded its limit may end at any
-    moment, so its end is assumed to be 1 s from now.
+    Nodes with ``is_whole`` set take instances only while nothing else runs there. If the demand is
+    ``alone``, this applies to all nodes. A run that has exceeded its limit may end at any moment,
+    so its end is assumed to be 1 s from now.
     """
     ends, gives, runs, stride, free = held
     times, rooms, counts = steps
