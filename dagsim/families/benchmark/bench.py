@@ -216,8 +216,7 @@ def entry_file(
 ) -> dict[str, Any]:
     """Build the contents of an entry's file. It contains the runs, the hash of each log, the
     scores, and, under ``timing``, all values that were measured with a clock. ``runs`` contains the
-    store and the finished cells of each task, and ``bounds`` is the result of ``bounds_of``.
-    """
+    store and the finished cells of each task, and ``bounds`` is the result of ``bounds_of``."""
     content: dict[str, Any] = {
         "format": _FORMAT,
         "suite": SUITE,

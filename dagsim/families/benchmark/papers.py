@@ -46,7 +46,7 @@ class PaperFigure(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """dagsim's value minus the published value."""
+        """The value of dagsim minus the published value."""
         return self.here - self.published
 
     @property
@@ -307,8 +307,7 @@ def graph_tasks(jobs: list[Job]) -> int:
 
 _STG = {2: (1.0073, 98), 4: (1.0115, 97), 8: (1.0125, 141), 16: (1.0, 180)}
 """Results of another program (highest level first) on 180 graphs of 50 tasks: mean ratio to the
-optimum, number of optima reached.
-"""
+optimum, number of optima reached."""
 
 
 def _stg(files: dict[str, Path]) -> Iterator[PaperFigure]:

@@ -187,8 +187,7 @@ def shares_of_the_way(
     lines: Sequence[RunMetrics], bounds: Mapping[int, Bound], reference: str | None = None
 ) -> dict[str, float]:
     """Return, for each policy, the fraction of the gap between the reference (default: the first
-    policy) and the bound that it closes.
-    """
+    policy) and the bound that it closes."""
     by_policy: dict[str, list[RunMetrics]] = {}
     for line in lines:
         by_policy.setdefault(line.policy, []).append(line)

@@ -153,8 +153,7 @@ def _scarcest(
     demands: np.ndarray, copies: np.ndarray, seconds: np.ndarray, total: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the usage (V, T) and the capacity (T,) of one resource per type: the one that is
-    scarcest for the tasks on this type.
-    """
+    scarcest for the tasks on this type."""
     with np.errstate(divide="ignore", invalid="ignore"):
         busy = np.where(np.isfinite(seconds), seconds, 0).T @ (demands * copies[:, None]) / total
     resource = np.nan_to_num(busy, nan=0.0, posinf=0.0).argmax(axis=1)

@@ -288,8 +288,7 @@ def _finite(value: float) -> float | None:
 
 def _of_use(choice: Alternative, use: OnDemandMonth, today: Alternative, fit: Fit | None) -> str:
     """Describe the cost and the savings of nodes that are powered on demand, compared with the same
-    nodes when they are always on, and with today's cluster.
-    """
+    nodes when they are always on, and with today's cluster."""
     cost = ""
     if use.cost is not None and use.always_on_cost is not None:
         cost = (

@@ -69,8 +69,7 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
 
 def _from_full(trace: TraceFile, config: Config) -> TraceFile:
     """Return the part of the trace from the time at which it first lists every running job. This is
-    the whole trace unless it begins with a full cluster.
-    """
+    the whole trace unless it begins with a full cluster."""
     recorded = trace.as_recorded()
     if trace.has_period or recorded.begins_s is not None:
         return trace

@@ -63,8 +63,7 @@ def read_gpus(text: str, option: str = "", own: Collection[str] = ()) -> GpuCoun
 
 class OnDemandGpus(NamedTuple):
     """GPUs on nodes that are powered on demand: the maximum number that can be up, and the rule by
-    which the nodes are powered.
-    """
+    which the nodes are powered."""
 
     gpus: GpuCount
     rule: OnDemand

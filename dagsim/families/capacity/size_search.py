@@ -422,8 +422,7 @@ class _Search:
 
     def within(self, budget: float) -> None:
         """Try the largest clusters within the budget, those to which no other node can be added.
-        If there are many, try an even selection of them.
-        """
+        If there are many, try an even selection of them."""
         largest = list(self._largest((), budget))
         if not largest:
             raise ConfigError(
@@ -526,8 +525,7 @@ class _Search:
 
     def _value(self, nodes: tuple[int, ...]) -> tuple[float, int] | None:
         """Return the value of the metric and the number of rejected jobs, or None if the cluster
-        cannot keep up or was not tried.
-        """
+        cannot keep up or was not tried."""
         size = self.progress.tried.get(nodes)
         return None if size is None or not size.met.keeps_up else (size.met.value.value, size.met.lost)
 
@@ -541,8 +539,7 @@ class _Search:
 
     def _try(self, nodes: tuple[int, ...]) -> float:
         """Simulate a cluster and return its cost. If a partition would have no node, do nothing and
-        return 0.
-        """
+        return 0."""
         cluster = self._cluster(nodes)
         if cluster is None:
             return 0.0

@@ -1,5 +1,4 @@
-"""Runs of all jobs in a log on one cluster, and how far the run on today's cluster is from the log.
-"""
+"""Runs of all jobs in a log on one cluster, and how far the run on today's cluster is from the log."""
 
 from __future__ import annotations
 
@@ -206,8 +205,7 @@ class OnDemandMonth:
     @classmethod
     def of(cls, trial: Trial, section: ClusterSection) -> OnDemandMonth | None:
         """Return how much the nodes were used in a run on a cluster, or None if the cluster has no
-        nodes that are powered on demand.
-        """
+        nodes that are powered on demand."""
         groups = [(group.count, group.on_demand) for group in section.groups if group.on_demand is not None]
         hours = (trial.run.metrics.get("horizon_s") or 0.0) / 3600
         if not groups or not hours:
@@ -257,8 +255,7 @@ def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config, demand
 
 class Trials:
     """An object that simulates clusters under one policy on the same jobs. It does not repeat cells
-    that are already in the folder.
-    """
+    that are already in the folder."""
 
     def __init__(
         self,
@@ -306,8 +303,7 @@ class Trials:
     @contextmanager
     def noting(self) -> Iterator[None]:
         """If the block raises an error, add a note about the results that were kept (see
-        ``Store.noting``).
-        """
+        ``Store.noting``)."""
         try:
             yield
         except (KeyboardInterrupt, Exception):

@@ -119,8 +119,7 @@ def why_broken() -> str:
 @cache
 def costs() -> Mapping[str, Mapping[str, Any]]:
     """Return how long each loop and the kernel took under the same policy, as measured by
-    ``scripts/bench_engine.py``.
-    """
+    ``scripts/bench_engine.py``."""
     measured: Mapping[str, Mapping[str, Any]] = json.loads(files(__package__).joinpath("costs.json").read_text("utf-8"))
     return measured
 
@@ -168,8 +167,7 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
 
 def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
     """Return a reason not to use the compiled engine, as far as it can be found without the jobs.
-    The result is empty if there is no such reason.
-    """
+    The result is empty if there is no such reason."""
     if scenario.engine == "simpy":
         return "asked for"
     why = _feature(scenario, observed)
@@ -181,8 +179,7 @@ def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> s
 def why_not_live(scenario: ClusterScenario) -> str:
     """Return the reason why the compiled engine cannot run episodes, in which decisions are made
     one by one (``episodes.side_by_side``). The result is empty if the engine can run them. For a
-    trace, one window is read in order to inspect its columns.
-    """
+    trace, one window is read in order to inspect its columns."""
     if scenario.engine == "simpy":
         return "asked for"
     if scenario.outages or (why := _feature(scenario, False)):

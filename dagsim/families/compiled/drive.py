@@ -1,6 +1,5 @@
 """Compute the schedule of a scenario: choose the loop, call it, and enlarge the arrays when the
-loop needs more space.
-"""
+loop needs more space."""
 
 from __future__ import annotations
 

@@ -370,8 +370,7 @@ def look(s: State, e: Ends) -> None:
 
 class Surplus(NamedTuple):
     """The amounts of each resource that the reserved task leaves on its type for other tasks, in
-    millionths. For resources that the reserved task does not need, the amount is very large.
-    """
+    millionths. For resources that the reserved task does not need, the amount is very large."""
 
     gpus: int
     cpus: int
@@ -392,8 +391,7 @@ def _exceeds(s: State, e: Ends, kind: int, count: int, extra: Surplus) -> bool:
 @inner
 def reservation(s: State, e: Ends, head: int) -> tuple[float, int, Surplus]:
     """Find the earliest time at which a task fits, the type on which it then fits, and the surplus
-    on that type.
-    """
+    on that type."""
     kind = int64(s.tasks[head].kind)
     soonest, on, extra = np.inf, -1, Surplus(int64(0), int64(0), int64(0))
     for type_ in range(len(s.types)):

@@ -147,8 +147,7 @@ number of axes of an array (-1 for a record)."""
 
 class Outer:
     """A function that is called from Python. It is compiled once for each combination of types of
-    its arguments.
-    """
+    its arguments."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.plain = function
@@ -315,8 +314,7 @@ def _linked(symbol: str, code: bytes) -> Callable[..., int]:
 
 def dispatched(function: Function) -> Function:
     """Compile a function with numba's own dispatcher, if numba is installed. Use this for functions
-    that are called very often and whose arguments are numbers.
-    """
+    that are called very often and whose arguments are numbers."""
     if not jitted():
         return function
     import numba

@@ -400,8 +400,7 @@ def _decide(s: State, log: np.recarray, p: Las) -> bool:
 @inner
 def _wait(p: Las) -> None:
     """Request another decision at the beginning of the next round that has to be checked, unless no
-    task waits.
-    """
+    task waits."""
     if p.q.count.ready:
         p.round.wake_s = min(p.round.wake_s, p.round.check * p.round.quantum_s)
 
@@ -435,8 +434,7 @@ def _skip(s: State, p: Las) -> None:
 def _queue_waits_s(s: State, p: Las, queue: int) -> float:
     """Return a lower bound on how many seconds pass until a task in a queue can displace more runs.
     The job of the first task may also have running tasks. Its key may then rise above the key of
-    another job, which may displace these runs.
-    """
+    another job, which may displace these runs."""
     at = s.queues[queue].at
     left_s = _overtakes_s(s, p, task_of_entry(s, s.ready[at].what))
     if p.v.first[s.tasks[task_of_entry(s, s.ready[at].what)].job] < 0:
@@ -554,8 +552,7 @@ def _begin_round(s: State, p: Las) -> None:
 def _compete(s: State, log: np.recarray, p: Las) -> bool:
     """Stop the next of the runs that were chosen to be stopped. If there is none, start the task
     for which runs were stopped, or choose the runs to stop for the next task. Return False after
-    all tasks have had their turn.
-    """
+    all tasks have had their turn."""
     if p.r.count.doomed:
         run = next_doomed(p.r)
         end_service(s, p.v, run)
@@ -593,8 +590,7 @@ def _start(s: State, log: np.recarray, p: Las, task: int) -> None:
 @inner
 def _make_room(s: State, p: Las, task: int) -> None:
     """Choose the runs that must stop so that a task fits. Only runs of other jobs that rank after
-    the task may be stopped. If stopping all of them is not enough, none is chosen.
-    """
+    the task may be stopped. If stopping all of them is not enough, none is chosen."""
     seek_room(p.r)
     job = s.tasks[task].job
     task_had, origin = served(s, p.v, job), origin_of(s, task)

@@ -20,8 +20,7 @@ MICRO = 1_000_000
 
 def record_type(**fields: str) -> np.dtype:
     """Return an aligned record type. Each argument names a data type and the fields of that type,
-    as in ``record_type(f8="key", i8="what")``.
-    """
+    as in ``record_type(f8="key", i8="what")``."""
     return np.dtype([(name, kind) for kind, names in fields.items() for name in names.split()], align=True)
 
 
@@ -317,8 +316,7 @@ def with_pieces(s: State) -> State:
 
 
 def more_pieces(s: State) -> int:
-    """Return for how many more pieces the state needs space when it grows (0 without preemption).
-    """
+    """Return for how many more pieces the state needs space when it grows (0 without preemption)."""
     return max(SPARE, len(s.origin)) if len(s.work_left) else 0
 
 

@@ -338,8 +338,7 @@ def tree_of(s: State, kind: int, type_: int) -> int:
 
 @inner
 def fits_on(s: State, kind: int, type_: int) -> bool:
-    """Return True if an instance (or the whole gang) could start on a type now.
-    """
+    """Return True if an instance (or the whole gang) could start on a type now."""
     if not s.may[kind, type_]:
         return False
     sync(s, kind, type_)
@@ -348,8 +347,7 @@ def fits_on(s: State, kind: int, type_: int) -> bool:
 
 @inner
 def fits(s: State, kind: int) -> bool:
-    """Return True if an instance (or the whole gang) could start on some type now.
-    """
+    """Return True if an instance (or the whole gang) could start on some type now."""
     for type_ in range(len(s.types)):  # noqa: SIM110 (a generator cannot be compiled)
         if fits_on(s, kind, type_):
             return True

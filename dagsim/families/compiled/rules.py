@@ -119,8 +119,7 @@ def ready_at_s(s: State, index: int) -> float:
 @inner
 def _recall(s: State, log: np.recarray) -> bool:
     """Replay the next arrival or start that happened before the simulation began. Return False if
-    none is left.
-    """
+    none is left."""
     arrives_s, since_s = np.inf, np.inf
     if s.count.jobs < len(s.jobs) - 1:
         arrives_s = s.jobs[s.count.jobs].arrival_s
@@ -154,8 +153,7 @@ def _forget_ended(s: State) -> None:
 @inner
 def _resume(s: State, log: np.recarray) -> None:
     """Start the next run that was in progress when the simulation began, on the nodes that it
-    occupies.
-    """
+    occupies."""
     task = int64(s.past[s.count.past].task)
     kind = int64(s.tasks[task].kind)
     run = _open(s, task, s.nodes[s.past[s.count.past].node].type)

@@ -305,8 +305,7 @@ def advance_srtf(s: State, log: np.recarray, p: Srtf) -> bool:
 @inner
 def _decide(s: State, log: np.recarray, p: Srtf) -> bool:
     """Stop the next run that is marked for stopping. If there is none, start a task, or mark runs
-    for stopping. Return False if nothing can be done.
-    """
+    for stopping. Return False if nothing can be done."""
     s.count.ended = 0
     if p.r.count.doomed:
         run = next_doomed(p.r)
@@ -359,8 +358,7 @@ def _note_weight(p: Srtf, weight: int) -> None:
 @inner
 def _make_room(s: State, p: Srtf, task: int) -> None:
     """Mark the runs that must stop so that a task fits. Only runs that have more left than the task
-    needs may be stopped. If stopping all of them is not enough, no run is marked.
-    """
+    needs may be stopped. If stopping all of them is not enough, no run is marked."""
     seek_room(p.r)
     weight = p.weights[p.weight_of[s.tasks[task].kind]]
     least = np.inf

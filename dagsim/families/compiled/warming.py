@@ -35,8 +35,7 @@ _started: dict[str, subprocess.Popen[bytes] | None] = {}
 
 def warm_beside(policy: str) -> bool:
     """Start a process that compiles what a policy (or ``EPISODES``) needs. Return True if this call
-    or an earlier one has started such a process.
-    """
+    or an earlier one has started such a process."""
     name = PolicySpec.parse(policy).name
     if name not in _started:
         _started[name] = None

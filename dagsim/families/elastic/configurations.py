@@ -121,8 +121,7 @@ def moves_to(
 
 def _together(domains: Sequence[int], nodes: list[int], count: int) -> list[int]:
     """Return ``count`` of the nodes, all in the smallest domain that has enough of them, or an
-    empty list if there is no such domain.
-    """
+    empty list if there is no such domain."""
     groups = [[node for node in nodes if domain >> node & 1] for domain in domains] if domains else [nodes]
     return min([group for group in groups if len(group) >= count], key=len, default=[])[:count]
 

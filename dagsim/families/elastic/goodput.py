@@ -93,8 +93,7 @@ class ThroughputModel(NamedTuple):
 
     def step_s(self, nodes: Any, replicas: Any, local_batch: Any) -> Any:
         """Return how many seconds the last pass of an iteration takes, including the
-        synchronisation.
-        """
+        synchronisation."""
         passed, synced = self.pass_s(local_batch), self.sync_s(nodes, replicas)
         return np.exp(np.log(passed**self.gamma + synced**self.gamma) / self.gamma)
 

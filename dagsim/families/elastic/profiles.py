@@ -61,8 +61,7 @@ APPLICATIONS = {
 
 class IterationTime(NamedTuple):
     """The duration of an iteration without accumulation, and the part of it spent on
-    synchronisation, in seconds.
-    """
+    synchronisation, in seconds."""
 
     step_s: float
     sync_s: float

@@ -241,8 +241,7 @@ def _profiles(folder: str) -> dict[str, TrainingProfile]:
 def _scaled(name: str, asked: int, slower: tuple[tuple[str, int, float], ...]) -> tuple[dict[str, GoodputModel], float]:
     """Return goodput models by GPU type. Also return the goodput of the fastest type with ``asked``
     GPUs on as few nodes as possible. ``slower`` contains, for each type, the GPUs per node, and the
-    factor by which ``asked`` GPUs of this type are slower than those of the fastest type.
-    """
+    factor by which ``asked`` GPUs of this type are slower than those of the fastest type."""
     model = SHIPPED_MODELS[name]
     goodputs = {gpu: float(model.best(-(-asked // size), asked).goodput) for gpu, size, _ in slower}
     fastest = next(gpu for gpu, _, factor in slower if factor == 1.0)

@@ -600,7 +600,7 @@ class CompiledEpisodes:
             outcome[0][which] = 0.0 - self._own_costs(self._own, which) * self._terms.weight / self._terms.scale
         if self._derived is not None:
             (tokens, context, _, mask), over = seen, outcome[1]
-            owners, rows = np.nonzero(mask * ~over[:, None])  # the observation of an episode that has ended is all zeros
+            owners, rows = np.nonzero(mask * ~over[:, None])  # observations of ended episodes are all zeros
             chosen = tokens[owners, rows]
             tokens[owners, rows, -len(self._derived.names) :] = self._derived.of_rows(chosen, context, owners)
 

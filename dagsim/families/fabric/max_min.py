@@ -172,8 +172,7 @@ class SharedLinks:
 
     def rate_of(self, flow: LinkFlow) -> float:
         """Return the rate in bytes per second that a flow would have if it started next to the
-        current flows. Nothing is changed. There must be no pending updates.
-        """
+        current flows. Nothing is changed. There must be no pending updates."""
         if not flow.route:
             return flow.cap
         before, changed = flow.number, self._changed
@@ -235,8 +234,7 @@ class SharedLinks:
 
     def _fill(self, affected: dict[LinkFlow, None]) -> dict[int, list[LinkFlow]]:
         """Set the max-min rates of the ``affected`` flows, which share the capacity that is left by
-        all other flows. Return the affected flows on each link.
-        """
+        all other flows. Return the affected flows on each link."""
         flows = sorted(affected, key=_number)
         links: dict[int, list[LinkFlow]] = {}
         for flow in flows:

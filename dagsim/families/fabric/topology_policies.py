@@ -29,8 +29,7 @@ class SmallestDomain:
     the rest fits into a single subdomain. The rest goes to the smallest sufficient subdomain (as in
     Kueue's topology-aware scheduling). This breaks up the fewest domains. A required level is the
     widest level that is tried; a preferred level needs no special rule. Tasks that are not gangs
-    use best fit. The cost is O(nodes).
-    """
+    use best fit. The cost is O(nodes)."""
 
     def place(
         self, view: ClusterView, task: TaskState, type_: int | None = None, avoid: _Nodes = _NONE
@@ -226,8 +225,7 @@ class SkewRule:
     take any GPUs, on the fullest nodes first, so that they fill gaps. VGG and AlexNet are skewed:
     in the table of Tiresias' simulator (SymbioticLab/Tiresias, ``simulator/models.py``), their
     largest tensor contains 61% to 77% of all bytes, compared with at most 14% in the other models.
-    Models are compared by the beginning of their names. O(nodes).
-    """
+    Models are compared by the beginning of their names. O(nodes)."""
 
     skewed = ("vgg", "alexnet")
 

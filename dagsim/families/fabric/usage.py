@@ -151,8 +151,7 @@ class LinkTraffic:
 
     def _send_steps(self, run: _Run, now: float, rate: float) -> None:
         """Set the rate at which the gang sends from now on. A rate of 0 means that it stops
-        sending.
-        """
+        sending."""
         if run.flow is not None and not rate:
             self.changes.append(_Change(now, False, run.flow))
             run.flow = None

@@ -18,8 +18,7 @@ from dagsim.workload.arrays import Labels
 @dataclass(frozen=True, slots=True)
 class JobChange:
     """One change to a job: to its size (as a share of what it requests), its number of nodes at the
-    same size, its time limit, its partition, its GPU type, or its terms.
-    """
+    same size, its time limit, its partition, its GPU type, or its terms."""
 
     words: str
     size: float = 1.0

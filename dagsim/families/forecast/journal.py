@@ -41,8 +41,7 @@ class Watched(NamedTuple):
 
 class Figures(NamedTuple):
     """The number of forecasts in the last week (or in one group of them), and the shares of jobs
-    that started near the median.
-    """
+    that started near the median."""
 
     n: int
     within: tuple[float, ...]

@@ -285,8 +285,7 @@ def workload_of(state: Path) -> dict[str, str]:
 
 def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
     """Return the end of a sentence that lists the facts from before the snapshot that the policy
-    needs but does not have.
-    """
+    needs but does not have."""
     decider = make_policy(scenario, policy, 0)
     unknown = forgotten(decider)
     if not has_history and (remembers := stated(decider, "remembers")):
@@ -479,8 +478,7 @@ def _shown(
 ) -> list[Expected]:
     """Return the forecasts for the last rows. ``said`` contains the policy's current decisions
     about jobs, which explain their waits. If the policy starts a job immediately in every future,
-    the forecast is that the job starts now, regardless of past waits.
-    """
+    the forecast is that the job starts now, regardless of past waits."""
     present = several[-1]
     if not len(present.t):
         return []

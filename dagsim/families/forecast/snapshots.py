@@ -187,8 +187,7 @@ class Snapshots:
         """End a forecast that takes longer than the interval, so that the next snapshot can be
         forecast. The first forecast of a process may take ``_BEGINNING`` intervals. Without this
         exception, a process that takes longer than an interval to start would be ended again and
-        again.
-        """
+        again."""
         most_s = self._every_s * (1 if self._is_ready else _BEGINNING)
         if self._pool is None or monotonic() - self._asked_s <= most_s:
             return

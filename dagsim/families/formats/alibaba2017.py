@@ -75,8 +75,7 @@ class Alibaba2017(Reader):
 
 
 def _tasks(source: Source) -> Source:
-    """Return the task table in ``source``, which may be a directory or archive with several tables.
-    """
+    """Return the task table in ``source``, which may be a directory or archive with several tables."""
     tables = source.select("batch_task.*")
     return tables if tables.files else source
 

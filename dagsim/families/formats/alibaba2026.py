@@ -59,8 +59,7 @@ class Alibaba2026(Reader):
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """Read the nodes from ``node_info_df*`` next to the jobs, or return None if there is no
-        such file.
-        """
+        such file."""
         lists = source.beside("node_info_df*")
         return _read_nodes(lists.files[0]) if lists.files else None
 

@@ -75,8 +75,7 @@ class Google2011(Reader):
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """Read the machines from ``machine_events`` next to the tasks. Return None if there are
-        none, or if tasks need GPUs.
-        """
+        none, or if tasks need GPUs."""
         machine_data = None if options.gpus_per_task is not None else _machines(source)
         return machine_data and machine_data[0]
 

@@ -119,8 +119,7 @@ class Google2019(Reader):
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """Read the machines from ``machine_events``, or from a list of shapes
-        (``*host_resource*``). Return None if there is neither, or if tasks need GPUs.
-        """
+        (``*host_resource*``). Return None if there is neither, or if tasks need GPUs."""
         if options.gpus_per_task is not None:
             return None
         machine_data = _machines(source)
@@ -389,8 +388,7 @@ def shapes_beside(source: Source) -> Cluster | None:
 
 def band(priority: str) -> float:
     """Return the priority band: 0 for free, 1 for best-effort batch, 2 for mid, 3 for production, 4
-    for monitoring.
-    """
+    for monitoring."""
     try:
         value = float(priority or 0)
     except ValueError:

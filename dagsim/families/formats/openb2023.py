@@ -62,8 +62,7 @@ class Openb2023(Reader):
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """Read the nodes from the first ``openb_node_list*`` next to the pods, or return None if
-        there is none. To read another list, use ``read_openb_nodes``.
-        """
+        there is none. To read another list, use ``read_openb_nodes``."""
         lists = source.beside("openb_node_list*")
         return read_openb_nodes(lists.files[0]) if lists.files else None
 

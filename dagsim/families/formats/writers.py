@@ -82,8 +82,7 @@ def _write_each(
     format: str, ending: str, text: Callable[[Job], str], path: Path, jobs: Iterable[Job], cluster: Cluster | None
 ) -> tuple[Path, ...]:
     """Write one file per job. If ``path`` ends in ``ending``, it is the file for the only job.
-    Otherwise, it is the folder for the files. Return the paths.
-    """
+    Otherwise, it is the folder for the files. Return the paths."""
     files: list[Path] = []
     for job in jobs:
         content = text(job)

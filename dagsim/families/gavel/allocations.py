@@ -386,8 +386,7 @@ class GivenShares(_Rule):
 
 def _on_reference(situation: Situation) -> Situation:
     """Return the situation for a policy that does not distinguish types: each job's rate on every
-    type is its rate on the reference type.
-    """
+    type is its rate on the reference type."""
     jobs = {}
     for number, job in situation.jobs.items():
         rate = job.rate.get(_REFERENCE) or max(job.rate.values())

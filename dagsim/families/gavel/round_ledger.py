@@ -273,8 +273,7 @@ class GavelLedger:
         return max([task.finish_s for task in self.round])
 
     def _sums(self, ends_s: float) -> list[float]:
-        """Return all sums that a round increases: its times, and the seconds and steps of its jobs.
-        """
+        """Return all sums that a round increases: its times, and the seconds and steps of its jobs."""
         had = [self._had[task.key][task.type] for task in self.round]
         left = [self.jobs[task.key[0]].left for task in self.round]
         return [ends_s, self._round_ended_s, *self._worked.values(), *had, *left]
@@ -367,8 +366,7 @@ class GavelLedger:
 
 def _repetitions(before: float, after: float, low: float, high: float) -> int:
     """Return how many times the change of a sum can be repeated exactly. The change must be an even
-    multiple of the unit, and the sum must stay in its binade and between ``low`` and ``high``.
-    """
+    multiple of the unit, and the sum must stay in its binade and between ``low`` and ``high``."""
     if before == after:
         return _FOR_EVER
     exponent = frexp(after)[1]

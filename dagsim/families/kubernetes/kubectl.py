@@ -270,8 +270,7 @@ class _Reading:
 
     def jobs_now(self, entries: Sequence[_Found], now_s: float, usual_s: float) -> Iterator[Job]:
         """Build one job for each kind of demand among these pods, which must all be running or all
-        be waiting.
-        """
+        be waiting."""
         nodes = _nodes_of(entry.piece for entry in entries)
         kinds: dict[object, list[_Found]] = {}
         for entry in _counted(entries):

@@ -169,8 +169,7 @@ class ClusterObjects:
 
     def _with_namespaces(self, affinity: Any) -> Any:
         """Return the affinity with namespace selectors replaced by the names of the selected
-        namespaces, if these are known.
-        """
+        namespaces, if these are known."""
         if not self._namespaces or not isinstance(affinity, dict):
             return affinity
         if "namespaceSelector" in affinity:

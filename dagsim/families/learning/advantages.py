@@ -1,6 +1,5 @@
 """Returns for whole episodes, and advantage estimators. The advantage of a choice is how much
-better it was than an average choice.
-"""
+better it was than an average choice."""
 
 from __future__ import annotations
 
@@ -86,8 +85,7 @@ class Estimator(Protocol):
         self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, float]]:
         """Return (T,) float64, the advantage of every choice in all episodes, and metrics for the
-        log.
-        """
+        log."""
 
     def state(self) -> dict[str, Any]:
         """Return the state that a resumed training run needs."""
@@ -108,8 +106,7 @@ class StatelessEstimator:
 
 class ReplicaAdvantages(StatelessEstimator):
     """Compares each episode with the other episodes on the same job sequence, at the same simulated
-    time. This needs no critic (Mao et al., ICLR 2019).
-    """
+    time. This needs no critic (Mao et al., ICLR 2019)."""
 
     witness: WitnessFactory | None = None
 
@@ -127,8 +124,7 @@ class ReplicaAdvantages(StatelessEstimator):
 
 class CriticAdvantages:
     """Generalised advantage estimates (Schulman et al. 2016), with a critic that is fitted to the
-    returns in every iteration.
-    """
+    returns in every iteration."""
 
     witness: WitnessFactory | None = None
 

@@ -245,8 +245,7 @@ def caveats(config: Config, seeds: Iterable[int], checkpoint: Path, beliefs: boo
 
 def _unfamiliar(config: Config, facts: Mapping[str, Any]) -> str | None:
     """Return a warning if the experiment hides durations that were never hidden from the agent, and
-    None otherwise.
-    """
+    None otherwise."""
     trained_with = facts.get("knowledge")
     if not trained_with or not config.whole_system.hides_durations or "hidden" in trained_with:
         return None

@@ -81,8 +81,7 @@ class WeightedJobSeconds(_PerJob):
 
 class BoundedStretch(_PerJob):
     """The sum of max(1, completion time / max(ideal time, 10 s)) over all jobs. If a job's ratio is
-    still below 1 when the job ends, it is then raised to 1.
-    """
+    still below 1 when the job ends, it is then raised to 1."""
 
     def weight(self, job: int) -> float:
         return 1.0 / max(self._schedule.jobs[job].ideal_s, 10.0)
@@ -141,8 +140,7 @@ class IdleGpuSeconds(Accrual):
 
 class Joules(Accrual):
     """The energy in joules that all GPUs, busy or idle, have consumed since the first arrival. GPUs
-    on nodes that are down consume no energy.
-    """
+    on nodes that are down consume no energy."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()

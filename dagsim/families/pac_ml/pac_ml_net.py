@@ -135,8 +135,7 @@ class Round(nn.Module):
 
 class PacMl(ScoreNet):
     """Computes embeddings of the job's graph and of the job in its context, and from these a score
-    for each way to partition the job.
-    """
+    for each way to partition the job."""
 
     observation = RampObservation
 

@@ -122,8 +122,7 @@ class Partition(NamedTuple):
 
 class OpPlacement(NamedTuple):
     """The block of servers on which each operation runs. Piece ``k`` of an operation and piece
-    ``k`` of its mirror run on the ``k``-th server in the block.
-    """
+    ``k`` of its mirror run on the ``k``-th server in the block."""
 
     job: int
     blocks: tuple[Block, ...]

@@ -20,8 +20,7 @@ servers form a block."""
 
 class Lane(NamedTuple):
     """Equally costly transfers between the pieces of two operations. ``key`` identifies their cost.
-    It is None if both pieces are on the same server.
-    """
+    It is None if both pieces are on the same server."""
 
     key: Hashable
     local: bool

@@ -234,8 +234,7 @@ def costed(graph: ComputationGraph, profiled_on: GpuType, types: Iterable[GpuTyp
 
 def bound(op: Op) -> str:
     """Return what limits the speed of an operation, judging by its name: ``arithmetic``,
-    ``bandwidth`` or ``loading``.
-    """
+    ``bandwidth`` or ``loading``."""
     name = op.name.split("(")[0].lower()
     if any(name.startswith(word) for word in _LOADING):
         return "loading"

@@ -65,8 +65,7 @@ def look_ahead(
     timed: TimedGraph, schedule: OpSchedule, fabric: Fabric, rules: Rules, *, shortest_flow_first: bool = True
 ) -> StepTime:
     """Simulate one training step. The cost is one pass over operations, bundles and ticks, because
-    pairs of pieces are never listed.
-    """
+    pairs of pieces are never listed."""
     return _Walk(timed, schedule, fabric, rules, shortest_flow_first).run()
 
 

@@ -140,8 +140,7 @@ class Planner:
 
     def step_s(self, graph: ComputationGraph, degree: int, servers: int) -> float | None:
         """Return how many seconds a training step takes on these servers (a bit mask), or None if
-        the job cannot be placed there.
-        """
+        the job cannot be placed there."""
         key = (graph.digest, degree, servers)
         if key not in self._seconds:
             if len(self._seconds) > _KEPT:

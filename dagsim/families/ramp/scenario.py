@@ -214,8 +214,7 @@ class RampScenario(Scenario):
 
     def planned_by(self, planner: Planner) -> RampScenario:
         """Return the same scenario with a different planner, and with the fabric and the rules of
-        that planner.
-        """
+        that planner."""
         scenario = replace(self)
         scenario._made.planner = planner
         return scenario

@@ -26,8 +26,7 @@ Block: TypeAlias = tuple[int, ...]
 
 class Topology(Protocol):
     """The interface of topologies: servers, blocks on which a collective may run, and the durations
-    of transfers.
-    """
+    of transfers."""
 
     @property
     def name(self) -> str:
@@ -68,8 +67,7 @@ class Topology(Protocol):
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
         """Return how many seconds a collective takes that sends ``total_bytes`` in total. On a
-        single server, this is 0.
-        """
+        single server, this is 0."""
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
         """Return a key for a list of blocks. Lists with the same costs have the same key, wherever
@@ -91,8 +89,7 @@ TOPOLOGIES: Registry[Topology] = Registry(
 
 def ring_s(among: int, total_bytes: float, bytes_per_s: float, latency_s: float) -> float:
     """Return how many seconds one half of a ring all-reduce takes. It has ``among - 1`` rounds, and
-    each round sends 1 / ``among`` of the bytes.
-    """
+    each round sends 1 / ``among`` of the bytes."""
     return (among - 1) * (latency_s + total_bytes / among / bytes_per_s)
 
 
@@ -163,8 +160,7 @@ class Switch:
         return len(servers)
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return how many seconds a reduce-scatter followed by an all-gather takes around a ring.
-        """
+        """Return how many seconds a reduce-scatter followed by an all-gather takes around a ring."""
         return 2 * ring_s(cast("int", group), total_bytes, self.link_bytes_per_s, self.latency_s)
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
@@ -261,8 +257,7 @@ class TorusBoxes:
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
         """Return how many seconds a reduce-scatter and an all-gather take. The reduce-scatter runs
         along one dimension after another, each on the data that the previous one has left. The
-        all-gather runs in the reverse order.
-        """
+        all-gather runs in the reverse order."""
         left, seconds = total_bytes, 0.0
         for among in cast("tuple[int, ...]", group):
             seconds += ring_s(among, left, self.link_bytes_per_s, self.hop_s)
@@ -370,8 +365,7 @@ class LeafSpine:
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
         """Return how many seconds a transfer takes: two hops within a leaf, and four hops at the
-        reduced rate between leaves.
-        """
+        reduced rate between leaves."""
         if pair:
             return 2 * self.hop_s + size_bytes / self.link_bytes_per_s
         return 4 * self.hop_s + size_bytes * self.oversubscription / self.link_bytes_per_s
@@ -387,8 +381,7 @@ class LeafSpine:
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
         """Return how many seconds a collective takes. Rings run within each leaf first, and then
-        between leaves for the data that is left at each server.
-        """
+        between leaves for the data that is left at each server."""
         leaves, most = cast("tuple[int, int]", group)
         within_s = ring_s(most, total_bytes, self.link_bytes_per_s, 2 * self.hop_s)
         between_s = ring_s(leaves, total_bytes / most, self.link_bytes_per_s / self.oversubscription, 4 * self.hop_s)

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 class RampView:
     """The waiting job and the fabric as it is now. The view always shows the current state of the
-    kernel, so do not store it for later use.
-    """
+    kernel, so do not store it for later use."""
 
     __slots__ = ("_kernel",)
 
@@ -92,8 +91,7 @@ class RampView:
     @property
     def ends(self) -> tuple[tuple[float, int], ...]:
         """The end of each running job (in seconds since the start), and its servers as a bit mask.
-        The order is arbitrary.
-        """
+        The order is arbitrary."""
         return tuple((run.end_s, run.servers) for run in self._kernel.running)
 
     @property

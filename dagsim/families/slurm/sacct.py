@@ -237,8 +237,7 @@ class _Reading:
 
     def batch(self, table: Table) -> JobBatch:
         """Convert the jobs in a table. Jobs with one row and without problems are converted
-        together. Other jobs are built from their attempts.
-        """
+        together. Other jobs are built from their attempts."""
         ids, submit = self.keys(table)
         findings = Findings()
         times = self._times(table, submit, findings)

@@ -77,8 +77,7 @@ class SparkKernel:
     @property
     def schedule(self) -> Schedule:
         """The schedule so far. It is built on request, which costs O(launches). Without ``record``,
-        its log contains only arrivals and completions.
-        """
+        its log contains only arrivals and completions."""
         self.episode.ended_ms = self.cluster.now_ms
         return schedule_of(self.episode)
 
@@ -185,8 +184,7 @@ class SparkKernel:
 
     def _opens(self) -> bool:
         """Open a round for a pool with executors that can be committed. Return False if there is
-        none.
-        """
+        none."""
         cluster = self.cluster
         while True:
             source = cluster.source

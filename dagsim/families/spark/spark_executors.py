@@ -44,8 +44,7 @@ def executor_types(executors: int | tuple[ExecutorType, ...]) -> tuple[ExecutorT
 
 class ExecutorMove:
     """The move of an executor to ``stage``. The event loop treats it like a stage without tasks to
-    launch.
-    """
+    launch."""
 
     __slots__ = ("stage",)
     remaining = 0

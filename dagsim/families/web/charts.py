@@ -324,8 +324,7 @@ class Packer:
 
     def packed(self, facts: dict[str, Any]) -> str:
         """Compress everything with gzip, and encode it in base64. Equal facts and arrays give equal
-        text.
-        """
+        text."""
         listed, offset = [], 0
         for kind, data, length in self._arrays:
             listed.append([kind, offset, length])

@@ -158,8 +158,7 @@ def _free(cols: ScheduleColumns) -> Steps:
 
 def _room(free: Steps, asked: float, arrival_s: float, until_s: float) -> str:
     """State for what share of the time before the job's first run fewer GPUs were free than the job
-    requested.
-    """
+    requested."""
     full = Steps(free.time_s, (free.value < asked - 1e-9).astype(float), free.end_s)
     reached = full.until(np.array([arrival_s, until_s]))
     short = float(reached[1] - reached[0]) / (until_s - arrival_s)

@@ -104,8 +104,7 @@ class Idleness:
 
     async def _account(self) -> tuple[_Account, bool] | None:
         """Return the numbers of unfinished items according to the metrics, and whether any work is
-        in progress. Return None if the metrics cannot be read.
-        """
+        in progress. Return None if the metrics cannot be read."""
         assert self.metrics is not None
         page = await self.metrics.page()
         if page is None:

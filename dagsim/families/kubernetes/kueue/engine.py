@@ -42,8 +42,7 @@ _OVERLAP = "Workload has overlapping preemption targets with another workload"
 
 class EndlessPreemption(Exception):
     """Raised if workloads preempt each other endlessly. ``pairs`` lists each workload with the one
-    that preempted it, by name.
-    """
+    that preempted it, by name."""
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         super().__init__(", ".join(f"{by} preempts {name}" for name, by in pairs))

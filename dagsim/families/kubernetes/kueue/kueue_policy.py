@@ -26,8 +26,7 @@ _Place: TypeAlias = tuple[int, int, int]
 @dataclass(slots=True)
 class _Admitted:
     """A workload that holds quota, with those of its tasks that have not started. ``from_s`` is the
-    time at which the admission checks of the workload are complete.
-    """
+    time at which the admission checks of the workload are complete."""
 
     places: dict[_Place, None]
     from_s: float
@@ -82,8 +81,7 @@ class Kueue:
     def outlook(self, view: ClusterView) -> tuple[KueueWaits, list[Standing]]:
         """Return the quotas with their current usage, and the waiting workloads of each
         ClusterQueue in order. Each workload comes with its outcome in the next cycles. No decisions
-        are made.
-        """
+        are made."""
         self._now, self._exact = view.now, True
         self._set_up(view)
         view.follow(self)

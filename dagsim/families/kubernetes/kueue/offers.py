@@ -197,8 +197,7 @@ class Site:
 
     def _topology(self, task: TaskState, queue: ClusterQueue) -> TopologyRequest | None:
         """Return the topology that a job requests, or None if the requested level is not one of the
-        queue's levels.
-        """
+        queue's levels."""
         request = task.job.job.request
         names = {self._flavors[name].topology_name for group in queue.resource_groups for name in _names(group)
                  if name in self._flavors}  # fmt: skip

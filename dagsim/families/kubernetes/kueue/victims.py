@@ -46,8 +46,7 @@ class Candidate(NamedTuple):
 @dataclass(slots=True)
 class VictimSearch:
     """A search for workloads to preempt (targets). ``slots`` are the slots without enough quota,
-    and ``amounts`` is the request.
-    """
+    and ``amounts`` is the request."""
 
     workload: WorkloadState
     queue: ClusterQueueState
@@ -59,8 +58,7 @@ class VictimSearch:
 class Preemptor:
     """Finds workloads to preempt. ``usage_of`` returns the past usage of a workload's LocalQueue,
     if the ClusterQueue uses admission fair sharing. ``fair`` lists the strategies of fair sharing,
-    or is None for classic preemption.
-    """
+    or is None for classic preemption."""
 
     def __init__(
         self, snapshot: Snapshot, fair: Sequence[str] | None, usage_of: Callable[[WorkloadState], float | None] | None

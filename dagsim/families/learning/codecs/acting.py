@@ -1,6 +1,5 @@
 """The codec ``relative`` with additional actions: to stop runs so that a task can start, to migrate
-a run, and to admit or reject a job.
-"""
+a run, and to admit or reject a job."""
 
 from __future__ import annotations
 

@@ -114,8 +114,7 @@ class Belief(ExpectedFree):
 
     def served_s(self, of: Run | TaskState) -> float:
         """Return how much service a task, or the task of a run, has received, in seconds on its
-        fastest type.
-        """
+        fastest type."""
         if isinstance(of, TaskState):
             return self._had.get(of.order, 0.0)
         return self._had.get(of.task.order, 0.0) + self._served_by(of, self._view.now)

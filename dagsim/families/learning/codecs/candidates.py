@@ -1,6 +1,5 @@
 """The codec ``candidates``. Its choices are waiting, and all pairs of a ready task and a GPU type
-on which the task fits.
-"""
+on which the task fits."""
 
 from __future__ import annotations
 
@@ -131,8 +130,7 @@ class Candidates:
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
         """Start the task of row ``choice`` on the row's type. The row after all pairs stands for
-        waiting.
-        """
+        waiting."""
         if choice >= len(self.rows):
             return ()
         task, type_ = self.rows[choice]
@@ -278,8 +276,7 @@ class Candidates:
 
     def _ahead(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> Sequence[float]:
         """Return four values per type that describe when runs are expected to end, in the form
-        selected by ``look_ahead``.
-        """
+        selected by ``look_ahead``."""
         match self.config.look_ahead:
             case "sorted":
                 waits = expected.free_in_each_s(_PROBES, idle)

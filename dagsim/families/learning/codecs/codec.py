@@ -33,8 +33,7 @@ class Observation(NamedTuple):
 
 class ClusterCodec(Protocol):
     """Translates views into arrays, and choices into decisions, for a single simulation. It may
-    keep state about this simulation.
-    """
+    keep state about this simulation."""
 
     token_features: tuple[str, ...]
     """Names of the F columns of ``Observation.tokens``."""
@@ -131,8 +130,7 @@ class CandidatesConfig:
 class RelativeConfig:
     """Settings for choices with unit-free features. They suit agents that are used on clusters and
     workloads other than those on which they were trained. Decisions stay the same if all times are
-    multiplied by a constant.
-    """
+    multiplied by a constant."""
 
     reference: str = "eft-wait[theta=0.7,order=work]"
     """A heuristic that makes one decision at a time (``dagsim list policies``). The heuristic's

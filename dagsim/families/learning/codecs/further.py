@@ -19,8 +19,7 @@ from dagsim.systems.cluster.api import ClusterView
 class FurtherColumns:
     """The choices of the codec ``candidates``, with additional columns. A subclass lists their
     names in ``names`` and computes them in ``columns``. The compiled engine supports only
-    subclasses of ``DerivedColumns``.
-    """
+    subclasses of ``DerivedColumns``."""
 
     names: ClassVar[tuple[str, ...]] = ()
 

@@ -263,8 +263,7 @@ class Pool:
 
     def drop_gone(self, ready: Collection[TaskState]) -> None:
         """Remove the tasks that no longer wait. ``ready`` contains those that still do. This costs
-        O(starts), or O(tasks) if a job was killed.
-        """
+        O(starts), or O(tasks) if a job was killed."""
         for run in self.new:
             if not run.task.waiting:
                 self._drop(run.task)

@@ -1,6 +1,5 @@
 """Neural networks. For a batch of observations, they compute choices, together with
-log-probabilities and entropies.
-"""
+log-probabilities and entropies."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Networks that score the rows of an observation, and a critic that estimates the value of the
-whole observation.
-"""
+whole observation."""
 
 from __future__ import annotations
 

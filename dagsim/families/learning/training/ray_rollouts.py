@@ -150,8 +150,7 @@ class _RolloutActor:
 
     def ready(self) -> None:
         """Load everything that the episodes need now, so that loading errors reach the caller
-        unchanged.
-        """
+        unchanged."""
         from dagsim.families.learning.training.rollouts import EpisodePlayer, one_thread
 
         factory, config, code = self._shared

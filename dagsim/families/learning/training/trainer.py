@@ -156,8 +156,7 @@ class TrainingRun:
     @property
     def best(self) -> float:
         """The best validation result so far, divided by that of the reference. It is NaN before the
-        first validation.
-        """
+        first validation."""
         return float("nan") if self._best is None else self._best
 
     @property
@@ -275,8 +274,7 @@ class TrainingRun:
 
     def _progress(self, iteration: int) -> float:
         """Return the progress of training from 0 to 1. This is the fraction of the iterations or of
-        the minutes, whichever is larger.
-        """
+        the minutes, whichever is larger."""
         share = iteration / self.train.iterations
         minutes = self.train.minutes
         return share if minutes is None else max(share, self._seconds / 60 / minutes)

@@ -188,8 +188,7 @@ class BackfillCycle:
 
     def _start(self, job: PendingJob, placement: Placement) -> Iterator[Decision]:
         """Start a job, unless its partition or its limits refuse it or it has to start together
-        with other jobs.
-        """
+        with other jobs."""
         task, parts = job.task, self._parts
         # Slurm's select_nodes tests the account only after backfill has chosen nodes, so the nodes
         # of a refused job remain reserved.
@@ -217,8 +216,7 @@ class BackfillCycle:
 
     def _plan_for(self, job: PendingJob) -> bool:
         """Reserve nodes for a job that cannot start now. If no later job could start either, do
-        nothing and return False, because the cycle may then end.
-        """
+        nothing and return False, because the cycle may then end."""
         preemption, outlook = self._parts.preemption, self._outlook
         self._at += 1
         if job.attracted:  # Slurm plans no later start in a magnetic reservation
@@ -241,8 +239,7 @@ class BackfillCycle:
 
     def _keep(self, job: PendingJob, placement: Placement) -> None:
         """Reserve the nodes of ``placement`` for a job that fits on them now but is not allowed to
-        start.
-        """
+        start."""
         nodes = sum([1 << share.node for share in placement])
         self._plan.reserve(self._now, self._now + self._limit_s(job), nodes)
 

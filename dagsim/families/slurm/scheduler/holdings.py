@@ -1,6 +1,5 @@
 """The resources that the owners of Slurm's limits currently hold, and the amounts that each of them
-may still take.
-"""
+may still take."""
 
 from __future__ import annotations
 
@@ -78,8 +77,7 @@ class UsageBefore(NamedTuple):
 
 class Budget:
     """A budget of resource-seconds. ``used`` is the holder's past usage, with decay if ``decays``
-    is True. The holder's current runs may use more until their time limits.
-    """
+    is True. The holder's current runs may use more until their time limits."""
 
     def __init__(self, most_s: Mapping[str, float], *, decays: bool) -> None:
         self.most_s = dict(most_s)
@@ -96,8 +94,7 @@ class Budget:
 
     def committed_s(self, name: str) -> float:
         """Return how much counts against the budget of a resource: the amount used so far, plus
-        what current runs may still use until their time limits.
-        """
+        what current runs may still use until their time limits."""
         return self.used[name] + self._of_runs(name)
 
     def _of_runs(self, name: str) -> float:
@@ -180,8 +177,7 @@ class Holdings:
     """The resources that each holder uses, and the limits of each holder. The object can be
     deep-copied. A query, a start or an end takes O(holders of the job). With ``safe``, a job starts
     only if it would stay within the budgets even if it ran until its time limit
-    (AccountingStorageEnforce).
-    """
+    (AccountingStorageEnforce)."""
 
     def __init__(self, *, safe: bool = True) -> None:
         self.most: dict[Holder, tuple[float, ...]] = {}
@@ -298,8 +294,7 @@ class Holdings:
 
     def ever(self, holders: Iterable[Holder], start: Amounts) -> bool:
         """Return True if the limits would allow a start with these amounts if the holders used
-        nothing else.
-        """
+        nothing else."""
         return not any(self.exceeded(holders, start))
 
     def exceeded(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float, float]]:
@@ -328,8 +323,7 @@ class Holdings:
         boots: bool = False,
     ) -> None:
         """Add a run on ``nodes``, which may have to boot first. Do nothing if the run has already
-        been added.
-        """
+        been added."""
         limited = tuple([holder for holder in holders if holder in self.most])
         if not limited or run in self._runs:
             return

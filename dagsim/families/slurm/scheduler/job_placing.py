@@ -91,8 +91,7 @@ class JobPlacing:
 
     def open_to(self, job: PendingJob) -> int:
         """Return the nodes in the job's partition on which this entry of the job may start. If
-        magnetic reservations attract the job, its other entries cover the remaining nodes.
-        """
+        magnetic reservations attract the job, its other entries cover the remaining nodes."""
         nodes = self._rules.nodes[job.part.name]
         if job.attracted:
             return nodes & self.attracting.get(job.reservation, 0)

@@ -22,8 +22,7 @@ _RESERVED = 1 << 20
 
 class JobPriorities:
     """The usage of accounts at a site, the priorities computed from it, and the entries of pending
-    jobs in order of priority. The object can be deep-copied.
-    """
+    jobs in order of priority. The object can be deep-copied."""
 
     def __init__(
         self,
@@ -87,8 +86,7 @@ class JobPriorities:
         may run. Partitions that refuse the job's account are included. For each magnetic
         reservation that attracts the job, there is one more entry per partition
         (``job_resv_append_magnetic``). Compute the priority in partitions in which the task has
-        none yet.
-        """
+        none yet."""
         jobs, rules, types = [], self._rules, task.demand.types
         gpu = rules.gpu_names[types[0]] if len(types) == 1 and task.demand.demand.gpus else ""
         for place, part in enumerate(rules.parts(task.job)):
@@ -130,8 +128,7 @@ class JobPriorities:
         """From the next calculation on, base the priority of a job that takes whole nodes on the
         CPUs of the nodes that backfill has found for it. Until then, it is based on the CPUs that
         the job requests (``total_cpus`` in ``set_priority_factors`` and in ``_job_test`` of
-        cons_common). Without ``anew``, keep the number that an earlier cycle found.
-        """
+        cons_common). Without ``anew``, keep the number that an earlier cycle found."""
         key, parts = (job.order, job.piece), self._rules.parts(job.task.job)
         if not self.are_used or self._found.get(key) == cpus or (key in self._found and not anew):
             return

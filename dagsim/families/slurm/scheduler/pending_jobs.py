@@ -17,8 +17,7 @@ from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
 
 def may_fit(machines: ClusterState, demand: DemandClass) -> bool:
     """Return True if the demand may fit on the nodes. The result is always True for gangs that may
-    run on several types, because such a gang may combine types.
-    """
+    run on several types, because such a gang may combine types."""
     return bool(demand.gang and (len(demand.types) > 1 or not demand.demand.gpus)) or machines.fits(demand)
 
 

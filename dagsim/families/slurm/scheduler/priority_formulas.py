@@ -239,8 +239,7 @@ class ShareTree:
 
     def _level(self, name: str) -> float:
         """Return the level fair share of an account or user: its fraction of the shares of all
-        siblings, divided by its fraction of their usage.
-        """
+        siblings, divided by its fraction of their usage."""
         parent = self.accounts[name].parent
         assert parent is not None
         above = self._usage[parent]

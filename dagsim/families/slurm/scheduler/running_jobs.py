@@ -100,8 +100,7 @@ class NodeUsers:
 
 class RunningJobs:
     """The runs in progress with their time limits, and whether anything has changed since the last
-    backfill cycle. The object can be deep-copied.
-    """
+    backfill cycle. The object can be deep-copied."""
 
     def __init__(self, nodes: int) -> None:
         self.facts: dict[int, RunFacts] = {}

@@ -169,8 +169,7 @@ class PriorityBook:
 
     def remember(self, usage: Mapping[str, float]) -> None:
         """Add usage that happened before the simulation began, in billed seconds by
-        ``account/user``.
-        """
+        ``account/user``."""
         for name, amount in usage.items():
             account, _, user = name.partition("/")
             self.shares.add_usage(self.user(account, user), amount)

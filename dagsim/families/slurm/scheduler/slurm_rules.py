@@ -35,8 +35,7 @@ class NodesOfTypes(NamedTuple):
 
 class SlurmRules:
     """The partitions, QOS and limits in ``view.queues``, as they apply to each job. The object can
-    be deep-copied.
-    """
+    be deep-copied."""
 
     def __init__(self, view: ClusterView, *, kill: str, distinct: bool, safe: bool = True) -> None:
         self._queues = queues = view.queues or QueueTree()
@@ -131,8 +130,7 @@ class SlurmRules:
 
     def least(self, task: TaskState, part: NodePartition) -> Amounts:
         """Return the smallest amounts that one start of the task may take. A job that does not
-        share nodes takes all resources of the smallest nodes that it may use.
-        """
+        share nodes takes all resources of the smallest nodes that it may use."""
         amounts = self.amounts(task)
         if part.exclusive or not self.alone(task.job, part):
             return amounts
@@ -498,8 +496,7 @@ def reserved_in(task: TaskState) -> int:
 
 def magnets(task: TaskState) -> tuple[int, ...]:
     """Return the numbers of the magnetic reservations in which the task may start. Components of
-    heterogeneous jobs may start in none of them.
-    """
+    heterogeneous jobs may start in none of them."""
     return () if task.demand.terms is None or together(task) else task.demand.terms.welcome
 
 

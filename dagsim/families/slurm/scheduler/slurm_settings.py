@@ -123,8 +123,7 @@ class SlurmSettings:
     def origin_s(self, clock_s: float = 0.0) -> float:
         """Return the time of the first priority calculation, which is at or before time 0. Later
         calculations are counted from this time. ``clock_s`` is the time on the site's clock at time
-        0.
-        """
+        0."""
         phase_s = (self.calc_phase_s - clock_s) % self.calc_period_s if self.calc_phase_s else 0.0
         return phase_s - self.calc_period_s if phase_s else 0.0
 

@@ -98,8 +98,7 @@ class Reserved(NamedTuple):
 
 class SiteClock(NamedTuple):
     """The current time, and the way in which Slurm rounds times on the site's clock. This clock
-    shows ``origin_s`` at time 0.
-    """
+    shows ``origin_s`` at time 0."""
 
     now: float
     origin_s: float

@@ -59,8 +59,7 @@ class SlurmWaits:
     def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
         """Yield the limits that keep a start of the task from happening now. If several partitions
         refuse the task, these are the limits of the partition with the fewest such limits. Yield
-        nothing if a partition admits the task.
-        """
+        nothing if a partition admits the task."""
         rules = self._rules
         several: list[list[ReachedLimit]] = []
         for part, gpu, _ in rules.ways(self._view, task):
