@@ -334,7 +334,7 @@ def _by_program(name: str) -> Callable[[dict[str, Path]], Iterator[PaperFigure]]
         place, path = next(iter(files.items()))
         data = path.parents[len(Path(place).parts) - 1]
         words = [sys.executable, str(script), "--data", str(data), "--paper", name]
-        # A file instead of a second pipe, because a program that fills a pipe stops until somebody reads it.
+        # Use a file instead of a second pipe, because the program would block once that pipe is full.
         with TemporaryFile("w+", encoding="utf-8") as errors:
             with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8") as program:
                 assert program.stdout

@@ -170,7 +170,7 @@ class SparkScenario(Scenario):
         """Return the executors for a seed, as a number or as types."""
         match self.executors:
             case (int() as least, int() as largest):
-                if self.load is not None:  # keep only executors whose gap lies within its limits
+                if self.load is not None:  # leave out numbers for which the gap would be out of range
                     soonest_s, latest_s = _range(self.mean_gap_s) or (0.0, inf)
                     rate = self._pool.mean_work_s(self._read) / self._load_of(seed)
                     least = min(max(least, ceil(rate / latest_s)), largest)
