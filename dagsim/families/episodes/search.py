@@ -53,10 +53,11 @@ class Search:
     ``srpt-work``) and a trained agent. When their next decisions differ, all of these decisions are
     tried: the current state is forked in the compiled engine, the decision is carried out, and
     ``base``, or the policy that was best at the last arrival, continues. The search simulates
-    ``futures`` possible futures for each decision. It carries out the decision with the smallest
-    sum of completion times if this decision is better than the followed policy's by more than ``z``
-    standard errors. At each arrival, whole policies are compared in the same way, and the best one
-    is followed from then on. The agent makes ``depth`` decisions before ``base`` takes over.
+    ``futures`` possible futures for each decision. The search carries out the decision with the
+    smallest sum of completion times if this decision is better than the followed policy's by more
+    than ``z`` standard errors. At each arrival, whole policies are compared in the same way, and
+    the best one is followed from then on. The agent makes ``depth`` decisions before ``base`` takes
+    over.
 
     Nothing arrives in the first future. In all other futures, ``ahead`` copies of recent jobs
     arrive, with gaps that are taken from recent arrivals. All choices are tried in the same
