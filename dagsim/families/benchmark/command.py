@@ -270,7 +270,7 @@ def repeat_paper(
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Print the published results of a paper next to those from dagsim, with the differences.
+    """Print the published results of a paper next to those simulated by dagsim, with the differences.
     The exit code is 1 if a difference is larger than allowed.
 
     Example: dagsim paper
