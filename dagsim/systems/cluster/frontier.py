@@ -284,7 +284,7 @@ class Frontier(Forked):
             listeners[:] = [call for call in listeners if call != getattr(index, name, None)]
 
     def believe_estimates(self) -> None:
-        """Use the estimated durations of tasks from now on. Called in forks for look-ahead."""
+        """Use the estimated durations of tasks from now on. Forks for look-ahead call this."""
         everything = [task for job in self.jobs.values() for task in job.tasks]
         for task in (*everything, *(task for task in self.ready if task.piece)):
             task.believe_estimate()

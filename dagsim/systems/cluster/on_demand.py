@@ -145,7 +145,9 @@ class OnDemandNodes(Forked):
                 self._kernel.call_at(until_s, partial(self._mend, node))
 
     def believe_estimates(self) -> None:
-        """Set the duration of every boot to its expected value from now on. Called in forks for look-ahead."""
+        """Set every boot's duration to its expected value from now on. Forks for look-ahead call
+        this.
+        """
         self._expected, now = True, self._kernel.now
         self._failing.clear()
         for node, state in self.states.items():
