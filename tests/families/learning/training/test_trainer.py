@@ -267,7 +267,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     (tmp_path / "orphans.py").write_text(ORPHANS)
     parent = subprocess.Popen(
         [sys.executable, str(tmp_path / "orphans.py")],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
         stdout=subprocess.PIPE,
         text=True,
     )
