@@ -33,6 +33,15 @@ def _depends(request: Request | None) -> bool:
     return request is not None and bool(request.after or request.array_limit or request.begin_s)
 
 
+def _begins_s(job: Job, request: Request) -> float:
+    """Return the time before which a job may not start."""
+    if not request.after and request.begin_s is not None and job.eligible_s is not None:
+        # Use the eligible time in the log, because it also reflects holds and later changes,
+        # which no policy can influence.
+        return job.eligible_s
+    return job.arrival_s + (request.begin_s or 0.0)
+
+
 def _most(active: JobState) -> int:
     """Return how many tasks of a job's array may be in the system at a time."""
     return (active.job.request and active.job.request.array_limit) or 1
@@ -135,19 +144,9 @@ class Dependencies(Forked):
             return None
         conditions = [Condition.of(text) for text in request.after]
         needed, met = self._ask(number, conditions, now)
-        # If a job had left before the simulation began, only the eligible time in the log shows
-        # when a condition on this job was met.
-        lacks_one = job.eligible_s is not None and any(condition.id not in self._numbers for condition in conditions)
-        if request.after_one and (met or not needed or lacks_one):
-            needed = 0
-        elif request.after_one:
-            needed = 1
-            self._one_of.add(number)
-        begins_s = job.arrival_s + (request.begin_s or 0.0)
-        if not conditions and request.begin_s is not None and job.eligible_s is not None:
-            # Use the eligible time in the log, because it also reflects holds and later changes,
-            # which no policy can influence.
-            begins_s = job.eligible_s
+        if request.after_one and needed:
+            needed = self._ask_one(active, conditions, is_met=met)
+        begins_s = _begins_s(job, request)
         if begins_s > now:
             needed += 1
             heappush(self._times, (begins_s, number, True))
@@ -160,6 +159,16 @@ class Dependencies(Forked):
             self.eligible_s[number] = now
             return False
         return None
+
+    def _ask_one(self, active: JobState, conditions: Sequence[Condition], *, is_met: bool) -> int:
+        """Return the number of conditions to wait for, 0 or 1, if one of them is enough."""
+        # If a job had left before the simulation began, only the eligible time in the log shows
+        # when a condition on this job was met.
+        lacks_one = any(condition.id not in self._numbers for condition in conditions)
+        if is_met or (lacks_one and active.job.eligible_s is not None):
+            return 0
+        self._one_of.add(active.number)
+        return 1
 
     def _ask(self, number: int, conditions: Sequence[Condition], now: float) -> tuple[int, bool]:
         """Register a job for its unmet conditions. Return how many there are, and whether any

@@ -148,44 +148,29 @@ class SiteState(Forked):
         self._features = tuple([node.features for node in cluster.nodes])
         self._partitions = MappingProxyType({part.name: part for part in queues.partitions})
         self._members = MappingProxyType({part.name: members(part, names) for part in queues.partitions})
-        held: list[tuple[ClosedTime, ...]] = []
         self.magnets = tuple([one for one in queues.reservations if one.magnetic])
         """The magnetic reservations."""
-        numbers = {reservation.name: number for number, reservation in enumerate(queues.reservations)}
-        for reservation in queues.reservations:
-            nodes = members(NodePartition(f"{reservation.name} (reservation)", reservation.nodes), names)
-            known_s = 0.0 if reservation.known_s is None else max(0.0, reservation.known_s - origin_s)
-            number = numbers[reservation.name]
-            times = [
-                ClosedTime(reservation.name, nodes, max(0.0, start_s - origin_s), end_s - origin_s, number, known_s)
-                for start_s, end_s in reservation.times()
-                if end_s - origin_s > known_s
-            ]
-            held += [tuple(times)] * bool(times)
+        numbered = enumerate(queues.reservations)
+        times = [_closed_times(reservation, number, names, origin_s) for number, reservation in numbered]
+        held = [closed for closed in times if closed]
         reserved = sorted([closed for times in held for closed in times], key=_start_s)
         known = {reservation.name for reservation in queues.reservations}
         self._over = frozenset(known - {closed.name for closed in reserved})
         """Reservations that had ended before the simulation begins."""
-        drained: list[ClosedTime] = []
-        for outage in sorted(queues.outages, key=lambda one: one.start_s):
-            nodes = members(NodePartition("(outage)", outage.nodes), names)
-            end_s = (inf if outage.end_s is None else outage.end_s) - origin_s
-            if outage.kind == "drain" and end_s > 0:
-                drained.append(ClosedTime("outage", nodes, max(0.0, outage.start_s - origin_s), end_s))
         self.closed = tuple(reserved)
         """The reservations, in order of their starts."""
-        self.drained = tuple(drained)
+        self.drained = _drains(queues, names, origin_s)
         """Times at which nothing starts on some nodes, in order of their starts."""
         self._numbers = MappingProxyType({closed.name: closed.number for closed in reserved})
         self._times = tuple(held)
         """The times of each reservation, in order; they do not overlap."""
-        limits = {time_s for closed in (*reserved, *drained) for time_s in (closed.start_s, closed.end_s)}
+        limits = {time_s for closed in (*reserved, *self.drained) for time_s in (closed.start_s, closed.end_s)}
         self.boundaries = tuple(sorted((limits | {closed.known_s for closed in reserved}) - {inf}))
         """Times at which a reservation or a drain of nodes begins or ends."""
         self._owned = MappingProxyType(dict(queues.licences))
         self.licences = dict(queues.licences)
         """Number of each licence that is free."""
-        gone_s = [times[-1].end_s for times in held] + [drain.start_s for drain in drained if drain.end_s == inf]
+        gone_s = [times[-1].end_s for times in held] + [drain.start_s for drain in self.drained if drain.end_s == inf]
         self.doubt_s = min(gone_s, default=inf)
         """The time from which some tasks may wait forever, because a reservation has ended or nodes
         are drained for good.
@@ -429,6 +414,32 @@ class SiteState(Forked):
                 nodes = whole_sum(bits)
             self._chosen[constraint] = nodes
         return nodes
+
+
+def _closed_times(
+    reservation: NodeReservation, number: int, names: Sequence[str], origin_s: float
+) -> tuple[ClosedTime, ...]:
+    """Return the times of a reservation that are not over when it becomes known, in order."""
+    nodes = members(NodePartition(f"{reservation.name} (reservation)", reservation.nodes), names)
+    known_s = 0.0 if reservation.known_s is None else max(0.0, reservation.known_s - origin_s)
+    return tuple(
+        [
+            ClosedTime(reservation.name, nodes, max(0.0, start_s - origin_s), end_s - origin_s, number, known_s)
+            for start_s, end_s in reservation.times()
+            if end_s - origin_s > known_s
+        ]
+    )
+
+
+def _drains(queues: QueueTree, names: Sequence[str], origin_s: float) -> tuple[ClosedTime, ...]:
+    """Return the times at which nodes are drained, in order of their starts."""
+    drained = []
+    for outage in sorted(queues.outages, key=lambda one: one.start_s):
+        nodes = members(NodePartition("(outage)", outage.nodes), names)
+        end_s = (inf if outage.end_s is None else outage.end_s) - origin_s
+        if outage.kind == "drain" and end_s > 0:
+            drained.append(ClosedTime("outage", nodes, max(0.0, outage.start_s - origin_s), end_s))
+    return tuple(drained)
 
 
 def domain_sets(levels: Sequence[FabricLevel] | None, nodes: int) -> dict[str, tuple[int, ...]]:
