@@ -150,8 +150,8 @@ class SiteState(Forked):
         self._members = MappingProxyType({part.name: members(part, names) for part in queues.partitions})
         self.magnets = tuple([one for one in queues.reservations if one.magnetic])
         """The magnetic reservations."""
-        numbered = enumerate(queues.reservations)
-        times = [_closed_times(reservation, number, names, origin_s) for number, reservation in numbered]
+        numbers = {reservation.name: number for number, reservation in enumerate(queues.reservations)}
+        times = [_closed_times(one, numbers[one.name], names, origin_s) for one in queues.reservations]
         held = [closed for closed in times if closed]
         reserved = sorted([closed for times in held for closed in times], key=_start_s)
         known = {reservation.name for reservation in queues.reservations}
