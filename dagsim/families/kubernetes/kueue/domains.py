@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dagsim.families.kubernetes.kueue.amounts import unit, whole
-from dagsim.families.kubernetes.kueue.objects import (
+from dagsim.families.kubernetes.kueue.kueue_objects import (
     KueueTopology,
     PodSet,
     ResourceFlavor,

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from dagsim.errors import require
 from dagsim.families.kubernetes.kube.kube_default import NodeScorer
 from dagsim.families.kubernetes.kueue.engine import Admission, EndlessPreemption
-from dagsim.families.kubernetes.kueue.objects import KueueObjects, PodSetAssignment, Workload
+from dagsim.families.kubernetes.kueue.kueue_objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.families.kubernetes.kueue.offers import Carried, Site
 from dagsim.families.kubernetes.kueue.quota_waits import KueueWaits, Rehearsal
 from dagsim.model import Decision, Job, Kill, Placement, Preempt, RejectReason, Share, Start, Wait

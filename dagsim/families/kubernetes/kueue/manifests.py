@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from dagsim.errors import ModelError, TraceError
-from dagsim.families.kubernetes.kueue.objects import (
+from dagsim.families.kubernetes.kueue.kueue_objects import (
     AdmissionFairSharing,
     BorrowWithinCohort,
     ClusterQueue,

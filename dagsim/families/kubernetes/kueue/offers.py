@@ -10,8 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dagsim.errors import ConfigError
-from dagsim.families.kubernetes.kueue.manifests import kueue_workload_object
-from dagsim.families.kubernetes.kueue.objects import (
+from dagsim.families.kubernetes.kueue.kueue_objects import (
     ClusterQueue,
     Cohort,
     FlavorQuotas,
@@ -26,6 +25,7 @@ from dagsim.families.kubernetes.kueue.objects import (
     TopologyRequest,
     Workload,
 )
+from dagsim.families.kubernetes.kueue.manifests import kueue_workload_object
 from dagsim.families.kubernetes.terms import HOSTNAME, WHOLE_GPUS, quantity, taints_of
 from dagsim.model import Job, Node, QueueNode, QueueTree
 from dagsim.model.arithmetic import ordered_sum

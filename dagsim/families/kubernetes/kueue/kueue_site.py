@@ -20,14 +20,14 @@ from zoneinfo import ZoneInfo
 import yaml
 
 from dagsim.errors import TraceError
-from dagsim.families.kubernetes.kube.nodes import YAML_LOADER, is_kube, kube_notes
+from dagsim.families.kubernetes.kube.kube_nodes import YAML_LOADER, is_kube, kube_notes
+from dagsim.families.kubernetes.kueue.kueue_objects import KueueObjects, ResourceFlavor, Workload
 from dagsim.families.kubernetes.kueue.manifests import (
     KINDS,
     full_name,
     kueue_objects,
     kueue_workload_object,
 )
-from dagsim.families.kubernetes.kueue.objects import KueueObjects, ResourceFlavor, Workload
 from dagsim.families.kubernetes.pods import TYPE_LABELS, PodRecord, kueue_workload, level_name, object_kind
 from dagsim.families.kubernetes.terms import WHOLE_GPUS
 from dagsim.families.site.node_lists import FoundNode, ImportedSite, read_nodes
