@@ -23,7 +23,7 @@ from dagsim.families.episodes.episode_state import EpisodeCodec, EpisodeReward, 
 from dagsim.families.episodes.playout import NO_NET, ScorerNet
 from dagsim.families.episodes.side_by_side import (
     Image,
-    Trials,
+    TrialColumns,
     advance_episodes,
     aligned,
     compile_episodes,
@@ -194,7 +194,7 @@ class Lookout:
         jobs["rejected"] = np.isinf(at_s)
         jobs["arrival_s"] = np.maximum.accumulate(np.where(np.isinf(at_s), self._now_s[0], at_s), axis=1)
         count, players = len(trials) * futures, [trial.player for trial in trials]
-        played = Trials(
+        played = TrialColumns(
             source=np.tile(np.arange(1, 1 + futures), len(trials)),
             which=np.arange(1 + futures, 1 + futures + count),
             first=np.repeat([trial.first for trial in trials], futures),

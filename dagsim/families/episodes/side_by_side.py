@@ -116,7 +116,7 @@ class EpisodeBatch(NamedTuple):
 
 
 @by_pointer
-class Trials(NamedTuple):
+class TrialColumns(NamedTuple):
     """N trials: copies of episodes that have stopped at a choice, and how each of them continues."""
 
     source: np.ndarray
@@ -240,7 +240,7 @@ def step_episodes(
 
 
 @outer
-def play_out_episodes(addresses: np.ndarray, arenas: np.ndarray, trials: Trials, net: ScorerNet) -> int:
+def play_out_episodes(addresses: np.ndarray, arenas: np.ndarray, trials: TrialColumns, net: ScorerNet) -> int:
     """Copy the episodes of the trials, and run the copies to their ends. ``arenas`` is (episodes,
     bytes) uint8. Return the number of choices.
     """
@@ -732,7 +732,7 @@ def compile_episodes(*, trials: bool = False) -> bool:
             outcomes, seen = StepOutcomes(real, flags, none), StackedObservations(deep, flat, deep, legal)
             step_episodes(flags, none, legal, outcomes, seen, none, real)
             return True
-        trials = Trials(none, none, none, none, real, none, real)
+        trials = TrialColumns(none, none, none, none, real, none, real)
         play_out_episodes(none, np.zeros((0, 0), np.uint8), trials, NO_NET)
         recall_in(none, none)
         propose_in(none, none, real, none, NO_NET, np.zeros((0, 1), np.int64))

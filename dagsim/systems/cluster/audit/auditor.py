@@ -20,7 +20,7 @@ from dagsim.model.gpu import canonical
 from dagsim.model.mig import named_types
 from dagsim.systems.cluster import services
 from dagsim.systems.cluster.audit.facts import NAMED, Audit, listed
-from dagsim.systems.cluster.audit.verdicts import EmptyCluster, Verdict
+from dagsim.systems.cluster.audit.verdicts import EmptyCluster, RoomVerdict
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.resources.site import SiteState
 from dagsim.text import on_one_line
@@ -179,7 +179,7 @@ class Auditor:
         width = np.where(gangs, jobs.instances, 1)
         widest = np.zeros(len(firsts), np.int64)
         np.maximum.at(widest, code, width)
-        verdicts: dict[int, Verdict] = {}
+        verdicts: dict[int, RoomVerdict] = {}
         for place, first in enumerate(firsts.tolist()):
             kind, of = jobs.kinds[jobs.kind[first]], int(job[first])
             terms = (partition.words[partition.place[of]], request.words[request.place[of]])

@@ -17,7 +17,7 @@ from dagsim.systems.cluster.resources.site import SiteState, nodes_by_counts
 from dagsim.workload.arrays import TaskKind
 
 
-class Verdict(NamedTuple):
+class RoomVerdict(NamedTuple):
     """The reason why a task can never run on this cluster (``what``), and the amount that the task
     requests (``asked``).
     """
@@ -67,9 +67,9 @@ class EmptyCluster:
             group = groups.setdefault(key, _EqualNodes(NodeState(0, node, place[node.gpu])))
             group.mask |= 1 << index
         self._groups = list(groups.values())
-        self._verdicts: dict[object, Verdict | None] = {}
+        self._verdicts: dict[object, RoomVerdict | None] = {}
 
-    def verdict(self, kind: TaskKind, gang: int, partition: str, request: Request | None) -> Verdict | None:
+    def verdict(self, kind: TaskKind, gang: int, partition: str, request: Request | None) -> RoomVerdict | None:
         """Return the reason why a task can never run, or None if it can run."""
         key = (kind, gang, partition, request)
         if key not in self._verdicts:
@@ -104,17 +104,17 @@ class EmptyCluster:
             return chosen  # not reported here, because the simulation will report this error
         return [index for index in chosen if seconds[index] < inf]
 
-    def _without_licences(self, request: Request | None) -> Verdict | None:
+    def _without_licences(self, request: Request | None) -> RoomVerdict | None:
         for name, count in () if request is None else request.licences:
             if count > self._licences.get(name, count):
-                return Verdict(f"licences {name}, of which there are {self._licences[name]:,}", count)
+                return RoomVerdict(f"licences {name}, of which there are {self._licences[name]:,}", count)
         return None
 
-    def _judged(self, asked: _Asked) -> Verdict | None:
+    def _judged(self, asked: _Asked) -> RoomVerdict | None:
         groups = [group for group in self._groups if group.mask & asked.nodes]
         able = [group for group in groups if group.machine.type in asked.types]
         if not able:
-            return _without_type(asked) if groups else Verdict(f"no node{asked.where or ' is open to it'}")
+            return _without_type(asked) if groups else RoomVerdict(f"no node{asked.where or ' is open to it'}")
         compiled = DemandClass(asked.demand, asked.gang, tuple(asked.types), 0, None)
         compiled.sliced = parted_types(asked.demand.gpu_types)
         rooms = [(group, group.machine.room(compiled)) for group in able]
@@ -122,7 +122,7 @@ class EmptyCluster:
             return _too_large(asked, able)
         return self._not_together(asked, rooms) or self._too_many(asked, rooms)
 
-    def _not_together(self, asked: _Asked, rooms: Sequence[tuple[_EqualNodes, int]]) -> Verdict | None:
+    def _not_together(self, asked: _Asked, rooms: Sequence[tuple[_EqualNodes, int]]) -> RoomVerdict | None:
         """Check a constraint that states how many nodes have each feature."""
         if asked.gang <= 1 or asked.request is None or not (counts := self._site.counts(asked.request)):
             return None
@@ -131,9 +131,9 @@ class EmptyCluster:
             return None
         where = asked.where.partition(_FEATURES)[0]
         what = f"nodes that satisfy {asked.request.constraint} together, which no choice of nodes{where} does"
-        return Verdict(what, asked.gang)
+        return RoomVerdict(what, asked.gang)
 
-    def _too_many(self, asked: _Asked, rooms: Sequence[tuple[_EqualNodes, int]]) -> Verdict | None:
+    def _too_many(self, asked: _Asked, rooms: Sequence[tuple[_EqualNodes, int]]) -> RoomVerdict | None:
         """Check whether all instances fit at once, in one domain and on GPUs of one type."""
         request, gang, domains = asked.request, asked.gang, [asked.nodes]
         if request is not None and request.level and request.level_required and request.segment is None and gang:
@@ -152,21 +152,21 @@ class EmptyCluster:
         if request is not None and len(domains) > 1:
             level = f" within a domain of the level {request.level}" if request.level else ""
             level += " that satisfy the same part of the constraint" if alike else ""
-        return Verdict(f"instances at once{level}, more than fit on the nodes{asked.where}", gang)
+        return RoomVerdict(f"instances at once{level}, more than fit on the nodes{asked.where}", gang)
 
 
 _FEATURES = " with the features"
 
 
-def _without_type(asked: _Asked) -> Verdict:
+def _without_type(asked: _Asked) -> RoomVerdict:
     names = " or ".join(asked.demand.gpu_types or ())
     if not names:
-        return Verdict(f"no node{asked.where} has a GPU that it can use")
+        return RoomVerdict(f"no node{asked.where} has a GPU that it can use")
     renamed = "--read gpu_names=SITE=TYPE gives a type of the log another name, dagsim list gpus"
-    return Verdict(f"no node{asked.where} has a GPU of type {names}; {renamed}")
+    return RoomVerdict(f"no node{asked.where} has a GPU of type {names}; {renamed}")
 
 
-def _too_large(asked: _Asked, groups: Sequence[_EqualNodes]) -> Verdict:
+def _too_large(asked: _Asked, groups: Sequence[_EqualNodes]) -> RoomVerdict:
     demand, nodes = asked.demand, [group.machine.node for group in groups]
     for what, amount, there in (
         ("GPUs", demand.gpus, max(node.gpus for node in nodes)),
@@ -174,5 +174,5 @@ def _too_large(asked: _Asked, groups: Sequence[_EqualNodes]) -> Verdict:
         ("GB of memory", demand.memory_gb, max(node.memory_gb for node in nodes)),
     ):
         if amount > there:
-            return Verdict(f"{what} on one node, where the largest{asked.where} has {there:g}", amount)
-    return Verdict(f"no node{asked.where} has all of the GPUs, CPUs and memory of an instance")
+            return RoomVerdict(f"{what} on one node, where the largest{asked.where} has {there:g}", amount)
+    return RoomVerdict(f"no node{asked.where} has all of the GPUs, CPUs and memory of an instance")
