@@ -135,8 +135,7 @@ class GavelEvents:
                 yield from self._make_way(view, chosen)
             started = yield from self._start(view, waiting, chosen)
             if not started and not view.running:
-                oldest = next((task for task in waiting.oldest() if view.fits(task)), None)
-                yield from start_of(self._place, view, oldest)
+                yield from start_of(self._place, view, waiting.first_fit(view))
         if waiting.oldest(1):
             yield Wait(self._next_s)
 

@@ -131,7 +131,7 @@ class Gavel:
         # If nothing is running now, the chosen tasks could not start because machines are down, or
         # because CPUs or memory are missing. In that case, start the oldest task that fits.
         if not view.running and not view.pending:
-            yield from start_of(self._place, view, next((task for task in waiting.oldest() if view.fits(task)), None))
+            yield from start_of(self._place, view, waiting.first_fit(view))
         if self._ends_s > view.now:
             wake_s = min([self._ends_s, *[due.finish_s for due in self._due.values() if due.finish_s > view.now]])
             self._still_s = self._still(view, ledger, waiting) if leases else -inf

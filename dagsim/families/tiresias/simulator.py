@@ -128,7 +128,7 @@ class TiresiasEvents:
         ended = [order for order in self._tasks if order not in running and not waiting.pieces(order)]
         if not (arrived or ended or now >= self._jump_s or self._has_lost(running)):
             if not view.pending:
-                yield from self._start_oldest(view, waiting)
+                yield from start_of(self._place, view, waiting.first_fit(view))
             yield from self._wait_for_jump(now)
             return
         if event_s > now:
@@ -142,7 +142,7 @@ class TiresiasEvents:
         chosen = self._chosen(whole_sum(machine.gpus for machine in view.machines.list if machine.up), running)
         yield from self._replace(view, waiting, runs, chosen)
         if not view.running:
-            yield from self._start_oldest(view, waiting)
+            yield from start_of(self._place, view, waiting.first_fit(view))
         self._requeue({run.task.order for run in view.running.values()})
         self._jump_s = self._next_jump_s(event_s)
         yield from self._wait_for_jump(now)
@@ -150,10 +150,6 @@ class TiresiasEvents:
     def _has_lost(self, running: Collection[int]) -> bool:
         """Return True if a task does not run any more, although the policy has not stopped it."""
         return any(task.runs and task.order not in running for task in self._tasks.values())
-
-    def _start_oldest(self, view: ClusterView, waiting: WaitingTasks) -> Iterator[Decision]:
-        """Start the oldest task that fits, because nothing else would happen."""
-        yield from start_of(self._place, view, next((task for task in waiting.oldest() if view.fits(task)), None))
 
     def _wait_for_jump(self, now: float) -> Iterator[Decision]:
         """Ask for a decision at the next change of queue."""
