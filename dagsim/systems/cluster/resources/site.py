@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from math import inf, nextafter
-from operator import attrgetter, or_
+from operator import and_, attrgetter, or_
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -240,10 +240,7 @@ class SiteState(Forked):
             domains = tuple([domain & alike for domain in domains or (self.all_nodes,) for alike in sets])
         counts, named = self.counts(request), whole_sum(wanted)
         if gang == 1 and counts:  # the single node has to meet all counts
-            apart = len(counts) > 1 and any(count.apart for count in counts)
-            for count in counts:
-                nodes &= 0 if apart or count.least > 1 else count.nodes
-            counts = ()
+            nodes, counts = nodes & _meeting_all(counts), ()
         if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains or counts or named):
             return None
         welcome = () if reservation >= 0 else tuple([self._numbers[one.name] for one in self._attracting(job)])
@@ -414,6 +411,13 @@ class SiteState(Forked):
                 nodes = whole_sum(bits)
             self._chosen[constraint] = nodes
         return nodes
+
+
+def _meeting_all(counts: Sequence[NodeCount]) -> int:
+    """Return the nodes each of which alone meets all counts."""
+    if (len(counts) > 1 and any(count.apart for count in counts)) or any(count.least > 1 for count in counts):
+        return 0
+    return reduce(and_, [count.nodes for count in counts])
 
 
 def _closed_times(
