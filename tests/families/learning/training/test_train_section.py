@@ -16,11 +16,12 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError
+from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import claim_report_seeds
 from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import run_policy
-from dagsim.experiment.store import CellRun, Store
+from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import read_log
 from dagsim.experiment.tune import best_of, candidates, write_tuned
 from dagsim.families.learning.training import final_test, trainer
