@@ -732,8 +732,8 @@ def compile_episodes(*, trials: bool = False) -> bool:
             outcomes, seen = StepOutcomes(real, flags, none), StackedObservations(deep, flat, deep, legal)
             step_episodes(flags, none, legal, outcomes, seen, none, real)
             return True
-        trials = TrialColumns(none, none, none, none, real, none, real)
-        play_out_episodes(none, np.zeros((0, 0), np.uint8), trials, NO_NET)
+        columns = TrialColumns(none, none, none, none, real, none, real)
+        play_out_episodes(none, np.zeros((0, 0), np.uint8), columns, NO_NET)
         recall_in(none, none)
         propose_in(none, none, real, none, NO_NET, np.zeros((0, 1), np.int64))
     return True

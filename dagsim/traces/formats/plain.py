@@ -285,7 +285,8 @@ class _Rows:
         meant = [_YES_OR_NO.get(word.strip().lower()) for word in words.words]
         neither = np.array([word is None for word in meant])[words.place]
         checks.drop(neither, f"with a {name} that is neither yes nor no")
-        return np.array(meant, bool)[words.place]
+        says_yes: np.ndarray = np.array(meant, bool)[words.place]
+        return says_yes
 
     def _estimates(self, checks: Checks) -> np.ndarray:
         """Return (n,) float64: the requested duration, NaN if there is none."""
