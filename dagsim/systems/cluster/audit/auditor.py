@@ -37,8 +37,8 @@ if it requests more GPUs than a node has, and at least this factor more than any
 
 
 class Auditor:
-    """A check whether the jobs in a log contradict a cluster and its site. The jobs are read block
-    by block.
+    """A checker that compares the jobs in a log with a cluster and its site. The jobs are read
+    block by block.
 
     Nodes are compared by name only if the site has queues or at least one of the nodes in the log.
     Otherwise, the log comes from a different cluster, so its node names contradict nothing.
@@ -80,7 +80,7 @@ class Auditor:
         self.begin()
 
     def begin(self) -> None:
-        """Reset the audit, because the log will be read again."""
+        """Reset the audit. Call this before the log is read again."""
         self._audit = Audit()
         self._log_names: dict[str, set[str]] = {kind: set() for kind in (*self._names, "nodes", "gpu types")}
         self._impossible: dict[tuple[str, str], tuple[float, float]] = {}
@@ -210,7 +210,7 @@ class Auditor:
         """
         jobs, texts = block.jobs, list[str]()
         broken = np.full(len(jobs), -1)
-        """Index of the words of each job, -1 for none."""
+        """For each job, the index of the text that describes the broken rules, or -1 for none."""
         labels = [jobs.partition, jobs.request, jobs.account, jobs.qos, jobs.user if self._names_users else None]
         terms = [of.place[job] for of in labels if of is not None]
 
@@ -326,9 +326,7 @@ class Auditor:
             self._judge_members(block, column, jobs.partition)
 
     def _judge_members(self, block: _Block, column: Labels, partition: Labels) -> None:
-        """Find the jobs that ran on nodes which, in the cluster, belong to none of the job's
-        partitions.
-        """
+        """Find the jobs that ran on nodes that do not belong to any of the job's partitions at the site."""
         none = np.zeros(len(block.jobs), np.int32)
         request, chosen = block.jobs.request or Labels(none, (None,)), dict[str, list[int]]()
         code, firsts = combinations([column.place, partition.place, request.place])

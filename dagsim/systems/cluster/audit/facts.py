@@ -21,7 +21,8 @@ URGENT = 0.01
 NAMED = 4
 """Maximum number of reasons, or of names (of nodes, partitions and so on), in one sentence."""
 _KEPT = 50
-"""Maximum number of reasons of a kind that a run folder keeps, the most frequent ones."""
+"""Maximum number of reasons that a run folder stores for each kind of contradiction. The most
+frequent ones are stored."""
 
 
 class ContradictoryInput(TraceError):
@@ -42,8 +43,8 @@ class Audit:
     hours: Hours = NO_HOURS
     contradictions: dict[str, Contradiction] = field(default_factory=dict)
     unused: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
-    """Number and first names of the site's nodes, partitions and so on that no job in the log
-    names."""
+    """For nodes, partitions and so on: the number of those at the site that no job in the log uses,
+    and the names of the first few."""
     hint: str = ""
     """Remedies for a log with jobs that can never run here."""
     doubts: tuple[str, ...] = ()
