@@ -170,8 +170,8 @@ def advance_episodes(
 
 @outer
 def observe_episodes(which: np.ndarray, addresses: np.ndarray, batch: EpisodeBatch) -> None:
-    """Fill the observations of the episodes ``which``, in that order. An episode that is over has no
-    rows.
+    """Fill the observations of the episodes ``which``, in that order. An episode that has ended has
+    no rows.
     """
     tokens, row = batch.tokens, int64(0)
     for place in range(len(which)):
@@ -203,9 +203,9 @@ def step_episodes(
     """Carry out one action in each ``live`` episode, and continue to its next choice. Then fill the
     observations of all episodes into ``seen``, whose arrays are zero.
 
-    If there are too few rows, the remaining choices are left out. An action is a row. If it is not
-    ``legal``, it is counted and replaced by the first row. An episode is observed right after its
-    action, while its arena is in the processor's cache.
+    If there are too few rows, the remaining choices are left out. An action is the number of a
+    row. If it is not ``legal``, it is counted and replaced by the first row. An episode is observed
+    right after its action, while its arena is in the processor's cache.
     """
     tokens, mask, over = seen.tokens, seen.mask, outcomes.over
     rows = tokens.shape[1]
@@ -511,7 +511,7 @@ class CompiledEpisodes:
     def begin(self, which: np.ndarray, seeds: Iterable[int]) -> np.ndarray:
         """Begin the episodes ``which`` on the job sequences with these seeds.
 
-        Returns (N,) bool: True for episodes that are over because they have no choice at all.
+        Return (N,) bool: True for episodes that are over because they have no choice at all.
         """
         for number, seed in zip(which.tolist(), seeds, strict=True):
             image = self._image(int(seed))
@@ -592,7 +592,7 @@ class CompiledEpisodes:
             costs = self._own_costs(self._own, which)
             outcomes.rewards[which] = 0.0 - costs * self._terms.weight / self._terms.scale
         if self._derived is not None:
-            # an episode that is over is shown as zeros
+            # observations of ended episodes are all zeros
             owners, rows = np.nonzero(seen.mask * ~outcomes.over[:, None])
             derived = self._derived.of_rows(seen.tokens[owners, rows], seen.context, owners)
             seen.tokens[owners, rows, -len(self._derived.names) :] = derived
