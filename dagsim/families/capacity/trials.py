@@ -72,7 +72,7 @@ class Trial:
         return nan if value is None else float(value)
 
     def period(self, metric: str) -> Period:
-        """Return the metric with its interval for the next period, which is as long as the log."""
+        """Return the metric, and its prediction interval for a next period as long as the log."""
         return next_period(self.series, metric, self.value(metric))
 
     def waits_s(self, fit: Fit | None) -> tuple[float, float]:

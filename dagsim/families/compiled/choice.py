@@ -166,8 +166,8 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
 
 
 def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
-    """Return a reason not to use the compiled engine, as far as it can be found without the jobs.
-    The result is empty if there is no such reason."""
+    """Return a reason not to use the compiled engine, judging without the jobs. The result is empty
+    if there is no such reason."""
     if scenario.engine == "simpy":
         return "asked for"
     why = _feature(scenario, observed)
