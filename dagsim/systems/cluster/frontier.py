@@ -9,9 +9,9 @@ from heapq import heappop, heappush
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from dagsim.model import Job
-from dagsim.systems.cluster.cluster_state import ClusterState
 from dagsim.systems.cluster.forks import COPIED, EMPTY, Forked
-from dagsim.systems.cluster.nodes import DemandClass
+from dagsim.systems.cluster.resources.cluster_state import ClusterState
+from dagsim.systems.cluster.resources.nodes import DemandClass
 from dagsim.systems.cluster.state import JobState, Live, Run, TaskState
 
 SlotT = TypeVar("SlotT")

@@ -16,7 +16,7 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.clock import Due
 from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, Forked
 from dagsim.systems.cluster.network.base import Flow
-from dagsim.systems.cluster.nodes import DemandClass, NodeState
+from dagsim.systems.cluster.resources.nodes import DemandClass, NodeState
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
