@@ -463,7 +463,7 @@ def _missing(machines: ClusterState, demand: DemandClass, type_: int, nodes: int
     return gpus, cpus, memory
 
 
-def _return_licences(lacking: dict[str, int], run: Run) -> None:
+def _return_licences(lacking: dict[str, float], run: Run) -> None:
     """Reduce the missing licences by those of a run that ends."""
     for name, own in () if run.task.demand.terms is None else run.task.demand.terms.licences:
         if name in lacking:
