@@ -312,14 +312,17 @@ def _linked(symbol: str, code: bytes) -> Callable[..., int]:
     return call(engine.get_function_address(symbol))
 
 
-def dispatched(function: Function) -> Function:
+def dispatched(function: Function, *called: Callable[..., Any]) -> Function:
     """Compile a function with numba's own dispatcher, if numba is installed. Use this for functions
-    that are called very often with numbers as arguments.
+    that are called very often with numbers as arguments. ``called`` are the functions that it
+    calls, directly or through others; they become parts of its code.
     """
     if not jitted():
         return function
     import numba
 
+    for part in called:
+        _inlined(part)
     njit: Any = numba.njit
     config: Any = numba.config
     dispatcher = njit(no_cfunc_wrapper=True, **COMMON)(function)
@@ -331,6 +334,14 @@ def dispatched(function: Function) -> Function:
     finally:
         config.CACHE_DIR = before
     return dispatcher
+
+
+@cache
+def _inlined(function: Callable[..., Any]) -> None:
+    """Let compiled functions call this one. It is inlined."""
+    from numba.extending import register_jitable
+
+    register_jitable(forceinline=True, **COMMON)(function)
 
 
 @cache

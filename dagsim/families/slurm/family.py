@@ -24,7 +24,7 @@ FAMILY = Family(
         "sites": (Entry("Slurm", ".slurm_site_files:read_slurm_site", "slurm.conf or `scontrol show partition`"),),
         "services": (
             Entry("listed_users", ".scheduler.slurm_priority:listed_users"),
-            Entry("load_searches", ".scheduler.slurm_backfill:load_compiled"),
+            Entry("load_searches", ".scheduler.run_table:load_compiled"),
             Entry("past_usage", ".scheduler.past_usage:past_usage"),
         ),
         "site_rules": (Entry("Slurm", ".scheduler.slurm_waits:rules_of_site"),),

@@ -8,9 +8,11 @@ order in which slurmctld calls them. Each part is a separate class:
     running_jobs       the runs under way: who uses each node, and when time limits end
     job_priorities     usage, priorities (``slurm_priority``) and the entries of ``pending_jobs``
     start_limits       how many starts of a job the limits allow now
-    job_placing        the nodes on which a job can start now
+    job_placing        the nodes on which a job can start now, and which it takes (``node_choice``)
     slurm_preemption   the runs that a job may stop
-    main_loop, backfill_cycle (with its plan, ``slurm_backfill``)   what starts
+    main_loop          what starts at an event
+    backfill_cycle     what starts in a cycle, by the plan ``slurm_backfill``; the plan looks for
+                       times (``slurm_times``) in the ``run_table``
     slurm_waits        why jobs wait
 """
 
@@ -27,6 +29,7 @@ from dagsim.families.slurm.scheduler.holdings import UsageBefore, of_nodes
 from dagsim.families.slurm.scheduler.job_placing import JobPlacing
 from dagsim.families.slurm.scheduler.job_priorities import JobPriorities
 from dagsim.families.slurm.scheduler.main_loop import MainLoop, SchedulerParts
+from dagsim.families.slurm.scheduler.node_choice import NodeChoice
 from dagsim.families.slurm.scheduler.pending_jobs import PendingJobs
 from dagsim.families.slurm.scheduler.priority_formulas import truncated
 from dagsim.families.slurm.scheduler.refused_jobs import RefusedJobs
@@ -34,7 +37,6 @@ from dagsim.families.slurm.scheduler.running_jobs import NodeSharing, RunningJob
 from dagsim.families.slurm.scheduler.slurm_preemption import SlurmPreemption
 from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, account_of, user_of
 from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings, settings_of
-from dagsim.families.slurm.scheduler.slurm_times import NodeChoice
 from dagsim.families.slurm.scheduler.slurm_waits import SlurmWaits
 from dagsim.families.slurm.scheduler.start_limits import StartLimits
 from dagsim.model import Decision, Kill, NodePartition, RejectReason, Wait

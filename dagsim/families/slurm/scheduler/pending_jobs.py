@@ -9,8 +9,8 @@ from math import inf
 from typing import NamedTuple
 
 from dagsim.families.slurm.scheduler.holdings import Amounts, Holder, Holdings
+from dagsim.families.slurm.scheduler.node_choice import NodeLayout
 from dagsim.families.slurm.scheduler.slurm_priority import PriorityBook, RankColumns
-from dagsim.families.slurm.scheduler.slurm_times import NodeLayout
 from dagsim.model import NodePartition, Qos
 from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
 

@@ -9,7 +9,7 @@ from operator import and_, or_
 from typing import Any, NamedTuple
 
 from dagsim.families.slurm.scheduler.holdings import SLACK, Amounts, Holder, Holdings, PastUse, of_nodes
-from dagsim.families.slurm.scheduler.slurm_times import NodeLayout
+from dagsim.families.slurm.scheduler.node_choice import NodeLayout
 from dagsim.model import Caps, Demand, Job, JobCaps, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum, whole_sum
 from dagsim.systems.cluster.api import (
