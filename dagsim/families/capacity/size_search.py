@@ -300,7 +300,17 @@ def plan_size(
         assert trials.store is not None
         first = trials.run(TODAY, config.cluster)
         fit = Fit.of(first, bound.first.metric)
-    return SizePlan(config, bound, priced, today, search, trials.store.path, load, fit, demand.beginning)
+    return SizePlan(
+        config=config,
+        target=bound,
+        prices=priced,
+        today=today,
+        search=search,
+        path=trials.store.path,
+        demand=load,
+        fit=fit,
+        beginning=demand.beginning,
+    )
 
 
 def _known_types(config: Config, types: Sequence[str]) -> list[str]:

@@ -246,9 +246,18 @@ def explain_wait(question: Question, job: str, futures: int = FUTURES) -> Explan
         if listed is not None and not {*listed.after}.isdisjoint(log.array[np.union1d(state.running, state.waiting)]):
             hindrance = _conditions(state, listed) or hindrance
         return Explanation(
-            job, listed.user if listed else "", listed.partition if listed else "", hindrance, stated,
-            Ahead(0, 0, (), None, {}), inf, inf, (), (), 0,
-        )  # fmt: skip
+            job=job,
+            user=listed.user if listed else "",
+            partition=listed.partition if listed else "",
+            hindrance=hindrance,
+            stated=stated,
+            ahead=Ahead(0, 0, (), None, {}),
+            limit_start_s=inf,
+            median_s=inf,
+            frees=(),
+            changes=(),
+            futures=0,
+        )
     first = own[0]
     obstacle = partial(player.obstacle, t=t)
     played = rows_of(state, listing or None, obstacle, keeps_all=player.knows_queue).state.waiting
@@ -279,9 +288,18 @@ def explain_wait(question: Question, job: str, futures: int = FUTURES) -> Explan
         if change is not None and after_s < inf
     ]
     return Explanation(
-        job, log.user[first], log.partition[first], hindrance, stated, ahead, start_s, median_s, frees,
-        sorted(changes, key=lambda one: one.median_s), futures if known else 0,
-    )  # fmt: skip
+        job=job,
+        user=log.user[first],
+        partition=log.partition[first],
+        hindrance=hindrance,
+        stated=stated,
+        ahead=ahead,
+        limit_start_s=start_s,
+        median_s=median_s,
+        frees=frees,
+        changes=sorted(changes, key=lambda one: one.median_s),
+        futures=futures if known else 0,
+    )
 
 
 def _refuse_running(state: QueueState, name: str, t: float) -> None:

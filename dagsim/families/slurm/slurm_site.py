@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 from dagsim.errors import InputError, TraceError
 from dagsim.families.site.node_lists import FoundNode, ImportedSite
 from dagsim.families.slurm.controller_log import ControllerLog
+from dagsim.families.slurm.scheduler_parameters import scheduler_of
 from dagsim.families.slurm.slurm_power import power_rules
 from dagsim.families.slurm.slurm_site_values import (
     OF_USERS,
@@ -24,7 +25,6 @@ from dagsim.families.slurm.slurm_site_values import (
     partition_of,
     qos_of,
     reservation_of,
-    scheduler_of,
     shares_of,
 )
 from dagsim.model import (
@@ -332,15 +332,15 @@ class SlurmSite(ImportedSite):
             job_limits = job_caps_of(self, row)
             of_users = {user: job_caps_of(self, fields) for user, fields in users.items()}
         return QueueNode(
-            name,
-            shares_of(row),
-            priority,
-            {user: shares_of(fields) for user, fields in users.items()},
-            priorities,
-            limits,
-            user_limits,
-            own,
-            job_limits,
-            {user: caps for user, caps in of_users.items() if caps and caps != job_limits},
+            name=name,
+            weight=shares_of(row),
+            priority=priority,
+            users={user: shares_of(fields) for user, fields in users.items()},
+            user_priorities=priorities,
+            limits=limits,
+            user_limits=user_limits,
+            limits_of=own,
+            job_limits=job_limits,
+            job_limits_of={user: caps for user, caps in of_users.items() if caps and caps != job_limits},
             children=tuple([self._account(child) for child, (parent, _) in self.accounts.items() if parent == name]),
         )

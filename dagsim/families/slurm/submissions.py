@@ -188,18 +188,18 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None, number: int) -
     end_s, start_s = times["End"], times["Start"] if ran else None
     for own in array_ids(id):
         yield _Row(
-            own,
-            submit_s,
-            eligible_s,
-            begin_s,
-            nan if start_s is None else max(start_s, submit_s),
-            nan if end_s is None else end_s,
-            parents,
-            readable_hosts(fields["NodeList"]) if ran else (),
-            float(charged[1]) if (charged := _BILLING.search(fields["AllocTRES"])) else nan,
-            number,
-            nan if times["Eligible"] is None else times["Eligible"],
-            _asked(own, fields, line, submit_s),
+            id=own,
+            submit_s=submit_s,
+            eligible_s=eligible_s,
+            begin_s=begin_s,
+            start_s=nan if start_s is None else max(start_s, submit_s),
+            end_s=nan if end_s is None else end_s,
+            parents=parents,
+            nodes=readable_hosts(fields["NodeList"]) if ran else (),
+            billing=float(charged[1]) if (charged := _BILLING.search(fields["AllocTRES"])) else nan,
+            line=number,
+            known_s=nan if times["Eligible"] is None else times["Eligible"],
+            asked=_asked(own, fields, line, submit_s),
         )
 
 

@@ -141,20 +141,20 @@ def observe(graph: StageGraph, action: Action = "executors") -> StageObservation
     )
     owner = graph.job[choices]
     return StageObservation(
-        stage_rows,
-        job_rows,
-        context,
-        graph.job,
-        graph.height,
-        edges,
-        level,
-        choices,
-        np.minimum(graph.demand[choices] if action == "executors" else cluster - kept[owner], committable),
-        kept[owner],
-        shares[owner].astype(np.float32),
-        job_work[owner].astype(np.float32),
-        cluster,
-        action,
+        stages=stage_rows,
+        jobs=job_rows,
+        context=context,
+        job=graph.job,
+        height=graph.height,
+        edges=edges,
+        level=level,
+        choices=choices,
+        most=np.minimum(graph.demand[choices] if action == "executors" else cluster - kept[owner], committable),
+        has=kept[owner],
+        shares=shares[owner].astype(np.float32),
+        work_s=job_work[owner].astype(np.float32),
+        executors=cluster,
+        action=action,
     )
 
 

@@ -418,15 +418,15 @@ class Kueue:
             nodes = tuple([((cluster[machine.index].name,), count) for machine, count, *_ in run.held])
         self._admission.submit(
             Workload(
-                name,
-                self._site.queue_of(job),
-                job.priority,
-                created,
-                name,
-                (pod_set,),
-                queue.name,
-                (PodSetAssignment("main", held, usage, run.instances, nodes),),
-                run.started_s,
+                name=name,
+                queue=self._site.queue_of(job),
+                priority=job.priority,
+                created_s=created,
+                uid=name,
+                pod_sets=(pod_set,),
+                cluster_queue=queue.name,
+                assignments=(PodSetAssignment("main", held, usage, run.instances, nodes),),
+                reserved_s=run.started_s,
             )
         )
         self._join(name, _place(task))

@@ -36,7 +36,7 @@ from dagsim.families.slurm.scheduler.refused_jobs import RefusedJobs
 from dagsim.families.slurm.scheduler.running_jobs import NodeSharing, RunningJobs
 from dagsim.families.slurm.scheduler.slurm_preemption import SlurmPreemption
 from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, account_of, user_of
-from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings, settings_of
+from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings, slurm_settings
 from dagsim.families.slurm.scheduler.slurm_waits import SlurmWaits
 from dagsim.families.slurm.scheduler.start_limits import StartLimits
 from dagsim.model import Decision, Kill, NodePartition, RejectReason, Wait
@@ -341,7 +341,7 @@ class SlurmMultifactor:
     def _of_site(self, view: ClusterView) -> SlurmSettings:
         """Return the policy's own parameters, or the site's if the policy was created without any."""
         has_own = not self._given and view.queues is not None and view.queues.scheduler
-        return settings_of(view.queues) if has_own and view.queues is not None else self._set
+        return slurm_settings(view.queues) if has_own and view.queues is not None else self._set
 
     def _set_up(self, view: ClusterView) -> None:
         """Prepare for a simulation."""

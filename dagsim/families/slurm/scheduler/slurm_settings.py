@@ -140,7 +140,7 @@ class SlurmSettings:
         return self.gangs == "distinct"
 
 
-def settings_of(queues: QueueTree) -> SlurmSettings:
+def slurm_settings(queues: QueueTree) -> SlurmSettings:
     """Return the parameters that the site uses.
 
     Raises:
