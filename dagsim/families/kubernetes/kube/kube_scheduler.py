@@ -21,13 +21,13 @@ from weakref import finalize
 import yaml
 
 from dagsim.errors import ConfigError, PolicyFailed, require
+from dagsim.families.kubernetes.api.terms import HOSTNAME, WHOLE_GPUS
 from dagsim.families.kubernetes.kube.idleness import Idleness
 from dagsim.families.kubernetes.server.api_server import NODES, PODS, admitted, resource
 from dagsim.families.kubernetes.server.object_store import ObjectChange, ObjectKey, stamp
 from dagsim.families.kubernetes.server.patches import Manifest
 from dagsim.families.kubernetes.server.patches import field as value_at
 from dagsim.families.kubernetes.server.program import Beside, checked_program, kubeconfig
-from dagsim.families.kubernetes.terms import HOSTNAME, WHOLE_GPUS
 from dagsim.model import Decision, Kill, Node, Preempt, RejectReason, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 

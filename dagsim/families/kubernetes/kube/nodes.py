@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from dagsim.errors import TraceError
+from dagsim.families.kubernetes.api.cluster_objects import object_kind
+from dagsim.families.kubernetes.api.pods import whole_gpus
+from dagsim.families.kubernetes.api.terms import HOSTNAME, quantity, units
 from dagsim.families.kubernetes.kueue.manifests import go_duration_s
-from dagsim.families.kubernetes.pods import object_kind, whole_gpus
-from dagsim.families.kubernetes.terms import HOSTNAME, quantity, units
 from dagsim.families.site.node_lists import FoundNode, NodeFormat
 from dagsim.model import OnDemand, canonical_json
 from dagsim.traces.documents import elements, list_in, object_in, text_in

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from dagsim.errors import ModelError
-from dagsim.families.kubernetes.terms import (
+from dagsim.families.kubernetes.api.terms import (
     DEFAULT_CPU,
     DEFAULT_MEMORY,
     HOSTNAME,

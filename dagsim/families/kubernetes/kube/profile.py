@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dagsim.errors import ConfigError
+from dagsim.families.kubernetes.api.terms import HOSTNAME, Selector
 from dagsim.families.kubernetes.kube.objects import ZONE, node_affinity_terms
-from dagsim.families.kubernetes.terms import HOSTNAME, Selector
 from dagsim.traces.documents import list_in, object_in, text_in
 
 FILTERS = (

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from dagsim.errors import ModelError, TraceError
+from dagsim.families.kubernetes.api.terms import pod_requests, quantity, requirements_of, taints_of, tolerations_of
 from dagsim.families.kubernetes.kueue.objects import (
     AdmissionFairSharing,
     BorrowWithinCohort,
@@ -30,7 +31,6 @@ from dagsim.families.kubernetes.kueue.objects import (
     TopologyRequest,
     Workload,
 )
-from dagsim.families.kubernetes.terms import pod_requests, quantity, requirements_of, taints_of, tolerations_of
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
