@@ -17,9 +17,11 @@ from typer.testing import CliRunner
 
 from dagsim import family
 from dagsim.cli import app
-from dagsim.families.benchmark import bench
-from dagsim.families.benchmark.bench import BenchEntry, check_file, picked_cells, read_entry, scored, suite, task_plan
+from dagsim.families.benchmark import entries
+from dagsim.families.benchmark.checking import check_file, picked_cells
+from dagsim.families.benchmark.entries import read_entry, scored
 from dagsim.families.benchmark.page import entry_grid, leaderboards
+from dagsim.families.benchmark.suite import BenchEntry, suite, suite_digest, task_plan
 from dagsim.family import families
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, WINDOWS
 from dagsim.systems import SYSTEMS
@@ -55,7 +57,7 @@ def without_ramp(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     rest = {name: one for name, one in families().items() if name not in ("ramp", "pac_ml")}
     monkeypatch.setattr(SYSTEMS, "_entries", systems)
     monkeypatch.setattr(family, "families", lambda: rest)
-    kept = bench._suite_digest, bench._kept_metrics
+    kept = suite_digest, entries._kept_metrics
     for one in kept:
         one.cache_clear()
     yield
