@@ -22,30 +22,15 @@ METHOD = "geometric mean of per-seed ratios, Student's t on their logs, Holm ove
 """The method by which ``standings`` computes ratios and verdicts."""
 
 SECONDARY_METRICS = (
-    "jct_s.p99",
-    "wait_s.mean",
-    "bounded_slowdown.mean",
-    "utilization",
-    "energy_kwh",
-    "jain_fairness_index",
-    "max_ftf",
+    "jct_s.p99", "wait_s.mean", "bounded_slowdown.mean", "utilization", "energy_kwh", "jain_fairness_index", "max_ftf",
     "decision_time_us",
-)
+)  # fmt: skip
 """Metrics reported in addition to the one that ranks the policies."""
 
 _HIGHER_IS_BETTER = {
-    "jobs_completed",
-    "completed",
-    "throughput_per_h",
-    "utilization",
-    "peak_weighted_utilization",
-    "availability",
-    "gpu_allocation_ratio",
-    "scheduling_occupancy_rate",
-    "goodput",
-    "jain_fairness_index",
-    "deadline_hit_rate",
-}
+    "jobs_completed", "completed", "throughput_per_h", "utilization", "peak_weighted_utilization", "availability",
+    "gpu_allocation_ratio", "scheduling_occupancy_rate", "goodput", "jain_fairness_index", "deadline_hit_rate",
+}  # fmt: skip
 
 
 class Sample(StrEnum):

@@ -300,17 +300,8 @@ def plan_size(
         assert trials.store is not None
         first = trials.run(TODAY, config.cluster)
         fit = Fit.of(first, bound.first.metric)
-    return SizePlan(
-        config=config,
-        target=bound,
-        prices=priced,
-        today=today,
-        search=search,
-        path=trials.store.path,
-        demand=load,
-        fit=fit,
-        beginning=demand.beginning,
-    )
+    path, beginning = trials.store.path, demand.beginning
+    return SizePlan(config, bound, priced, today, search, path, demand=load, fit=fit, beginning=beginning)
 
 
 def _known_types(config: Config, types: Sequence[str]) -> list[str]:

@@ -18,24 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.errors import ConfigError
-from dagsim.families.pbs.pbs_records import (
-    ACCOUNT,
-    ARRIVAL,
-    COLUMNS,
-    END,
-    ETIME,
-    HOSTS,
-    ID,
-    KIND,
-    LIMIT,
-    QUEUE,
-    REQUEST,
-    START,
-    USER,
-    WALLTIME,
-    finished_records,
-    has_records,
-)
+from dagsim.families.pbs import pbs_records
+from dagsim.families.pbs.pbs_records import finished_records, has_records
 from dagsim.families.pbs.pbs_requests import PbsChunk, PbsRequest, chunks_of
 from dagsim.families.pbs.qstat_listing import wall_time_s
 from dagsim.model import Demand
@@ -52,6 +36,7 @@ from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional, ranges
 
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
+_SHOWN = (pbs_records.USER, pbs_records.ACCOUNT, pbs_records.QUEUE, pbs_records.HOSTS)
 _MOST_NODES = 1 << 14  # maximum number of nodes per job
 _PROTOCOLS = ("last-attempt", "all-attempts")
 _FAR_S = 60  # tolerance in seconds, because the server updates a job's walltime only when it receives a report
@@ -82,7 +67,12 @@ class Pbs(Reader):
 
         def read(report: ReadReport) -> Iterator[Table]:
             records = self.records(source, options, report)
-            return tables_of(source, len(COLUMNS), records, (ARRIVAL, START, END, ETIME))
+            return tables_of(
+                source,
+                len(pbs_records.COLUMNS),
+                records,
+                (pbs_records.ARRIVAL, pbs_records.START, pbs_records.END, pbs_records.ETIME),
+            )
 
         keys = _keys if options.arrival == "qtime" else _keys_apart
         return job_blocks((_batch(table, options, keys) for table in in_parts(read, keys, report)), report, most)
@@ -99,7 +89,7 @@ class Pbs(Reader):
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
     """Return the job of each record, and the arrival of the job."""
-    return table.texts(ID), table.numbers(ARRIVAL)
+    return table.texts(pbs_records.ID), table.numbers(pbs_records.ARRIVAL)
 
 
 def _keys_apart(table: Table) -> tuple[np.ndarray, np.ndarray]:
@@ -157,7 +147,7 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
         ),
     ):
         checks.findings.note(shown[kept & jobs], note, stage=1)
-    limit = table.words(LIMIT).chosen(shown)
+    limit = table.words(pbs_records.LIMIT).chosen(shown)
     limits, reasons = zip(*map(wall_time_s, limit.words), strict=True)
     drop(
         np.array([bool(reason) for reason in reasons])[limit.place],
@@ -193,7 +183,7 @@ class _Attempts(NamedTuple):
 
     def reruns(self, table: Table) -> np.ndarray:
         """Return (J,): how many attempts of each job were rerun."""
-        return np.bincount(self.job, table.texts(KIND)[self.rows] == "R", len(self.shown))
+        return np.bincount(self.job, table.texts(pbs_records.KIND)[self.rows] == "R", len(self.shown))
 
 
 class _Parts(NamedTuple):
@@ -231,7 +221,7 @@ def _jobs(
     measured_on = [site_gpu(chunk.kind, named) if chunk.kind else None for chunk in parts.listed]
     kind, kinds = numbered([_task_kind(*pair, options) for pair in zip(parts.listed, measured_on, strict=True)])
     work, estimate = (options.all_on_reference(column[job], measured_on, chunk) for column in durations_s)
-    user, account, queue, hosts = (table.words(column).chosen(shown) for column in (USER, ACCOUNT, QUEUE, HOSTS))
+    user, account, queue, hosts = (table.words(column).chosen(shown) for column in _SHOWN)
     return JobArrays(
         ids=ids,
         arrival_s=arrival_s,
@@ -247,7 +237,7 @@ def _jobs(
         estimate=optional(estimate),
         tenant=options.tenants(user, account, queue),
         observed_start_s=np.maximum(arrival_s, start_s),
-        eligible_s=np.maximum(arrival_s, table.numbers(ETIME, 0.0)[shown]),
+        eligible_s=np.maximum(arrival_s, table.numbers(pbs_records.ETIME, 0.0)[shown]),
         observed_nodes=hosts.mapped(_nodes),
         user=user,
         account=account,
@@ -259,9 +249,10 @@ def _ran(checks: Checks) -> tuple[np.ndarray, np.ndarray]:
     """Return two (n,) float64 arrays: when each attempt started, and how long it ran."""
     table = checks.table
     start_s, end_s, _ = (
-        checks.number(column, name, 0.0) for column, name in ((START, "start"), (END, "end"), (ETIME, "etime"))
+        checks.number(column, name, 0.0)
+        for column, name in ((pbs_records.START, "start"), (pbs_records.END, "end"), (pbs_records.ETIME, "etime"))
     )
-    stated = table.words(WALLTIME)
+    stated = table.words(pbs_records.WALLTIME)
     values, reasons = zip(*map(wall_time_s, stated.words), strict=True)
     checks.drop_for(Labels(stated.place, reasons))
     ran_s = np.array(values)[stated.place]
@@ -276,7 +267,7 @@ def _ran(checks: Checks) -> tuple[np.ndarray, np.ndarray]:
         ran_s = np.where(np.isnan(ran_s), between_s, ran_s)
         start_s = np.where(start_s == 0, end_s - ran_s, start_s)
     checks.drop((ran_s < 0) | (start_s < 0), ImpossibleTimes("with an end before the start"))
-    JobTimes(table.numbers(ARRIVAL), start_s, eligible_s=table.numbers(ETIME)).checked(checks)
+    JobTimes(table.numbers(pbs_records.ARRIVAL), start_s, eligible_s=table.numbers(pbs_records.ETIME)).checked(checks)
     return start_s, ran_s
 
 
@@ -297,7 +288,7 @@ def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[Pbs
     a list of chunks, or the reason why it is impossible. Also return whether each demand
     contradicts the stated number of nodes.
     """
-    columns = [table.words(column).chosen(shown) for column in REQUEST]
+    columns = [table.words(column).chosen(shown) for column in pbs_records.REQUEST]
     asked, firsts = combinations([column.place for column in columns])
     demands: list[list[PbsChunk] | str] = []
     disagree: list[bool] = []

@@ -22,15 +22,17 @@ from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.trace_options import TraceOptions
 
-_OTHER_NAMES = {"gpus": "gpus", "memory": "Resource_List.mem", "hosts": "exec_host"}
-_OF_REQUEST = [_OTHER_NAMES.get(name, f"Resource_List.{name}") for name in PbsRequest._fields]
-_LIMIT = "Resource_List.walltime"
-_FIELDS = ("start", "end", "etime", "resources_used.walltime", *_OF_REQUEST, _LIMIT, "user", "account", "queue")
+_OTHER_NAMES = {
+    "start": "start", "end": "end", "etime": "etime", "walltime": "resources_used.walltime",
+    "gpus": "gpus", "memory": "Resource_List.mem", "hosts": "exec_host", "limit": "Resource_List.walltime",
+    "user": "user", "account": "account", "queue": "queue",
+}  # fmt: skip
+"""PBS's names of the columns that are not in ``Resource_List`` under their own names."""
+_NAMES = ("start", "end", "etime", "walltime", *PbsRequest._fields, "limit", "user", "account", "queue")
+_FIELDS = [_OTHER_NAMES.get(name, f"Resource_List.{name}") for name in _NAMES]
 COLUMNS = ("id", "arrival", "kind", *_FIELDS)
-ID, ARRIVAL, KIND, START, END, ETIME, WALLTIME, *_ = range(len(COLUMNS))
-REQUEST, LIMIT = [COLUMNS.index(name) for name in _OF_REQUEST], COLUMNS.index(_LIMIT)
-"""The columns of a request, in the order of ``PbsRequest``, and that of the time limit."""
-USER, ACCOUNT, QUEUE, HOSTS = [COLUMNS.index(name) for name in ("user", "account", "queue", "exec_host")]
+ID, ARRIVAL, KIND, START, END, ETIME, WALLTIME, *REQUEST, LIMIT, USER, ACCOUNT, QUEUE = range(len(COLUMNS))
+HOSTS = REQUEST[PbsRequest._fields.index("hosts")]
 _LINE = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z]+;[^;]*;")
 _PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
 # Maximum length of a line in bytes; 100 KB is normal, because the line of a large job lists every

@@ -93,24 +93,10 @@ OP_FEATURES = ("compute", "is_max_compute", "memory", "is_max_memory", "depth")
 DEP_FEATURES = ("size", "is_max_size")
 
 JOB_FEATURES = (
-    "num_ops",
-    "num_deps",
-    "sequential_s",
-    "acceptable_s",
-    "beta",
-    "raw_beta",
-    "memory_bytes",
-    "dep_bytes",
-    "steps",
-    "mean_compute",
-    "median_compute",
-    "mean_memory",
-    "median_memory",
-    "mean_dep",
-    "median_dep",
-    "mounted_workers",
+    "num_ops", "num_deps", "sequential_s", "acceptable_s", "beta", "raw_beta", "memory_bytes", "dep_bytes", "steps",
+    "mean_compute", "median_compute", "mean_memory", "median_memory", "mean_dep", "median_dep", "mounted_workers",
     "jobs_running",
-)
+)  # fmt: skip
 """Features of the job.
 
 The first nine, except the raw beta, are scaled between the smallest and the largest value of the

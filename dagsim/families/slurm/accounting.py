@@ -23,38 +23,11 @@ from dagsim.traces.source import NumberedRow, Source
 from dagsim.workload.records import clipped
 
 COLUMNS = (
-    "JobIDRaw",
-    "JobID",
-    "User",
-    "Account",
-    "Partition",
-    "State",
-    "Submit",
-    "Eligible",
-    "Start",
-    "End",
-    "ElapsedRaw",
-    "Elapsed",
-    "Suspended",
-    "TimelimitRaw",
-    "Timelimit",
-    "NNodes",
-    "NCPUS",
-    "ReqTRES",
-    "AllocTRES",
-    "Restarts",
-    "NodeList",
-    "QOS",
-    "Constraints",
-    "Reservation",
-    "SubmitLine",
-    "ReqCPUS",
-    "ReqMem",
-    "ReqNodes",
-    "ReqGRES",
-    "AllocGRES",
-    "Cluster",
-)
+    "JobIDRaw", "JobID", "User", "Account", "Partition", "State", "Submit", "Eligible", "Start", "End", "ElapsedRaw",
+    "Elapsed", "Suspended", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "AllocTRES", "Restarts",
+    "NodeList", "QOS", "Constraints", "Reservation", "SubmitLine", "ReqCPUS", "ReqMem", "ReqNodes", "ReqGRES",
+    "AllocGRES", "Cluster",
+)  # fmt: skip
 """The columns that are used."""
 COMMAND = (
     "SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0 sacct --allusers --duplicates --allocations --noconvert -P "

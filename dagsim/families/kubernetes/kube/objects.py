@@ -101,30 +101,10 @@ class Pod:
     """
 
     __slots__ = (
-        "affinity",
-        "anti_affinity",
-        "budgets",
-        "containers",
-        "images",
-        "labels",
-        "namespace",
-        "needs",
-        "node_terms",
-        "nominated",
-        "nonzero",
-        "ports",
-        "preempts",
-        "preferred",
-        "preferred_nodes",
-        "requests",
-        "scored_requests",
-        "service_labels",
-        "spread",
-        "spread_soft",
-        "states_spread",
-        "terminating",
-        "tolerations",
-    )
+        "affinity", "anti_affinity", "budgets", "containers", "images", "labels", "namespace", "needs", "node_terms",
+        "nominated", "nonzero", "ports", "preempts", "preferred", "preferred_nodes", "requests", "scored_requests",
+        "service_labels", "spread", "spread_soft", "states_spread", "terminating", "tolerations",
+    )  # fmt: skip
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
         spec, metadata = object_in(manifest, "spec"), object_in(manifest, "metadata")

@@ -14,15 +14,9 @@ from dagsim.families.kubernetes.kube.objects import ZONE, node_affinity_terms
 from dagsim.traces.documents import list_in, object_in, text_in
 
 FILTERS = (
-    "NodeUnschedulable",
-    "NodeName",
-    "TaintToleration",
-    "NodeAffinity",
-    "NodePorts",
-    "NodeResourcesFit",
-    "PodTopologySpread",
-    "InterPodAffinity",
-)
+    "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
+    "PodTopologySpread", "InterPodAffinity",
+)  # fmt: skip
 WEIGHTS = {
     "TaintToleration": 3,
     "NodeAffinity": 2,

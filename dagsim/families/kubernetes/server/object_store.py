@@ -287,13 +287,7 @@ def _listed(part: Mapping[str, Any], where: str) -> list[Any]:
 
 _LONGEST_NAME = 253
 _OWN = (
-    "name",
-    "namespace",
-    "uid",
-    "creationTimestamp",
-    "generation",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
+    "name", "namespace", "uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds",
     "resourceVersion",
-)
+)  # fmt: skip
 """Parts of the metadata that the server alone writes."""

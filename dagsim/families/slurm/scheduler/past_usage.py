@@ -34,18 +34,7 @@ class Usage:
         qos = [""] * len(log) if log.jobs.qos is None else log.jobs.qos.tolist()
         rows = zip(log.account, log.user, log.partition, qos, *[column.tolist() for column in amounts], strict=True)
         asked = [
-            Asked(
-                user=user,
-                partition=part,
-                qos=quality,
-                submit_s=0.0,
-                eligible_s=None,
-                nodes=1.0,
-                cpus=cpus,
-                memory_gb=memory_gb,
-                gpus=gpus,
-                limit_s=0.0,
-            )
+            Asked(user, part, quality, 0.0, None, nodes=1.0, cpus=cpus, memory_gb=memory_gb, gpus=gpus, limit_s=0.0)
             for account, user, part, quality, cpus, memory_gb, gpus in rows
         ]
         charged = log.billing * np.array([book.quality(terms.qos).usage_factor for terms in asked])
