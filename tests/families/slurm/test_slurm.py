@@ -13,9 +13,9 @@ from support.recorded_policy import RecordedPolicy
 
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.families.slurm.scheduler import run_table, slurm_priority
+from dagsim.families.slurm.scheduler.backfill_outlook import BackfillOutlook
 from dagsim.families.slurm.scheduler.holdings import Amounts, Holdings, UsageBefore
 from dagsim.families.slurm.scheduler.multifactor import SlurmMultifactor
-from dagsim.families.slurm.scheduler.pending_jobs import BackfillOutlook
 from dagsim.families.slurm.scheduler.priority_formulas import Weights
 from dagsim.families.slurm.scheduler.run_table import RunTable
 from dagsim.families.slurm.scheduler.slurm_backfill import NodePlan

@@ -11,8 +11,8 @@ order in which slurmctld calls them. Each part is a separate class:
     job_placing        the nodes on which a job can start now, and which it takes (``node_choice``)
     slurm_preemption   the runs that a job may stop
     main_loop          what starts at an event
-    backfill_cycle     what starts in a cycle, by the plan ``slurm_backfill``; the plan looks for
-                       times (``slurm_times``) in the ``run_table``
+    backfill_cycle     what starts in a cycle (``backfill_outlook``), by the plan ``slurm_backfill``;
+                       the plan looks for times (``slurm_times``) in the ``run_table``
     slurm_waits        why jobs wait
 """
 

@@ -11,12 +11,27 @@ from dagsim.model import Cluster, Placement, Share
 from dagsim.model.arithmetic import bits, whole_sum
 
 
+class CountedNodes(NamedTuple):
+    """A set of nodes (a bit set), and a number of nodes or instances that are needed on it."""
+
+    nodes: int
+    count: int
+
+
+class TimedGroups(NamedTuple):
+    """Groups of nodes (bit sets) on which a job has the time limit ``limit_s``. A gang needs nodes
+    of a single group."""
+
+    limit_s: float
+    groups: tuple[int, ...]
+
+
 class NodeLayout(NamedTuple):
     """The rules by which the instances of a start are placed on nodes."""
 
     spread: bool
     """True if each instance takes a node of its own."""
-    shares: tuple[tuple[int, int], ...] = ()
+    shares: tuple[CountedNodes, ...] = ()
     """Sets of nodes, each with a number of nodes that must be chosen from it."""
     idlest: bool = False
     """True if nodes with the largest free fraction come first (LLN)."""

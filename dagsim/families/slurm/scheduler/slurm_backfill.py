@@ -79,8 +79,8 @@ class NodePlan:
         self.made: list[Reservation] = []
         """Reservations in the order in which they were made."""
         self._ends: list[float] = []
-        self._space: list[tuple[float, float, int]] = [(view.now, view.now + window_s, 0)]
-        """Slurm's map: the beginning and the end of each entry, and the nodes that are reserved in it."""
+        self._space = [Reservation(view.now, view.now + window_s, 0)]
+        """Slurm's map: periods, each with the nodes that are reserved in it."""
         self._table, self._choice, self._whole = table, choice, whole
         self._view, self._until_s, self._resolution_s = view, view.now + window_s, resolution_s
         self._searches: dict[tuple[DemandClass, bool, tuple[int, ...], int, frozenset[int], int], _Search] = {}
@@ -150,16 +150,20 @@ class NodePlan:
         reservation begins and ends, and merge two periods that have the same nodes, like
         ``_add_reservation``. Like Slurm, merge at most one pair.
         """
-        entries: list[tuple[float, float, int]] = []
-        for begin_s, end_s, nodes in self._space:
+        entries: list[Reservation] = []
+        for period in self._space:
+            begin_s, end_s, nodes = period
+            if kept.end_s <= begin_s < end_s or begin_s < end_s <= kept.begin_s:
+                entries.append(period)
+                continue
             edges = sorted({begin_s, end_s, *[one for one in kept[:2] if begin_s < one < end_s]})
             for from_s, until_s in pairwise(edges):
                 inside = kept.begin_s <= from_s and until_s <= kept.end_s
-                entries.append((from_s, until_s, nodes | kept.nodes if inside else nodes))
+                entries.append(Reservation(from_s, until_s, nodes | kept.nodes if inside else nodes))
         for place in range(len(entries) - 1):
             first, second = entries[place : place + 2]
-            if first[2] == second[2] and second[1] >= kept.begin_s and first[0] <= kept.end_s:
-                entries[place : place + 2] = [(first[0], second[1], first[2])]
+            if first.nodes == second.nodes and second.end_s >= kept.begin_s and first.begin_s <= kept.end_s:
+                entries[place : place + 2] = [Reservation(first.begin_s, second.end_s, first.nodes)]
                 break
         self._space = entries
 
@@ -175,7 +179,7 @@ class NodePlan:
         in ``barred`` (``filter_by_node_owner``). Return True if nodes were reserved.
         """
         best = self._start_of(job, gone, barred)
-        if best is None or not may_hold(best[2]):
+        if best is None or not may_hold(best.nodes):
             return False
         self.reserve(*best)
         return True
@@ -185,12 +189,12 @@ class NodePlan:
         starting in this cycle.
         """
         best = self._start_of(job, gone, barred)
-        return best is None or best[0] > self.now
+        return best is None or best.begin_s > self.now
 
-    def _start_of(self, job: PendingJob, gone: frozenset[int], barred: int) -> tuple[float, float, int] | None:
-        """Return the earliest possible start of a job, the end of its time limit, and the nodes
-        that it would take."""
-        best: tuple[float, float, int] | None = None
+    def _start_of(self, job: PendingJob, gone: frozenset[int], barred: int) -> Reservation | None:
+        """Return the nodes that a job would take at its earliest possible start, until the end of
+        its time limit."""
+        best: Reservation | None = None
         for limit_s, listed in job.asked:
             groups = tuple([nodes & ~barred for nodes in listed]) if barred else listed
             search = partial(
@@ -198,8 +202,8 @@ class NodePlan:
                 alone=job.alone, layout=job.layout._replace(shares=()) if job.counts else job.layout, gone=gone,
             )  # fmt: skip
             earliest = self._counted_start(job, groups, limit_s, search) if job.counts else search(groups=groups)
-            if earliest is not None and (best is None or earliest[0] < best[0]):
-                best = earliest[0], earliest[0] + limit_s, earliest[1]
+            if earliest is not None and (best is None or earliest[0] < best.begin_s):
+                best = Reservation(earliest[0], earliest[0] + limit_s, earliest[1])
         return best
 
     def _counted_start(
