@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dagsim.families.slurm.slurm_site_values import MOST, naming, seconds_of
+from dagsim.families.slurm.slurm_site_values import MOST, naming, slurm_seconds
 from dagsim.traces.fields import count, finite_number
 from dagsim.traces.times import is_unset, moment_s
 
@@ -66,11 +66,11 @@ def _of_past_usage(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
     calculated."""
     period, flags = conf.get("prioritycalcperiod") or "5", conf.get("priorityflags", "").upper().split(",")
     settings: dict[str, Any] = {
-        "max_age_s": seconds_of(conf.get("prioritymaxage") or "7-0"),
-        "half_life_s": seconds_of(conf.get("prioritydecayhalflife") or "7-0"),
+        "max_age_s": slurm_seconds(conf.get("prioritymaxage") or "7-0"),
+        "half_life_s": slurm_seconds(conf.get("prioritydecayhalflife") or "7-0"),
         "calc_period_s": 60.0 * finite_number(period, "prioritycalcperiod")
         if period.isdecimal()
-        else seconds_of(period),
+        else slurm_seconds(period),
     }
     # slurmctld calculates priorities when it starts, so count the periods from then on
     boot_s = moment_s(boot, "boot_time", site.zone) if not is_unset(boot := conf.get("boot_time", "")) else None

@@ -77,10 +77,10 @@ def _minutes_s(text: str | None) -> float | None:
     """
     if text is None or is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE"):
         return None
-    return 60.0 * float(text) if text.isdecimal() else seconds_of(text)
+    return 60.0 * float(text) if text.isdecimal() else slurm_seconds(text)
 
 
-def seconds_of(text: str) -> float:
+def slurm_seconds(text: str) -> float:
     """Convert a duration to seconds, such as ``7-0``, ``7-00:00``, ``1-02:03:04``, ``08:00`` or
     minutes.
     """
@@ -244,7 +244,7 @@ def partition_of(
             denied_accounts=_names(row.get("denyaccounts", "")),
             allowed_qos=_names(row.get("allowqos", "")),
             denied_qos=_names(row.get("denyqos", "")),
-            grace_s=finite_number(grace, "gracetime") if grace.isdecimal() else seconds_of(grace),
+            grace_s=finite_number(grace, "gracetime") if grace.isdecimal() else slurm_seconds(grace),
             spreads=row.get("lln", "no").upper() == "YES",
         )
 
@@ -328,7 +328,7 @@ def qos_of(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
             preempts=preempts,
             preempt=mode,
             job_limits=job_caps_of(site, row),
-            grace_s=seconds_of(row.get("gracetime") or "0"),
+            grace_s=slurm_seconds(row.get("gracetime") or "0"),
             keeps_usage="NoDecay" in row.get("flags", "").split(","),
         )
 

@@ -13,7 +13,7 @@ from dagsim.families.kubernetes.kueue.engine import Admission, EndlessPreemption
 from dagsim.families.kubernetes.kueue.objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.families.kubernetes.kueue.offers import Carried, Site
 from dagsim.families.kubernetes.kueue.quota_waits import KueueWaits, Rehearsal
-from dagsim.families.kubernetes.kueue.workload_ledger import Place, ReadyTasks, WorkloadLedger, place_of
+from dagsim.families.kubernetes.kueue.workload_ledger import ReadyTasks, TaskPlace, WorkloadLedger, place_of
 from dagsim.model import Decision, Job, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import ClusterView, NextStep, Run, Standing, TaskState
@@ -85,7 +85,7 @@ class Kueue:
         }
         rehearsal = Rehearsal(self._admission, view.now, self._ledger.runs)
         standings = []
-        there: set[Place] = set()
+        there: set[TaskPlace] = set()
         for bit, (queue, names) in enumerate(lines.items()):
             for number, name in enumerate(names):
                 if name in self._ledger.refused:
@@ -203,7 +203,7 @@ class Kueue:
                         self._leave(name, place)
         self._ledger.touched.clear()
 
-    def _leave(self, name: str, place: Place) -> None:
+    def _leave(self, name: str, place: TaskPlace) -> None:
         """Remove a task of a workload. Remove the workload with its last task."""
         self._ledger.unclaim(name, place)
         self._ledger.places[name].pop(place, None)

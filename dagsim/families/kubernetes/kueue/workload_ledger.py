@@ -9,11 +9,11 @@ from typing import TypeAlias
 
 from dagsim.systems.cluster.api import Run, TaskState
 
-Place: TypeAlias = tuple[int, int, int]
+TaskPlace: TypeAlias = tuple[int, int, int]
 """Numbers of the job, the task and the piece."""
 
 
-def place_of(task: TaskState) -> Place:
+def place_of(task: TaskState) -> TaskPlace:
     """Return the numbers of a task."""
     return task.job.number, task.index, task.piece
 
@@ -24,7 +24,7 @@ class AdmittedWorkload:
     which the admission checks of the workload are complete.
     """
 
-    places: dict[Place, None]
+    places: dict[TaskPlace, None]
     from_s: float
 
 
@@ -34,15 +34,15 @@ class WorkloadLedger:
 
     created: dict[tuple[int, int], float] = field(default_factory=dict)
     """The time at which each task first became ready, which preempted workloads keep."""
-    open: dict[Place, str] = field(default_factory=dict)
+    open: dict[TaskPlace, str] = field(default_factory=dict)
     """The workload of each task that waits, or that holds quota but has not started."""
-    places: dict[str, dict[Place, None]] = field(default_factory=dict)
+    places: dict[str, dict[TaskPlace, None]] = field(default_factory=dict)
     """The tasks of each workload: one, or one for each pod set."""
     carried: set[str] = field(default_factory=set)
     """Names of the workloads that manifests described and that have been submitted."""
     waiting: dict[str, AdmittedWorkload] = field(default_factory=dict)
     """Admitted workloads of which a task has not started, in order of admission."""
-    claimed: Counter[Place] = field(default_factory=Counter)
+    claimed: Counter[TaskPlace] = field(default_factory=Counter)
     """Number of each task's workloads that are admitted but have not started."""
     runs: dict[int, str] = field(default_factory=dict)
     """Workloads by run."""
@@ -51,7 +51,7 @@ class WorkloadLedger:
     """All workloads of a job, by its number."""
     touched: dict[int, None] = field(default_factory=dict)
     """Jobs of which a run has ended since the last decision."""
-    preempted: dict[str, dict[Place, None]] = field(default_factory=dict)
+    preempted: dict[str, dict[TaskPlace, None]] = field(default_factory=dict)
     """Preempted workloads with pieces that have not come back, and the nodes where these ran.
     """
     late: dict[int, None] = field(default_factory=dict)
@@ -61,14 +61,14 @@ class WorkloadLedger:
     with one task each.
     """
 
-    def join(self, name: str, place: Place) -> None:
+    def join(self, name: str, place: TaskPlace) -> None:
         """Add a task to a workload."""
         self.places.setdefault(name, {})[place] = None
         names = self.names_of.setdefault(place[0], [])
         if name not in names[-1:]:
             names.append(name)
 
-    def claim(self, name: str, places: Iterable[Place], from_s: float) -> None:
+    def claim(self, name: str, places: Iterable[TaskPlace], from_s: float) -> None:
         """Mark tasks of an admitted workload as waiting to start, from ``from_s`` on."""
         admitted = self.waiting.setdefault(name, AdmittedWorkload({}, from_s))
         for place in places:
@@ -76,7 +76,7 @@ class WorkloadLedger:
                 admitted.places[place] = None
                 self.claimed[place] += 1
 
-    def unclaim(self, name: str, place: Place) -> None:
+    def unclaim(self, name: str, place: TaskPlace) -> None:
         """Undo ``claim`` for a task if the task is still waiting to start."""
         admitted = self.waiting.get(name)
         if admitted is not None and place in admitted.places:
@@ -85,7 +85,7 @@ class WorkloadLedger:
             if not admitted.places:
                 del self.waiting[name]
 
-    def reassign(self, name: str, old: Place, new: Place) -> None:
+    def reassign(self, name: str, old: TaskPlace, new: TaskPlace) -> None:
         """Assign the remaining part of a preempted run to the workload of that run."""
         del self.preempted[name][old]
         if not self.preempted[name]:
@@ -105,8 +105,8 @@ class ReadyTasks:
     """The ready tasks, indexed by job, task and piece."""
 
     def __init__(self) -> None:
-        self.ready: dict[Place, TaskState] = {}
-        self._new: list[Place] = []
+        self.ready: dict[TaskPlace, TaskState] = {}
+        self._new: list[TaskPlace] = []
 
     def push(self, task: TaskState) -> None:
         """Add a task that has become ready."""
@@ -119,7 +119,7 @@ class ReadyTasks:
         if not run.task.waiting:
             self.ready.pop(place_of(run.task), None)
 
-    def take_new(self) -> list[Place]:
+    def take_new(self) -> list[TaskPlace]:
         """Return the tasks that have become ready since the last call."""
         new, self._new = [place for place in self._new if place in self.ready], []
         return new
