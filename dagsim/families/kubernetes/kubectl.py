@@ -53,19 +53,10 @@ class Kubernetes(Reader):
 
     name = "kubernetes"
     summary = "Kubernetes pods, Kueue workloads and events: kubectl get ... -A -o json"
-    uses = frozenset(
-        {
-            "keep_partial",
-            "gpus_per_task",
-            "reference_gpu",
-            "floor_s",
-            "tenant",
-            "mig",
-            "shards",
-            "gpu_names",
-            "count_pull",
-        }
-    )
+    uses = frozenset({
+        "keep_partial", "gpus_per_task", "reference_gpu", "floor_s", "tenant", "mig", "shards", "gpu_names",
+        "count_pull",
+    })  # fmt: skip
 
     def recognises(self, source: Source) -> bool:
         head = "\n".join(source.head(1 << 16))

@@ -74,23 +74,10 @@ class Sacct(Reader):
     name = "sacct"
     whole_folders = True
     summary = "Slurm's accounting: sacct -P or sacct --json"
-    uses = frozenset(
-        {
-            "protocol",
-            "keep_partial",
-            "gpus_per_task",
-            "reference_gpu",
-            "floor_s",
-            "timezone",
-            "tenant",
-            "demand",
-            "mig",
-            "shards",
-            "gpu_names",
-            "delimiter",
-            "columns",
-        }
-    )
+    uses = frozenset({
+        "protocol", "keep_partial", "gpus_per_task", "reference_gpu", "floor_s", "timezone", "tenant", "demand", "mig",
+        "shards", "gpu_names", "delimiter", "columns",
+    })  # fmt: skip
 
     def tables(self, source: Source, report: ReadReport, options: TraceOptions) -> Iterator[Table]:
         """Yield the rows of a source, with the columns ``COLUMNS``."""
