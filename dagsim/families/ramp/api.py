@@ -1,14 +1,7 @@
 """The public names of the RAMP family."""
 
 from dagsim.families.ramp.codecs import RampCodec, RampObservation
-from dagsim.families.ramp.decisions import (
-    DDLS,
-    PLAIN,
-    OpPlacement,
-    OpSchedule,
-    Partition,
-    Rules,
-)
+from dagsim.families.ramp.decisions import DDLS, PLAIN, OpPlacement, OpSchedule, Partition, Rules
 from dagsim.families.ramp.fabric import Fabric
 from dagsim.families.ramp.graph import ComputationGraph, Op
 from dagsim.families.ramp.kernel import JobOutcome, RampKernel

@@ -39,14 +39,7 @@ from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import Findings, JobBatch, job_blocks, with_others
 from dagsim.traces.sites import readable_hosts
 from dagsim.traces.source import Source
-from dagsim.traces.times import (
-    DAY_NUMBERS,
-    UNSET_MOMENTS,
-    are_day_numbers,
-    in_seconds,
-    local_seconds,
-    moment_s,
-)
+from dagsim.traces.times import DAY_NUMBERS, UNSET_MOMENTS, are_day_numbers, in_seconds, local_seconds, moment_s
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
 

@@ -27,12 +27,7 @@ from dagsim.families.slurm.slurm_site_values import (
     reservation_of,
     shares_of,
 )
-from dagsim.model import (
-    JobSuspension,
-    NodeOutage,
-    QueueNode,
-    QueueTree,
-)
+from dagsim.model import JobSuspension, NodeOutage, QueueNode, QueueTree
 from dagsim.model.arithmetic import whole_sum
 from dagsim.sections import Registered
 from dagsim.systems.cluster.network import NETWORKS

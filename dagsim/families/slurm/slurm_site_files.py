@@ -24,13 +24,7 @@ from dagsim.families.slurm.accounting import delimiter_of
 from dagsim.families.slurm.controller_log import is_controller_log, read_controller_log
 from dagsim.families.slurm.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
 from dagsim.families.slurm.slurm_site import SlurmSite, TopologySwitch
-from dagsim.families.slurm.slurm_site_values import (
-    TOPMOST,
-    drop_unused,
-    hosts_of,
-    licences_of,
-    naming,
-)
+from dagsim.families.slurm.slurm_site_values import TOPMOST, drop_unused, hosts_of, licences_of, naming
 from dagsim.registry import nearest
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.source import Source

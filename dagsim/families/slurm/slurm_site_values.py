@@ -9,13 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dagsim.errors import ModelError, TraceError
-from dagsim.model import (
-    Caps,
-    JobCaps,
-    NodePartition,
-    NodeReservation,
-    Qos,
-)
+from dagsim.model import Caps, JobCaps, NodePartition, NodeReservation, Qos
 from dagsim.traces.fields import Dirty, count, finite_number, memory_gb
 from dagsim.traces.sites import hosts, site_gpu
 from dagsim.traces.times import duration_s, is_unset, span_s

@@ -17,14 +17,7 @@ from dagsim.families.kubernetes.kube.objects import GPUS
 from dagsim.families.kubernetes.kube.pod_queue import PodQueue, Turns
 from dagsim.families.kubernetes.kube.profile import Profile, fit_arguments, read_profile
 from dagsim.model import Decision, Kill, Placement, Preempt, RejectReason, Start, Wait
-from dagsim.systems.cluster.api import (
-    ALL,
-    ClusterView,
-    NextStep,
-    ReachedLimit,
-    Standing,
-    TaskState,
-)
+from dagsim.systems.cluster.api import ALL, ClusterView, NextStep, ReachedLimit, Standing, TaskState
 from dagsim.systems.cluster.policies.preemption import make_room
 
 

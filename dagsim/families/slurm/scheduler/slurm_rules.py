@@ -12,14 +12,7 @@ from dagsim.families.slurm.scheduler.holdings import SLACK, Amounts, Holder, Hol
 from dagsim.families.slurm.scheduler.node_choice import CountedNodes, NodeLayout, TimedGroups
 from dagsim.model import Caps, Demand, Job, JobCaps, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum, whole_sum
-from dagsim.systems.cluster.api import (
-    ClusterState,
-    ClusterView,
-    JobState,
-    TaskState,
-    may_mix_types,
-    members,
-)
+from dagsim.systems.cluster.api import ClusterState, ClusterView, JobState, TaskState, may_mix_types, members
 
 RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs", "nodes": "Node"}
 RESOURCES |= {f"{name} minutes": f"{word}Minutes" for name, word in RESOURCES.items()}
