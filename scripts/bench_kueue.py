@@ -20,7 +20,7 @@ import command
 from clock import cpu_s
 from kubernetes_golden import kueue
 
-from dagsim.families.kubernetes.kueue.site import read_kueue_site
+from dagsim.families.kubernetes.kueue.kueue_site import read_kueue_site
 from dagsim.model import Cluster, GpuType, Job, Node, Task
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES

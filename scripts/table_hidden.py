@@ -107,8 +107,7 @@ def kinds_of(place: Place) -> dict[str, tuple[str, ...]]:
     if place.known == "noisy":
         return {"plain": PLAIN, "preemptive": (*PREEMPTIVE, *INFORMED)}
     plain = {"plain": PLAIN, "believing": BELIEVING[:-2]} if place == first_of(place) else {}
-    stopping = {"believing preemptive": BELIEVING[-2:]} if place.price_s == 30 else {}
-    return plain | {"preemptive": PREEMPTIVE} | stopping
+    return plain | {"preemptive": PREEMPTIVE, "believing preemptive": BELIEVING[-2:]}
 
 
 def choose(on: str, kinds: Sequence[str], say: command.Say) -> list[dict[str, Any]]:
@@ -169,8 +168,8 @@ def report(options: command.Options, say: command.Say) -> list[Row]:
     ledger.close(spending)
     command.write_rows(OUT / "hidden.csv", [row._asdict() for row in rows])
     how = "geometric means of ratios by seed, Student's t on their logarithms"
-    end = (OUT / "hidden.md").read_text().partition(BELIEFS)[2]
-    write_text(OUT / "hidden.md", "\n".join([HEAD, *page(rows), "", spending.sentence(how), ""]) + "\n" + BELIEFS + end)
+    end = (OUT / "hidden.md").read_text().partition(BELIEFS_TITLE)[1:]
+    write_text(OUT / "hidden.md", "\n".join([HEAD, *page(rows), "", spending.sentence(how), "", "".join(end)]))
     return rows
 
 
@@ -198,35 +197,35 @@ def beliefs(options: command.Options, say: command.Say) -> list[dict[str, Any]]:
     ledger.close(spending)
     command.write_rows(OUT / "hidden-beliefs.csv", rows)
     how = "geometric means of ratios by seed, Student's t on their logarithms"
-    head = (OUT / "hidden.md").read_text().partition(BELIEFS)[0]
+    head = (OUT / "hidden.md").read_text().partition(BELIEFS_TITLE)[0]
     end = "\n".join([BELIEFS, *beliefs_table(rows), "", spending.sentence(how)])
     write_text(OUT / "hidden.md", f"{head}{end}\n")
     return rows
 
 
 def beliefs_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The table of heuristics with expected durations, with the geometric means over its places."""
+    """The table of heuristics with expected durations, with the geometric means over the cells."""
     table: list[tuple[object, ...]] = []
-    for kind in WITH_BELIEFS:
-        of = [row for row in rows if row["against"] == kind]
+    for kind, price_s in dict.fromkeys((row["against"], row["price_s"]) for row in rows):
+        of = [row for row in rows if (row["against"], row["price_s"]) == (kind, price_s)]
+        price = f"{price_s} s" if kind == "preemptive" else "any"
         for three in zip(of[::3], of[1::3], of[2::3], strict=True):
-            price = f"{three[0]['price_s']} s" if kind == "preemptive" else "any"
             names = [f"`{row['compared_with']}`" for row in three[:2]]
             figures = [f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})" for row in three]
             table.append((three[0]["cell"], price, *names, *figures))
         means = [fmean(np.log([row["ratio"] for row in of[number::3]])) for number in range(3)]
-        table.append(("geometric mean", "", "", "", *[f"{np.exp(mean):.3f}" for mean in means]))
+        table.append(("geometric mean", price, "", "", *[f"{np.exp(mean):.3f}" for mean in means]))
     heads = ("heuristic with beliefs", "heuristic without", "agent / with", "agent / without", "with / without")
     return list(markdown(("cell", "price", *heads), table))
 
 
-BELIEFS = """## Heuristics with the same expected durations
-
+BELIEFS_TITLE = "## Heuristics with the same expected durations\n"
+BELIEFS = f"""{BELIEFS_TITLE}
 The policy `believing` shows a heuristic the expected durations that `ppo[beliefs=true]` sees. Durations are hidden.
 Rows without a price compare heuristics that never stop a run, and the other rows those that may. Each row has the
 heuristics that were best on the validation seeds ([hidden-choice.csv](hidden-choice.csv)): with expected durations,
 from ten that never stop a run, or from `srtf` and `srsf`. `2d-las`, `2d-gittins` and `tiresias` use no estimates, so
-expected durations would change nothing for them. Only the price of 30 s was tested.
+expected durations would change nothing for them.
 """
 
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from dagsim import train
 from dagsim.families.learning.codecs.further import FurtherColumns
-from dagsim.families.learning.columns import ColumnReward
+from dagsim.families.learning.column_rewards import ColumnReward
 from dagsim.families.learning.nets.actor import ScoreNet
 from dagsim.families.learning.nets.row_nets import Sizes, indifferent
 from dagsim.model import Kind

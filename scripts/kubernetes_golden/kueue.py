@@ -17,8 +17,8 @@ from dagsim.families.forecast.futures import QueueState
 from dagsim.families.forecast.live import Question
 from dagsim.families.kubernetes.kueue.amounts import text, whole
 from dagsim.families.kubernetes.kueue.engine import Admission, Cycle, EndlessPreemption
-from dagsim.families.kubernetes.kueue.objects import PodSetAssignment
-from dagsim.families.kubernetes.kueue.site import read_kueue_site
+from dagsim.families.kubernetes.kueue.kueue_objects import PodSetAssignment
+from dagsim.families.kubernetes.kueue.kueue_site import read_kueue_site
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 from dagsim.families.site.cluster_file import import_site
 from kubernetes_golden import Part, Verdict

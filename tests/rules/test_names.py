@@ -47,3 +47,27 @@ def test_no_name_has_two_meanings() -> None:
 def test_private_names_methods_constants_and_type_variables_do_not_count() -> None:
     source = "class A:\n    def f(self): ...\ndef _g(): ...\ndef h(): ...\nB = 1\nT = TypeVar('T')\n_E = int\n"
     assert public_names(f"{source}Cost: TypeAlias = int\nDict = dict[str, int]\n") == {"A", "h", "Cost", "Dict"}
+
+
+LAYOUT = {
+    "__init__",
+    "api",
+    "codecs",
+    "command",
+    "family",
+    "kernel",
+    "policies",
+    "rewards",
+    "scenario",
+    "services",
+    "state",
+}
+LAYOUT |= {"view", "workload"}
+"""Names of files that several families or systems have because each has such a part (see ARCHITECTURE.md)."""
+
+
+def test_a_file_name_has_one_meaning() -> None:
+    places = defaultdict(list)
+    for file in sorted(PACKAGE.rglob("*.py")):
+        places[file.stem].append(file.relative_to(PACKAGE).as_posix())
+    assert {name: found for name, found in places.items() if len(found) > 1 and name not in LAYOUT} == {}

@@ -1,5 +1,6 @@
 """The draw of slow tests."""
 
+from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,13 +30,19 @@ def test_a_seed_draws_its_share_and_all_seeds_together_everything() -> None:
     parts = [drawn(seed) for seed in range(100)]
     assert all("tests/test_quick.py::test_it" in part for part in parts)
     assert drawn(7) == parts[7]
-    mean = sum(len(part) - 1 for part in parts) / len(parts) / len(slow.listed())
-    assert mean == pytest.approx(1 / slow.SHARE, abs=0.03)
-    assert set.union(*parts) >= slow.listed()
+    assert {len(part) - 1 for part in parts} == {ceil(len(slow.listed()) / slow.SHARE)}
+    assert set.union(*parts) >= set(slow.listed())
+
+
+def test_all_draws_take_about_as_long() -> None:
+    rows = [line.split(maxsplit=1) for line in slow.LISTED.read_text().splitlines()]
+    seconds = {name: float(number) for number, name in rows}
+    mean = sum(seconds.values()) / slow.SHARE
+    assert all(0.85 * mean < sum(seconds[name] for name in slow.drawn(seed)) < 1.25 * mean for seed in range(100))
 
 
 def test_without_a_seed_all_run() -> None:
-    assert drawn(-1) == slow.listed() | {"tests/test_quick.py::test_it"}
+    assert drawn(-1) == {*slow.listed(), "tests/test_quick.py::test_it"}
 
 
 @pytest.mark.parametrize(

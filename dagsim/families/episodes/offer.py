@@ -11,7 +11,7 @@ from dagsim.families.compiled.choice import why_not_live
 from dagsim.families.compiled.warming import EPISODES, warm_beside
 from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
 from dagsim.families.learning.codecs.further import DerivedColumns
-from dagsim.families.learning.columns import ColumnReward
+from dagsim.families.learning.column_rewards import ColumnReward
 from dagsim.registry import Spec
 
 if TYPE_CHECKING:

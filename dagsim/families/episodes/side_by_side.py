@@ -65,7 +65,7 @@ from dagsim.families.episodes.playout import (
 )
 from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
 from dagsim.families.learning.codecs.further import DerivedColumns
-from dagsim.families.learning.columns import ColumnReward, gathered
+from dagsim.families.learning.column_rewards import ColumnReward, gathered
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.systems.cluster.models.estimates import Estimates

@@ -14,8 +14,7 @@ from dagsim.families.fabric.topologies import FatTree
 from dagsim.families.kubernetes.api.terms import Requirement, Taint, Toleration
 from dagsim.families.kubernetes.kueue.amounts import text, whole
 from dagsim.families.kubernetes.kueue.engine import Admission, Cycle, EndlessPreemption
-from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
-from dagsim.families.kubernetes.kueue.objects import (
+from dagsim.families.kubernetes.kueue.kueue_objects import (
     AdmissionFairSharing,
     BorrowWithinCohort,
     ClusterQueue,
@@ -35,6 +34,7 @@ from dagsim.families.kubernetes.kueue.objects import (
     TopologyRequest,
     Workload,
 )
+from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
 from dagsim.families.kubernetes.kueue.quota import QuotaForest, QuotaNode
 from dagsim.model import Cluster, InFlight, Job, Kind, Node, QueueNode, QueueTree, RejectReason, Request, Share, Task
 from dagsim.model.gpu import GpuType

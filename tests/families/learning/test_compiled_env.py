@@ -13,7 +13,7 @@ import pytest
 from dagsim.families.compiled import jit
 from dagsim.families.episodes.side_by_side import CompiledEpisodes
 from dagsim.families.learning.codecs.further import DerivedColumns
-from dagsim.families.learning.columns import ColumnReward
+from dagsim.families.learning.column_rewards import ColumnReward
 from dagsim.families.learning.environments.compiled_env import CompiledSchedulingEnv
 from dagsim.families.learning.environments.make_env import make_env
 from dagsim.families.learning.environments.scheduling_env import SchedulingEnv

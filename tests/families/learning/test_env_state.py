@@ -13,7 +13,7 @@ import pytest
 import dagsim.envs  # noqa: F401
 from dagsim.families.learning.cluster_rewards import Accrual
 from dagsim.families.learning.codecs.further import FurtherColumns
-from dagsim.families.learning.columns import ColumnReward
+from dagsim.families.learning.column_rewards import ColumnReward
 from dagsim.families.learning.environments.make_env import make_env
 from dagsim.families.learning.environments.scheduling_env import SchedulingEnv
 from dagsim.model import Kind

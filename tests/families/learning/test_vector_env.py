@@ -16,7 +16,7 @@ from dagsim.families.compiled import jit
 from dagsim.families.episodes.episode_state import EpisodeReward
 from dagsim.families.episodes.side_by_side import CompiledEpisodes
 from dagsim.families.learning.codecs.further import DerivedColumns
-from dagsim.families.learning.columns import ColumnReward
+from dagsim.families.learning.column_rewards import ColumnReward
 from dagsim.families.learning.environments.make_env import make_env, make_vector_env
 from dagsim.families.learning.environments.vector_env import VectorSchedulingEnv
 from dagsim.families.learning.episode import Episode

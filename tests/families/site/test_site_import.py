@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
-from dagsim.families.kubernetes.kueue.objects import BorrowWithinCohort, QueuePreemption, ResourceQuota
+from dagsim.families.kubernetes.kueue.kueue_objects import BorrowWithinCohort, QueuePreemption, ResourceQuota
 from dagsim.families.site.cluster_file import cluster_yaml
 from dagsim.families.site.node_lists import ImportedCluster
 from dagsim.families.site.site_import import read_site, site_files

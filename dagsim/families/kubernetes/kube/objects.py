@@ -41,7 +41,7 @@ _NAME_FIELD = "metadata.name"
 name."""
 
 ResourceUnits: TypeAlias = Mapping[str, int]
-"""Units of resources by name (see ``dagsim.families.kubernetes.terms``)."""
+"""Units of resources by name (see ``dagsim.families.kubernetes.api.terms``)."""
 
 
 def _node_term(term: Any) -> Selector:

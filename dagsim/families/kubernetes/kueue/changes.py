@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from dagsim.errors import InputError, TraceError
+from dagsim.families.kubernetes.kueue.kueue_objects import KueueObjects
+from dagsim.families.kubernetes.kueue.kueue_site import READ_KEYS, VERSIONS, manifests_in
 from dagsim.families.kubernetes.kueue.manifests import KINDS, full_name, with_objects
-from dagsim.families.kubernetes.kueue.objects import KueueObjects
-from dagsim.families.kubernetes.kueue.site import READ_KEYS, VERSIONS, manifests_in
 from dagsim.model import QueueTree
 from dagsim.registry import nearest
 from dagsim.traces.documents import list_in, object_in, text_in

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from dagsim.families.kubernetes.api.terms import HOSTNAME, Taint, Toleration
 from dagsim.families.kubernetes.kueue.amounts import unit, whole
-from dagsim.families.kubernetes.kueue.objects import (
+from dagsim.families.kubernetes.kueue.kueue_objects import (
     KueueTopology,
     PodSet,
     ResourceFlavor,

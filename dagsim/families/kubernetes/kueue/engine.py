@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from dagsim.families.kubernetes.kueue.amounts import natural, unit, whole
 from dagsim.families.kubernetes.kueue.flavors import FlavorSearch
-from dagsim.families.kubernetes.kueue.objects import KueueObjects, PodSetAssignment, Workload
+from dagsim.families.kubernetes.kueue.kueue_objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.families.kubernetes.kueue.pending import PendingQueue
 from dagsim.families.kubernetes.kueue.quota import BorrowedShare, QuotaNode, SlotAmounts
 from dagsim.families.kubernetes.kueue.snapshot import ClusterQueueState, Snapshot

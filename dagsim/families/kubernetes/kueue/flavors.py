@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dagsim.families.kubernetes.kueue.amounts import text, unit
 from dagsim.families.kubernetes.kueue.domains import PodPlacement, PodSetDemand, Requests, untolerated
-from dagsim.families.kubernetes.kueue.objects import FlavorFungibility, PodSet
+from dagsim.families.kubernetes.kueue.kueue_objects import FlavorFungibility, PodSet
 from dagsim.families.kubernetes.kueue.snapshot import ClusterQueueState, FlavorGroup, Snapshot
 from dagsim.families.kubernetes.kueue.workloads import Assignment, FlavorChoice, Mode, SetAssignment, WorkloadState
 

@@ -18,9 +18,7 @@ from dagsim.errors import ConfigError, PolicyFailed, TraceError, require
 from dagsim.families.kubernetes.api.terms import HOSTNAME, Requirement, Taint, Toleration
 from dagsim.families.kubernetes.kueue.amounts import text, whole
 from dagsim.families.kubernetes.kueue.engine import Cycle, Preempted
-from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
-from dagsim.families.kubernetes.kueue.manifests import kueue_workload_object
-from dagsim.families.kubernetes.kueue.objects import (
+from dagsim.families.kubernetes.kueue.kueue_objects import (
     ClusterQueue,
     KueueObjects,
     PodSet,
@@ -29,6 +27,8 @@ from dagsim.families.kubernetes.kueue.objects import (
     ResourceQuota,
     Workload,
 )
+from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
+from dagsim.families.kubernetes.kueue.manifests import kueue_workload_object
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 from dagsim.families.kubernetes.server.api_server import admitted, resource
 from dagsim.families.kubernetes.server.object_store import ObjectChange, ObjectKey, is_true, stamp

@@ -10,7 +10,7 @@ from math import inf
 from dagsim.errors import require
 from dagsim.families.kubernetes.kube.kube_default import NodeScorer
 from dagsim.families.kubernetes.kueue.engine import Admission, EndlessPreemption
-from dagsim.families.kubernetes.kueue.objects import KueueObjects, PodSetAssignment, Workload
+from dagsim.families.kubernetes.kueue.kueue_objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.families.kubernetes.kueue.offers import Carried, Site
 from dagsim.families.kubernetes.kueue.quota_waits import KueueWaits, Rehearsal
 from dagsim.families.kubernetes.kueue.workload_ledger import ReadyTasks, TaskPlace, WorkloadLedger, place_of

@@ -11,7 +11,7 @@ from typing import Any
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.families.kubernetes.api.terms import pod_requests, quantity, requirements_of, taints_of, tolerations_of
-from dagsim.families.kubernetes.kueue.objects import (
+from dagsim.families.kubernetes.kueue.kueue_objects import (
     AdmissionFairSharing,
     BorrowWithinCohort,
     ClusterQueue,

@@ -12,8 +12,7 @@ from typing import NamedTuple
 from dagsim.errors import ConfigError
 from dagsim.families.kubernetes.api.pods import level_name
 from dagsim.families.kubernetes.api.terms import HOSTNAME, WHOLE_GPUS, quantity, taints_of
-from dagsim.families.kubernetes.kueue.manifests import kueue_workload_object
-from dagsim.families.kubernetes.kueue.objects import (
+from dagsim.families.kubernetes.kueue.kueue_objects import (
     ClusterQueue,
     Cohort,
     FlavorQuotas,
@@ -28,6 +27,7 @@ from dagsim.families.kubernetes.kueue.objects import (
     TopologyRequest,
     Workload,
 )
+from dagsim.families.kubernetes.kueue.manifests import kueue_workload_object
 from dagsim.model import Job, Node, QueueNode, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.gpu import canonical

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from dagsim.families.kubernetes.kueue.amounts import whole
-from dagsim.families.kubernetes.kueue.objects import ClusterQueue, Cohort, KueueObjects, ResourceGroup
+from dagsim.families.kubernetes.kueue.kueue_objects import ClusterQueue, Cohort, KueueObjects, ResourceGroup
 
 SlotAmounts: TypeAlias = dict[int, int]
 """Amounts by slot."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from dagsim.families.kubernetes.kueue.amounts import natural, text, whole
 from dagsim.families.kubernetes.kueue.engine import Admission, EndlessPreemption
-from dagsim.families.kubernetes.kueue.objects import ClusterQueue, Workload
+from dagsim.families.kubernetes.kueue.kueue_objects import ClusterQueue, Workload
 from dagsim.families.kubernetes.kueue.offers import Site
 from dagsim.families.kubernetes.kueue.quota import QuotaForest, QuotaNode, SlotAmounts
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dagsim.families.kubernetes.kueue.domains import Domain, Requests, TopologyTree
-from dagsim.families.kubernetes.kueue.objects import ClusterQueue, KueueObjects, ResourceFlavor, ResourceGroup
+from dagsim.families.kubernetes.kueue.kueue_objects import ClusterQueue, KueueObjects, ResourceFlavor, ResourceGroup
 from dagsim.families.kubernetes.kueue.quota import QuotaForest, QuotaNode, SlotAmounts
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 

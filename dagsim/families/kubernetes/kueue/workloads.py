@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from dagsim.families.kubernetes.kueue.amounts import whole
 from dagsim.families.kubernetes.kueue.domains import PodPlacement, Requests
-from dagsim.families.kubernetes.kueue.objects import PodSet, Workload
+from dagsim.families.kubernetes.kueue.kueue_objects import PodSet, Workload
 from dagsim.families.kubernetes.kueue.quota import SlotAmounts
 
 
