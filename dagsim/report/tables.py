@@ -69,11 +69,7 @@ def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sa
     n = len({line.seed for line in lines})
     units = f"{n:,} {'seed' if sample is Sample.TRACE else sample}{'' if n == 1 else 's'}"
     title = ", ".join(
-        [
-            f"{lines[0].policy}: {counts[1]:,} of {counts[0]:,} jobs completed",
-            *([workload] if workload else []),
-            units,
-        ]
+        [f"{lines[0].policy}: {counts[1]:,} of {counts[0]:,} jobs completed", *([workload] if workload else []), units]
     )
     units_of = {term.name: term.unit for term in glossary()}
     rows = []

@@ -41,13 +41,7 @@ _OFFICIAL = (
 )  # fmt: skip
 _NAME, _INSTANCES, _JOB, _, _STATUS, _START, _END, _CPU, _MEMORY = range(len(_OFFICIAL))
 _NUMBERS, _TEXTS = (_INSTANCES, _START, _END, _CPU, _MEMORY), (_NAME, _JOB, _STATUS)
-_FORM = Form(
-    _NUMBERS,
-    _TEXTS,
-    layout=lambda first, where: _official_layout(first),
-    quoted=False,
-    heading="task_name",
-)
+_FORM = Form(_NUMBERS, _TEXTS, layout=lambda first, where: _official_layout(first), quoted=False, heading="task_name")
 _JOINED_FORM = Form(_NUMBERS, _TEXTS, lambda first, where: _joined_layout(first, where))
 _BY_NAME = np.int64(1) << 31
 """First key for tasks without a number."""

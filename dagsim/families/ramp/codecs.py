@@ -27,13 +27,7 @@ from dagsim.registry import Entry, Registry
 
 RAMP_CODECS: Registry[Any] = Registry(
     "codec",
-    [
-        Entry(
-            "partition",
-            ".codecs:PartitionConfig",
-            "a degree, and optionally a block of servers (PAC-ML)",
-        )
-    ],
+    [Entry("partition", ".codecs:PartitionConfig", "a degree, and optionally a block of servers (PAC-ML)")],
     group="dagsim.ramp_codecs",
     listing="dagsim list codecs",
     home="dagsim.families.ramp",

@@ -41,11 +41,7 @@ UNITS: dict[str, str] = {
 }
 """Units of the statistics that ``kpis`` returns for whole episodes."""
 
-_CAUSES = {
-    RejectReason.BY_POLICY: "declined",
-    RejectReason.NO_PLACE: "no_place",
-    RejectReason.TOO_SLOW: "too_slow",
-}
+_CAUSES = {RejectReason.BY_POLICY: "declined", RejectReason.NO_PLACE: "no_place", RejectReason.TOO_SLOW: "too_slow"}
 
 
 class JobRow(NamedTuple):

@@ -35,9 +35,6 @@ FAMILY = Family(
             Entry("slurm-events", ".slurm_events:SlurmEvents"),
             Entry("squeue", ".squeue:Squeue"),
         ),
-        "writers": (
-            Entry("sacct", ".log_writers:SACCT"),
-            Entry("slurm-events", ".log_writers:SLURM_EVENTS"),
-        ),
+        "writers": (Entry("sacct", ".log_writers:SACCT"), Entry("slurm-events", ".log_writers:SLURM_EVENTS")),
     },
 )

@@ -96,12 +96,7 @@ _NODE_POOL = "karpenter.sh/nodepool"
 """Label of the nodes that Karpenter has added."""
 _STATUS = "cluster-autoscaler-status"
 """ConfigMap in which a cluster autoscaler lists its groups."""
-_POOLS = (
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "kubernetes.azure.com/agentpool",
-    "agentpool",
-)
+_POOLS = ("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool", "agentpool")
 """Labels with the name of a node's pool, which is part of the name of the autoscaler's group."""
 _OF_GROUPS = re.compile(rb"NodePool|cluster-autoscaler-status|MachineDeployment|MachineSet|MachinePool")
 
