@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from dagsim.errors import InputError, TraceError
 from dagsim.families.site.node_lists import FoundNode, ImportedSite
-from dagsim.families.slurm.controller_log import ControllerLog
+from dagsim.families.slurm.controller_log import ControllerLog, OutageKind, SingleOutage
 from dagsim.families.slurm.scheduler_parameters import scheduler_of
 from dagsim.families.slurm.slurm_power import power_rules
 from dagsim.families.slurm.slurm_site_values import (
@@ -27,7 +27,7 @@ from dagsim.families.slurm.slurm_site_values import (
     reservation_of,
     shares_of,
 )
-from dagsim.model import JobSuspension, NodeOutage, QueueNode, QueueTree
+from dagsim.model import NodeOutage, QueueNode, QueueTree
 from dagsim.model.arithmetic import whole_sum
 from dagsim.sections import Registered
 from dagsim.systems.cluster.network import NETWORKS
@@ -66,8 +66,7 @@ class SlurmSite(ImportedSite):
     """For each account, its parent and its settings."""
     users: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     """Settings of each user, by account and user."""
-    outages: list[tuple[str, float, float | None, str]] = field(default_factory=list)
-    """Node, start, end and ``down`` or ``drain``, of each event."""
+    outages: list[SingleOutage] = field(default_factory=list)
     log: ControllerLog = field(default_factory=ControllerLog)
     """The facts in slurmctld's log."""
     bf_cycle_s: float | None = None
@@ -164,7 +163,7 @@ class SlurmSite(ImportedSite):
             tuple(qos.values()),
             tuple(filter(None, [reservation_of(self, name, row) for name, row in self.reservations.items()])),
             self._outages(names),
-            tuple([JobSuspension(*one) for one in (self.log.suspensions if self.log is not None else ())]),
+            tuple(self.log.suspensions),
             dict(self.licences),
             scheduler_of(self),
         )
@@ -244,17 +243,17 @@ class SlurmSite(ImportedSite):
 
     def _outages(self, names: Collection[str]) -> tuple[NodeOutage, ...]:
         """Return the outages of the cluster's nodes. Nodes with the same times are grouped."""
-        alike: dict[tuple[float, float | None, str], list[str]] = {}
-        for node, start_s, end_s, kind in self.outages:
-            if node in names:
-                alike.setdefault((start_s, end_s, kind), []).append(node)
-        if strangers := {node for node, *_ in self.outages if node not in names}:
+        alike: dict[tuple[float, float | None, OutageKind], list[str]] = {}
+        for outage in self.outages:
+            if outage.node in names:
+                alike.setdefault(outage[1:], []).append(outage.node)
+        if strangers := {outage.node for outage in self.outages if outage.node not in names}:
             self.drop(
                 f"sacctmgr show event: {count_of(len(strangers), 'node that is', 'nodes that are')} not in the "
                 f"cluster, such as {min(strangers)}"
             )
         times = sorted(alike, key=lambda key: (key[0], key[2], key[1] or 0.0))
-        return tuple([NodeOutage(tuple(alike[key]), key[0], key[1], key[2]) for key in times])  # type: ignore[arg-type]
+        return tuple([NodeOutage(tuple(alike[key]), *key) for key in times])
 
     def _configured(self, name: str, fields: Mapping[str, str]) -> FoundNode:
         with naming(f"node {name}"):

@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 from dagsim.errors import TraceError
 from dagsim.families.site.node_lists import MOST_NODES, read_nodes
 from dagsim.families.slurm.accounting import delimiter_of
-from dagsim.families.slurm.controller_log import is_controller_log, read_controller_log
+from dagsim.families.slurm.controller_log import OutageKind, SingleOutage, is_controller_log, read_controller_log
 from dagsim.families.slurm.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
 from dagsim.families.slurm.slurm_site import SlurmSite, TopologySwitch
 from dagsim.families.slurm.slurm_site_values import TOPMOST, drop_unused, hosts_of, licences_of, naming
@@ -502,7 +502,7 @@ def _read_events(site: SlurmSite, file: Path) -> None:
         node, words = row.get("nodename", ""), {word.strip(_MARKS).upper() for word in row.get("state", "").split("+")}
         if is_unset(node):
             continue
-        kind = "down" if words & _DOWN else "drain" if words & _DRAIN else ""
+        kind: OutageKind | None = "down" if words & _DOWN else "drain" if words & _DRAIN else None
         if not kind:
             site.drop(f"sacctmgr show event: state {row.get('state', '')!r}")
             continue
@@ -515,7 +515,7 @@ def _read_events(site: SlurmSite, file: Path) -> None:
         if start_s is None or (end_s is not None and end_s <= start_s):
             site.drop("sacctmgr show event: events without a start, or with an end at their start")
         else:
-            site.outages.append((node, start_s, end_s, kind))
+            site.outages.append(SingleOutage(node, start_s, end_s, kind))
 
 
 def _read_topology(site: SlurmSite, file: Path) -> None:
