@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -221,20 +221,11 @@ class Site:
             yield from filter(None, stated)
             return
         levels = {level.name: level.domains for level in view.levels}
-        used = {flavor.topology_name for flavor in self.objects.resource_flavors}
-        topologies = [topology for topology in self.objects.topologies if topology.name in used]
-        labels = {label for topology in topologies for label in topology.levels}
-        for label in labels:
-            if label != HOSTNAME and level_name(label) not in levels:
-                known = ", ".join(levels) or "it has none"
-                raise ConfigError(f"kueue: the network has no level {level_name(label)!r} for {label}; levels: {known}")
-        for topology in topologies:
-            if topology.levels[-1:] != (HOSTNAME,):
-                raise ConfigError(f"kueue: the lowest level of the topology {topology.name!r} must be {HOSTNAME}")
+        labels = self._labels_of(levels)
         devices = {_device([name]) for queue in self._queues.values() for group in queue.resource_groups
                    for name in group.covered_resources if name not in _NATIVE}  # fmt: skip
         for number, node in enumerate(view.cluster.nodes):
-            values = {label: f"{levels[level_name(label)][number]:06}" for label in labels if label != HOSTNAME}
+            values = {label: f"{levels[level_name(label)][number]:06}" for label in labels}
             type_ = "" if node.gpu is None else node.gpu.name
             own: dict[str, str] = {}
             for flavor in self.objects.resource_flavors:
@@ -243,6 +234,24 @@ class Site:
             there = {"cpu": node.cpus, "memory": node.memory_gb * 2**30, "pods": float(_PODS_PER_NODE)}
             there |= dict.fromkeys(devices, float(node.gpus))
             yield TopologyNode(node.name, own | values | {HOSTNAME: node.name}, there)
+
+    def _labels_of(self, levels: Collection[str]) -> set[str]:
+        """Return the labels of the topologies in use, without that of the host.
+
+        Raises:
+            ConfigError: The network lacks a level, or a topology does not end with the host.
+        """
+        used = {flavor.topology_name for flavor in self.objects.resource_flavors}
+        topologies = [topology for topology in self.objects.topologies if topology.name in used]
+        labels = {label for topology in topologies for label in topology.levels} - {HOSTNAME}
+        for label in labels:
+            if level_name(label) not in levels:
+                known = ", ".join(levels) or "it has none"
+                raise ConfigError(f"kueue: the network has no level {level_name(label)!r} for {label}; levels: {known}")
+        for topology in topologies:
+            if topology.levels[-1:] != (HOSTNAME,):
+                raise ConfigError(f"kueue: the lowest level of the topology {topology.name!r} must be {HOSTNAME}")
+        return labels
 
 
 def _stated_node(node: Node) -> TopologyNode | None:
