@@ -41,15 +41,15 @@ import command
 from dagsim.errors import TraceError
 from dagsim.families.site.node_lists import FoundNode
 from dagsim.families.site.site_import import site_files
-from dagsim.families.slurm.accounting import COLUMNS, sacct_rows
-from dagsim.families.slurm.accounting_values import array_tasks, resources
+from dagsim.families.slurm.accounting.accounting_rows import COLUMNS, sacct_rows
+from dagsim.families.slurm.accounting.accounting_values import array_tasks, resources
 from dagsim.families.slurm.scheduler.multifactor import SlurmMultifactor
 from dagsim.families.slurm.scheduler.priority_formulas import Factors, truncated
 from dagsim.families.slurm.scheduler.slurm_priority import Asked, Capacity, PriorityBook
 from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
-from dagsim.families.slurm.scheduler_parameters import scheduler_of
-from dagsim.families.slurm.slurm_site import SlurmSite
-from dagsim.families.slurm.slurm_site_files import read_slurm_site
+from dagsim.families.slurm.site.scheduler_parameters import scheduler_of
+from dagsim.families.slurm.site.slurm_site import SlurmSite
+from dagsim.families.slurm.site.slurm_site_files import read_slurm_site
 from dagsim.model import Cluster, Decision, GpuType, Job, Kind, Node, Start, Task, TaskGraph
 from dagsim.systems.cluster import ClusterView
 from dagsim.systems.cluster.scenario import ClusterScenario

@@ -17,11 +17,11 @@ FAMILY = Family(
         ),
         "compiled_sources": (Entry("slurm_times", "scheduler/slurm_times.py", "when a job fits on nodes"),),
         "node_lists": (
-            Entry("scontrol show nodes", ".slurm_nodes:SCONTROL"),
-            Entry("scontrol show nodes --json", ".slurm_nodes:SCONTROL_JSON"),
-            Entry("sinfo -N -e -h -o '%N|%P|%t|%c|%m|%G|%f'", ".slurm_nodes:SINFO"),
+            Entry("scontrol show nodes", ".site.slurm_nodes:SCONTROL"),
+            Entry("scontrol show nodes --json", ".site.slurm_nodes:SCONTROL_JSON"),
+            Entry("sinfo -N -e -h -o '%N|%P|%t|%c|%m|%G|%f'", ".site.slurm_nodes:SINFO"),
         ),
-        "sites": (Entry("Slurm", ".slurm_site_files:read_slurm_site", "slurm.conf or `scontrol show partition`"),),
+        "sites": (Entry("Slurm", ".site.slurm_site_files:read_slurm_site", "slurm.conf or `scontrol show partition`"),),
         "services": (
             Entry("listed_users", ".scheduler.slurm_priority:listed_users"),
             Entry("load_searches", ".scheduler.run_table:load_compiled"),
@@ -29,12 +29,15 @@ FAMILY = Family(
             Entry("slurm_settings", ".scheduler.slurm_settings:slurm_settings"),
         ),
         "site_rules": (Entry("Slurm", ".scheduler.slurm_waits:rules_of_site"),),
-        "anonymised": (Entry("sacct", ".anonymised_log:sacct_lines"),),
+        "anonymised": (Entry("sacct", ".accounting.anonymised_log:sacct_lines"),),
         "readers": (
-            Entry("sacct", ".sacct:Sacct"),
-            Entry("slurm-events", ".slurm_events:SlurmEvents"),
-            Entry("squeue", ".squeue:Squeue"),
+            Entry("sacct", ".accounting.sacct:Sacct"),
+            Entry("slurm-events", ".accounting.slurm_events:SlurmEvents"),
+            Entry("squeue", ".queue.squeue:Squeue"),
         ),
-        "writers": (Entry("sacct", ".log_writers:SACCT"), Entry("slurm-events", ".log_writers:SLURM_EVENTS")),
+        "writers": (
+            Entry("sacct", ".accounting.log_writers:SACCT"),
+            Entry("slurm-events", ".accounting.log_writers:SLURM_EVENTS"),
+        ),
     },
 )

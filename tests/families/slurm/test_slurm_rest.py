@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dagsim.families.slurm.controller_log import read_controller_log
+from dagsim.families.slurm.site.controller_log import read_controller_log
 from dagsim.model import (
     Caps,
     Cluster,

@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from dagsim.errors import TraceError
-from dagsim.families.slurm.accounting_values import json_number, listed_tasks, unescaped_text
+from dagsim.families.slurm.accounting.accounting_values import json_number, listed_tasks, unescaped_text
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in

@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 
 from dagsim.errors import InputError, TraceError
 from dagsim.families.site.node_lists import FoundNode, ImportedSite
-from dagsim.families.slurm.controller_log import ControllerLog, OutageKind, SingleOutage
-from dagsim.families.slurm.scheduler_parameters import scheduler_of
-from dagsim.families.slurm.slurm_power import power_rules
-from dagsim.families.slurm.slurm_site_values import (
+from dagsim.families.slurm.site.controller_log import ControllerLog, OutageKind, SingleOutage
+from dagsim.families.slurm.site.scheduler_parameters import scheduler_of
+from dagsim.families.slurm.site.slurm_power import power_rules
+from dagsim.families.slurm.site.slurm_site_values import (
     OF_USERS,
     as_gres,
     caps_of,

@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from dagsim.families.slurm.queue_listings import QUEUE_COMMAND, is_squeue, lacking_columns
-from dagsim.families.slurm.sacct import Sacct
-from dagsim.families.slurm.slurm_queue import queue_tables, squeue_instant_s, waiting_jobs
+from dagsim.families.slurm.accounting.sacct import Sacct
+from dagsim.families.slurm.queue.queue_listings import QUEUE_COMMAND, is_squeue, lacking_columns
+from dagsim.families.slurm.queue.slurm_queue import queue_tables, squeue_instant_s, waiting_jobs
 from dagsim.traces.chunks import Table
 from dagsim.traces.reader import JobBlock, WaitingJob
 from dagsim.traces.report import ReadReport

@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.families.slurm.accounting import COLUMNS
-from dagsim.families.slurm.accounting_values import (
+from dagsim.families.slurm.accounting.accounting_rows import COLUMNS
+from dagsim.families.slurm.accounting.accounting_values import (
     Resources,
     array_tasks,
     limit_s,
@@ -21,9 +21,9 @@ from dagsim.families.slurm.accounting_values import (
     state,
     with_older_columns,
 )
-from dagsim.families.slurm.sacct_ids import component, job_id
-from dagsim.families.slurm.sacct_times import AT, CLOCK_S, EXAMPLE, FAULTS, NOTES, SacctTimes
-from dagsim.families.slurm.submission import Submission, begin_after_s, submission
+from dagsim.families.slurm.accounting.sacct_ids import component, job_id
+from dagsim.families.slurm.accounting.sacct_times import AT, CLOCK_S, EXAMPLE, FAULTS, NOTES, SacctTimes
+from dagsim.families.slurm.accounting.submission import Submission, begin_after_s, submission
 from dagsim.model import Attempt, Job, Request, Task, TaskGraph
 from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.text import count_of

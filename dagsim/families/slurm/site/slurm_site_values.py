@@ -15,7 +15,7 @@ from dagsim.traces.sites import hosts, site_gpu
 from dagsim.traces.times import duration_s, is_unset, span_s
 
 if TYPE_CHECKING:
-    from dagsim.families.slurm.slurm_site import SlurmSite
+    from dagsim.families.slurm.site.slurm_site import SlurmSite
 
 
 MOST = 2**32

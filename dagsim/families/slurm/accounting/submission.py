@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dagsim.errors import ModelError, NestedTooDeeply
-from dagsim.families.slurm.accounting_values import gres_tres
+from dagsim.families.slurm.accounting.accounting_values import gres_tres
 from dagsim.model import Request
 from dagsim.model.constraints import counts_of, without_counts
 from dagsim.traces.sites import hosts

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
-from dagsim.families.slurm.accounting_values import array_ids, json_number, listed_tasks, unescaped_text
+from dagsim.families.slurm.accounting.accounting_values import array_ids, json_number, listed_tasks, unescaped_text
 from dagsim.traces.documents import list_in, text_in
 
 ListedNumber: TypeAlias = int | float | str | None

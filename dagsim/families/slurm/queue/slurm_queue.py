@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from math import inf
 from zoneinfo import ZoneInfo
 
-from dagsim.families.slurm.accounting import COLUMNS
-from dagsim.families.slurm.accounting_values import gres_tres, unescaped_text
-from dagsim.families.slurm.queue_listings import queue_form, queued_jobs
-from dagsim.families.slurm.queued_job import NOT_QUEUED, QueuedJob
+from dagsim.families.slurm.accounting.accounting_rows import COLUMNS
+from dagsim.families.slurm.accounting.accounting_values import gres_tres, unescaped_text
+from dagsim.families.slurm.queue.queue_listings import queue_form, queued_jobs
+from dagsim.families.slurm.queue.queued_job import NOT_QUEUED, QueuedJob
 from dagsim.model import UNLIMITED_S
 from dagsim.traces.batch import ENDED
 from dagsim.traces.chunks import Table, tables_of

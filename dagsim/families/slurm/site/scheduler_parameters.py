@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dagsim.families.slurm.slurm_site_values import MOST, naming, slurm_seconds
+from dagsim.families.slurm.site.slurm_site_values import MOST, naming, slurm_seconds
 from dagsim.traces.fields import count, finite_number
 from dagsim.traces.times import is_unset, moment_s
 
 if TYPE_CHECKING:
-    from dagsim.families.slurm.slurm_site import SlurmSite
+    from dagsim.families.slurm.site.slurm_site import SlurmSite
 
 _WEIGHTS = {"age": "age", "assoc": "assoc", "fair_share": "fairshare", "job_size": "jobsize",
             "partition": "partition", "qos": "qos"}  # fmt: skip

@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.errors import TraceError
-from dagsim.families.slurm.accounting import COLUMNS, sacct_tables
-from dagsim.families.slurm.accounting_values import array_ids, resources, state
-from dagsim.families.slurm.sacct import Sacct
-from dagsim.families.slurm.sacct_times import unfolded
-from dagsim.families.slurm.submission import begin_after_s, options_of
+from dagsim.families.slurm.accounting.accounting_rows import COLUMNS, sacct_tables
+from dagsim.families.slurm.accounting.accounting_values import array_ids, resources, state
+from dagsim.families.slurm.accounting.sacct import Sacct
+from dagsim.families.slurm.accounting.sacct_times import unfolded
+from dagsim.families.slurm.accounting.submission import begin_after_s, options_of
 from dagsim.model.arithmetic import DAY_S
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty

@@ -10,8 +10,8 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import TraceError
-from dagsim.families.slurm.accounting_values import json_number
-from dagsim.families.slurm.queued_job import GRES_UNITS, ListedNumber, QueuedJob, job_of_json
+from dagsim.families.slurm.accounting.accounting_values import json_number
+from dagsim.families.slurm.queue.queued_job import GRES_UNITS, ListedNumber, QueuedJob, job_of_json
 from dagsim.traces.documents import elements
 from dagsim.traces.fields import Dirty
 from dagsim.traces.sites import readable_hosts

@@ -20,11 +20,11 @@ from zoneinfo import ZoneInfo
 
 from dagsim.errors import TraceError
 from dagsim.families.site.node_lists import MOST_NODES, read_nodes
-from dagsim.families.slurm.accounting import delimiter_of
-from dagsim.families.slurm.controller_log import OutageKind, SingleOutage, is_controller_log, read_controller_log
-from dagsim.families.slurm.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
-from dagsim.families.slurm.slurm_site import SlurmSite, TopologySwitch
-from dagsim.families.slurm.slurm_site_values import TOPMOST, drop_unused, hosts_of, licences_of, naming
+from dagsim.families.slurm.accounting.accounting_rows import delimiter_of
+from dagsim.families.slurm.site.controller_log import OutageKind, SingleOutage, is_controller_log, read_controller_log
+from dagsim.families.slurm.site.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
+from dagsim.families.slurm.site.slurm_site import SlurmSite, TopologySwitch
+from dagsim.families.slurm.site.slurm_site_values import TOPMOST, drop_unused, hosts_of, licences_of, naming
 from dagsim.registry import nearest
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.source import Source
