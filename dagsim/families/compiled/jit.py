@@ -339,9 +339,10 @@ def dispatched(function: Function, *called: Callable[..., Any]) -> Function:
 @cache
 def _inlined(function: Callable[..., Any]) -> None:
     """Let compiled functions call this one. It is inlined."""
-    from numba.extending import register_jitable
+    from numba import extending
 
-    register_jitable(forceinline=True, **COMMON)(function)
+    register: Any = extending.register_jitable
+    register(forceinline=True, **COMMON)(function)
 
 
 @cache
