@@ -3,7 +3,7 @@
 The score for a task is the ratio of the entry to the reference, seed by seed. The score for the
 suite is the ratio of geometric means over the tasks. On the GPU cluster, the metric is the
 area-weighted response time (Boezennec, Dufossé, Pop 2024), because a mean weighted by area cannot
-be improved by delaying a few large jobs. A mean slowdown can.
+be improved by delaying a few large jobs, whereas a mean slowdown can.
 """
 
 from __future__ import annotations
@@ -153,9 +153,9 @@ def entry_file(
     runs: Mapping[str, tuple[Store, Mapping[Cell, CellRun]]],
     bounds: dict[str, list[float]],
 ) -> EntryFile:
-    """Build the file of an entry. It contains the runs, the hash of each log, the scores, and,
-    under ``timing``, all values that were measured with a clock. ``runs`` contains the store and
-    the finished cells of each task, and ``bounds`` is the result of ``bounds_of``."""
+    """Build the contents of an entry's file. It contains the runs, the hash of each log, the
+    scores, and, under ``timing``, all values that were measured with a clock. ``runs`` contains the
+    store and the finished cells of each task, and ``bounds`` is the result of ``bounds_of``."""
     own: dict[str, dict[str, dict[str, str]]] = {"code": {}, "checkpoints": {}}
     for task in tasks:
         for kind, files in provenance(task.config, [entry.policies[task.system]]).items():
@@ -225,7 +225,7 @@ def _times(store: Store, done: Mapping[Cell, CellRun]) -> dict[str, EntryClocks]
 
 def scored(content: EntryRuns) -> EntryScores:
     """Return the scores of an entry from the runs in its file, for each task and for all tasks
-    together. An entry has no score on a task in which it leaves a job unfinished that the reference
+    together. An entry has no score for a task if it leaves a job unfinished that the reference
     completes.
 
     Runs of different tasks are paired by the position of their seeds, so replicate k of the suite
@@ -318,7 +318,7 @@ def _exp(value: float | None) -> float | None:
 
 
 def read_entry(path: Path) -> EntryFile:
-    """Read the file that contains an entry.
+    """Read an entry from its file.
 
     Raises:
         InputError: The file cannot be read, or belongs to another suite or format.

@@ -122,7 +122,7 @@ class BenchEntry(NamedTuple):
     """Number of seeds per task, or None for the task's own number."""
 
     def tasks(self, names: Collection[str] = ()) -> list[BenchTask]:
-        """Return the tasks for whose system this entry has a policy.
+        """Return the tasks of the systems for which this entry has a policy.
 
         Raises:
             InputError: There are no such tasks.
@@ -174,8 +174,8 @@ def config_digest(task: BenchTask, division: Division) -> str:
 def suite_digest() -> str:
     """Return the SHA-256 of the tasks' files and of the logs from which they take windows.
 
-    A task whose system is missing counts as well, so that the hash is the same in every
-    installation. Such a task cannot have a log, because only the GPU cluster reads logs.
+    Tasks whose system is missing are included, so that the hash is the same in every installation.
+    Such a task cannot have a log, because only the GPU cluster reads logs.
     """
     total, present = sha256(), {task.name: task for task in suite()}
     for name, path in suite_paths().items():

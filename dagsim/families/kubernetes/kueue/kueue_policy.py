@@ -62,14 +62,13 @@ class Kueue:
         """True if Kueue's messages are wanted."""
 
     def wait_rules(self, view: ClusterView) -> KueueWaits:
-        """Return the quotas of the queues, to explain waits."""
+        """Return the quotas of the queues, from which waits are explained."""
         return KueueWaits(view, Site(view))
 
     def outlook(self, view: ClusterView) -> tuple[KueueWaits, list[Standing]]:
-        """Return the quotas with their present usage, and the waiting workloads of each
+        """Return the quotas with their current usage, and the waiting workloads of each
         ClusterQueue in order. Each workload comes with its outcome in the next cycles. No decisions
-        are made.
-        """
+        are made."""
         self._now, self._exact = view.now, True
         self._set_up(view)
         view.follow(self)
@@ -204,7 +203,7 @@ class Kueue:
         self._ledger.touched.clear()
 
     def _leave(self, name: str, place: TaskPlace) -> None:
-        """Remove a task of a workload. Remove the workload with its last task."""
+        """Remove a task from a workload. Remove the workload with its last task."""
         self._ledger.unclaim(name, place)
         self._ledger.places[name].pop(place, None)
         if self._ledger.open.get(place) == name:

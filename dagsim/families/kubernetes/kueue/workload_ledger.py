@@ -20,9 +20,8 @@ def place_of(task: TaskState) -> TaskPlace:
 
 @dataclass(slots=True)
 class AdmittedWorkload:
-    """A workload that holds quota, with its tasks that have not started. ``from_s`` is the time at
-    which the admission checks of the workload are complete.
-    """
+    """A workload that holds quota, with those of its tasks that have not started. ``from_s`` is the
+    time at which the admission checks of the workload are complete."""
 
     places: dict[TaskPlace, None]
     from_s: float

@@ -47,10 +47,10 @@ class NodeChoice:
     With ``first``, a job gets the first nodes on which it fits, in the order of the configuration.
     ``best`` is the rule in ``select/cons_tres`` without topology (``_eval_nodes_consec`` in
     eval_nodes.c, Slurm 22.05). It divides the nodes with the smallest weight into blocks of
-    consecutive nodes. The job uses the tightest block that suffices, which is the one with the
-    fewest free CPUs. If no block suffices, the job gets the largest blocks in turn, and then nodes
-    with the next weight. If a single node in this block can hold the job, the job takes the one
-    with the fewest free CPUs. Otherwise, it gets the nodes of the block in order.
+    consecutive nodes. Among the blocks that suffice, the job uses the one with the fewest free
+    CPUs. If a single node in this block suffices, the job takes the one with the fewest free CPUs,
+    and otherwise the nodes of the block in order. If no block suffices, the job gets the largest
+    blocks in turn, and then nodes with the next weight.
     """
 
     def __init__(self, cluster: Cluster, *, best: bool) -> None:
