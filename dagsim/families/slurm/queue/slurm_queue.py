@@ -6,12 +6,13 @@ import re
 import shlex
 from collections.abc import Iterator
 from math import inf
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from dagsim.families.slurm.accounting.accounting_rows import COLUMNS
 from dagsim.families.slurm.accounting.accounting_values import gres_tres, unescaped_text
 from dagsim.families.slurm.queue.queue_listings import queue_form, queued_jobs
-from dagsim.families.slurm.queue.queued_job import NOT_QUEUED, QueuedJob
+from dagsim.families.slurm.queue.queued_job import NOT_QUEUED, ListedNumber, QueuedJob
 from dagsim.model import UNLIMITED_S
 from dagsim.traces.batch import ENDED
 from dagsim.traces.chunks import Table, tables_of
@@ -167,17 +168,26 @@ def _gpus_of(job: QueuedJob) -> tuple[str, str]:
 _TRACKED = re.compile(r"gres/(?:gpu|shard)\b")
 
 
-def _squeue_row(job: QueuedJob, id: str, now_s: float) -> list[str]:
-    asked, held = _gpus_of(job)
+class _QueueTimes(NamedTuple):
+    """The times of a job, as if it ran to its limit."""
+
+    submit: ListedNumber
+    eligible: ListedNumber
+    start: ListedNumber
+    lasts_s: float
+    limit_min: ListedNumber
+
+
+def _times_of(job: QueuedJob, now_s: float) -> _QueueTimes:
     submit, eligible, start = job.submit_time or None, job.eligible_time or None, job.start_time or None
     if eligible is None and (job.state, job.state_reason) == ("PENDING", "BeginTime"):
         eligible = start  # for a job without a planned start, slurmctld lists the begin time as the start
-    limit = job.time_limit
-    lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else UNLIMITED_S
+    limit = job.time_limit if isinstance(job.time_limit, int | float) else None
+    lasts_s = 60.0 * limit if limit is not None and limit > 0 else UNLIMITED_S
     lasts_s += job.was_suspended_s()
     if (ran := job.ran_until_suspended_s()) is not None:  # a suspended job has the rest of its limit left
         lasts_s = max(lasts_s - ran, _OVERDUE_S)
-        limit = lasts_s / 60 if isinstance(limit, int | float) else limit
+        limit = None if limit is None else lasts_s / 60
     if not job.runs:
         moments = [moment for moment in (submit, eligible) if isinstance(moment, int | float)]
         start = max(moments, default=None)
@@ -186,7 +196,13 @@ def _squeue_row(job: QueuedJob, id: str, now_s: float) -> list[str]:
         start = int(now_s - job.run_time)
     if job.runs and isinstance(start, int | float):
         lasts_s = max(lasts_s, now_s - start + _OVERDUE_S)
-    holds = job.runs or ran is not None
+    return _QueueTimes(submit, eligible, start, lasts_s, limit)
+
+
+def _squeue_row(job: QueuedJob, id: str, now_s: float) -> list[str]:
+    """Return a row of ``COLUMNS`` for a job, or for one task of an array."""
+    (asked, held), times = _gpus_of(job), _times_of(job, now_s)
+    holds = job.runs or job.state == "SUSPENDED"
     row = {
         "JobIDRaw": unescaped_text(job.job_id),
         "JobID": id,
@@ -194,11 +210,11 @@ def _squeue_row(job: QueuedJob, id: str, now_s: float) -> list[str]:
         "Account": job.account,
         "Partition": job.partition,
         "State": "COMPLETED",
-        "Submit": unescaped_text(submit),
-        "Eligible": unescaped_text(eligible),
-        "Start": unescaped_text(start),
-        "ElapsedRaw": unescaped_text(int(lasts_s)),
-        "TimelimitRaw": unescaped_text(limit if isinstance(limit, int | float) else None),
+        "Submit": unescaped_text(times.submit),
+        "Eligible": unescaped_text(times.eligible),
+        "Start": unescaped_text(times.start),
+        "ElapsedRaw": unescaped_text(int(times.lasts_s)),
+        "TimelimitRaw": unescaped_text(times.limit_min),
         "NNodes": unescaped_text(job.node_count),
         "NCPUS": unescaped_text(job.cpus),
         # an exclusive job requests all that it holds, because it gets whole nodes
