@@ -436,7 +436,8 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
 
 def _of_option(place: str, path: KeyPath, what: str) -> str:
     """Return the line that reports a fault in the value of an option. It names the option instead
-    of the key that the option sets, unless the fault is in another key than ``--set`` names.
+    of the key that the option sets, unless the fault is in a key other than the one that ``--set``
+    names.
     """
     option, _, typed = place.partition(" ")
     key = ".".join(map(str, path))

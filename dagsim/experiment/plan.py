@@ -148,7 +148,7 @@ class SweepGrid:
 
     @property
     def trains(self) -> bool:
-        """True if the points are training runs. They are training runs if they differ in a key of ``train``."""
+        """True if the points are training runs, which is the case if they differ in a key of ``train``."""
         return any(axis.key.startswith("train.") for axis in self.axes)
 
     def config(self) -> Config:

@@ -194,8 +194,8 @@ def _source(name: str) -> Iterator[Path]:
 
 
 def _names_in(value: Any) -> Iterator[str]:
-    """Yield every ``module:attr`` in a configuration, except in the policy. It may be a value, or a
-    key such as those of ``reward``.
+    """Yield every ``module:attr`` in a configuration, except in the policy. The name may be a
+    value, or a key such as those of ``reward``.
     """
     if isinstance(value, str):
         name = value.partition("[")[0].strip()

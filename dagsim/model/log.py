@@ -160,10 +160,9 @@ class JobFacts(NamedTuple):
     lower bound.
     """
     ideal_gpu_s: float
-    """GPU-seconds of all instances, each on its fastest allowed GPU type (CPU-only tasks count
-    0)."""
+    """Total GPU-seconds of all instances, each on its fastest allowed GPU type. CPU-only tasks count as 0."""
     gpus: float
-    """Maximum number of GPUs that one task can hold at once: instances times GPUs per instance."""
+    """Number of GPUs used by the job's largest task: instances times GPUs per instance."""
     tasks: tuple[str, ...]
     """Names of its tasks, by ``Record.task``."""
     parents: tuple[tuple[int, ...], ...] = ()
@@ -216,7 +215,7 @@ _IDEAL = ("ideal_s", "ideal_gpu_s")
 Parents: TypeAlias = tuple[tuple[int, ...], ...]
 
 _BLOCK = 1024
-"""Number of ``JobFacts`` made at once."""
+"""Number of ``JobFacts`` that are created at a time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -257,7 +256,7 @@ class FactColumns(Sequence[JobFacts]):
 
     @classmethod
     def of(cls, facts: Sequence[JobFacts]) -> FactColumns:
-        """Convert ``facts`` from any form to columns."""
+        """Convert any sequence of ``facts`` to columns."""
         if isinstance(facts, FactColumns):
             return facts
         columns = dict(zip(JobFacts._fields, zip(*facts, strict=True) if facts else repeat(()), strict=False))
@@ -437,15 +436,14 @@ class Schedule:
     log: ScheduleLog = field(default_factory=ScheduleLog)
     seed: int = 0
     decision_s: float = 0.0
-    """Seconds that the policy took to decide, summed, or 0 if they were not measured."""
+    """Total time in seconds that the policy spent on its decisions, or 0 if it was not measured."""
     decisions: int = 0
     """Number of decisions that were executed."""
     ended_s: float = 0.0
     """Time at which the simulation stopped: its last event, or the time until which it was run."""
     begins_s: float = 0.0
-    """Time at which the simulation began. Earlier rows are the past of the jobs that were in the
-    system then: their arrivals, and the starts of runs that still ran.
-    """
+    """Time at which the simulation began. Earlier rows belong to jobs that were in the system at
+    that time: they record their arrivals, and the starts of runs that were still in progress."""
 
     def arrived(self, job: JobFacts) -> None:
         """Add the next job."""
@@ -454,8 +452,8 @@ class Schedule:
         self.jobs.append(job)
 
     def check(self) -> None:
-        """Check a schedule that was read from a file. It must have all properties of a simulation's
-        schedule that other code relies on.
+        """Check a schedule that was read from a file. It must have all those properties of a
+        simulated schedule on which other code relies.
 
         Raises:
             ValueError: No simulation could have written this schedule. The message names the first

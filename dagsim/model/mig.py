@@ -47,7 +47,7 @@ class MigPart(NamedTuple):
 
 
 MigLayout = tuple[MigPart, ...]
-"""The parts of a GPU by start. It is empty if it is not partitioned."""
+"""The partitions of a GPU, sorted by start. Empty if the GPU is not partitioned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,8 @@ class MigTable:
         return _profile_of(self, gpus, gpu_types)
 
     def opening(self, layout: MigLayout, profile: int) -> tuple[int, bool] | None:
-        """Return the position at which the next partition with this profile would be used, and
-        whether a free partition with this profile exists there. Return None if such a partition
-        does not fit.
+        """Return the position of the partition that the next task with this profile would use, and
+        whether this partition already exists. Return None if no such partition fits.
 
         A free partition with the profile is used first. A new partition replaces free partitions.
         Of the possible positions of a new partition, the one that leaves space for the largest

@@ -274,7 +274,7 @@ class Qos:
 
 
 REPEATED_S = 60 * DAY_S
-"""The period over which a repeated reservation is repeated, in s."""
+"""Period in seconds over which a recurring reservation is repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,10 +392,10 @@ class JobSuspension:
 
 
 UNLIMITED_S = 365 * DAY_S
-"""The time limit of a job without one, in s: a year."""
+"""Time limit in seconds assumed for a job that has no limit: a year."""
 
 OVERDUE_S = 1.0
-"""The rest of a time limit that has passed, in s."""
+"""Remaining time in seconds assumed for a run that has exceeded its time limit."""
 
 
 class TimeLimits(NamedTuple):
@@ -418,7 +418,7 @@ class TimeLimits(NamedTuple):
 class QueueTree:
     """All queues of a site: the ``tree`` of accounts or cluster queues, the partitions, and the
     qualities of service (QOS). It also contains the reservations and outages of nodes, the
-    suspensions of jobs, and how many of each licence the site has.
+    suspensions of jobs, and the number of licences of each kind.
 
     If the site's scheduler is Kueue, ``kueue`` contains Kueue's objects and ``tree`` is not used.
 
@@ -445,7 +445,7 @@ class QueueTree:
     suspensions: tuple[JobSuspension, ...] = ()
     """Times at which jobs were suspended."""
     licences: Mapping[str, float] = field(default_factory=dict)
-    """Number of each licence."""
+    """Number of licences of each kind."""
     scheduler: Mapping[str, bool | float | str] = field(default_factory=dict)
     kueue: Annotated[Any, Later("queues.kueue")] | None = None
 

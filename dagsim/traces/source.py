@@ -83,8 +83,8 @@ class Source:
 
     @cached_property
     def files(self) -> tuple[Source, ...]:
-        """The shards, sorted by name, including shards in nested directories and archives. A plain
-        file is its own only shard.
+        """The shards, sorted by name, including shards in nested directories and archives. If the
+        source is a plain file, this file is the only shard.
         """
         if self._is_single():
             return (self,)

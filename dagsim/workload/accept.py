@@ -1,5 +1,5 @@
-"""Change the jobs in a workload: let them use additional GPU types (for example, after GPUs have
-been replaced), and give them default submission terms.
+"""Change the jobs in a workload: allow additional GPU types (for example, after GPUs have been
+replaced), and add default submission terms.
 """
 
 from __future__ import annotations

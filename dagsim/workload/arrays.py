@@ -337,7 +337,7 @@ class JobArrays:
         return np.array(graph, np.int32), tuple(graphs)
 
     def between(self, start: int, stop: int) -> JobArrays:
-        """Return the jobs from ``start`` up to ``stop``."""
+        """Return the jobs from ``start`` up to, but not including, ``stop``."""
         return self.chosen(np.arange(start, min(stop, len(self))))
 
     def chosen(self, jobs: np.ndarray) -> JobArrays:

@@ -146,7 +146,7 @@ class Tally:
         self.work, self.instances = array("d"), array("d")
 
     def add(self, job: Job) -> None:
-        """Add ``job``."""
+        """Add ``job`` to the statistics."""
         tasks, graph = job.graph.tasks, job.graph
         levels = _level_sizes(graph)
         self.arrivals.append(job.arrival_s)

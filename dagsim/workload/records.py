@@ -34,7 +34,7 @@ from dagsim.model import Attempt, Edge, InFlight, Job, Request, Share, Task, Tas
 from dagsim.model.job_fields import JOB_FIELDS
 
 MOST_INSTANCES = 2**31 - 1
-"""Maximum number of instances; a larger number counts as a damaged field."""
+"""Maximum number of instances. A field with a larger number is treated as damaged."""
 _LONG = 400
 
 

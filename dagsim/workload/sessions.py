@@ -33,7 +33,7 @@ from dagsim.workload.windows import Measure, check_measure
 _MOST = 10_000_000
 """Maximum number of jobs; a larger number is most likely a typing error."""
 _NEAR = 0.05
-"""Maximum distance, as a quantile, of similar jobs from their session's own quantile."""
+"""Maximum distance between the quantile of a similar job and that of its session."""
 _CHUNK = 256  # number of shapes drawn at once
 _GRID = 4_000
 """Number of quantiles of a kind over which its expected load is summed."""
@@ -140,7 +140,7 @@ class Sessions:
     gaps_s: Quantiles = _UP_TO_A_MINUTE
     """Seconds between two jobs in a session."""
     alike: float = 0.8
-    """Fraction of a session's jobs that take about the same time as each other."""
+    """Fraction of a session's jobs that take about the same time."""
     tenants: int = 0
     """Number of tenants."""
     zipf: float = 1.0
@@ -159,9 +159,8 @@ class Sessions:
     """``exact``: every generated workload has exactly this load. ``expected``: the load is right on
     average over seeds."""
     measure: Measure | None = None
-    """Range of jobs that metrics count, ``[first, last]``, by order of arrival. By default, all
-    jobs count.
-    """
+    """Range of jobs that count towards the metrics, ``[first, last]``, numbered by arrival. By
+    default, all jobs count."""
     kind: Literal["sessions"] = "sessions"
 
     __pydantic_config__ = _FORBID

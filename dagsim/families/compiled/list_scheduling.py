@@ -120,13 +120,13 @@ def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns
         return [order.static_key(task)]
 
     count = len(columns.best_s)
-    places = {*np.linspace(0, count - 1, min(count, _SAMPLE), dtype=int).tolist(), int(columns.deadline_s.argmax())}
+    places = [*np.linspace(0, count - 1, min(count, _SAMPLE), dtype=int).tolist(), int(columns.deadline_s.argmax())]
     try:
         # Suppress NumPy's warnings: tasks that cannot run anywhere take inf seconds, so computing
         # keys may give inf - inf. The jobs of these tasks are rejected.
         with np.errstate(all="ignore"):
             keys = ask(AllTasks(columns))
-            singly = {place: ask(AllTasks(columns, place)) for place in places}
+            singly = np.array([ask(AllTasks(columns, place)) for place in places], float)
     except Exception as error:
         raise ConfigError(
             "its key cannot be evaluated for all tasks at once (it must work on arrays): "
@@ -134,13 +134,15 @@ def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns
         ) from error
     if not all(isinstance(key, np.ndarray) and key.shape == (count,) for key in keys):
         raise ConfigError(f"the policy's key must return one number per task, got {keys[0]!r} for {count} tasks")
-    for place, expected in singly.items():
-        answers = [float(key[place]) for key in keys]
-        if not np.array_equal(answers, np.array(expected, float), equal_nan=True):
-            raise ConfigError(
-                f"its key is {expected} for a single task, but {answers} when it is computed for all tasks at once"
-            )
-    return np.ascontiguousarray(np.stack(keys, axis=1), np.float64)
+    table = np.ascontiguousarray(np.stack(keys, axis=1), np.float64)
+    differs = (table[places] != singly) & ~(np.isnan(table[places]) & np.isnan(singly))
+    if differs.any():
+        at = int(differs.any(axis=1).argmax())
+        raise ConfigError(
+            f"its key is {singly[at].tolist()} for a single task, but {table[places[at]].tolist()} when it is computed "
+            "for all tasks at once"
+        )
+    return table
 
 
 def sample_columns() -> KeyColumns:

@@ -63,9 +63,8 @@ class _Heaps(Generic[SlotT]):
     def __init__(self, machines: ClusterState) -> None:
         self._machines = machines
         self._quiet = -1
-        """``ClusterState.released`` when nothing fitted. Nothing will fit until it changes or a
-        task is added.
-        """
+        """The value of ``ClusterState.released`` when nothing fitted last time. Nothing will fit
+        until this value changes or a task is added."""
         self._heaps: dict[SlotT, list[_Entry]] = {}
 
     def _first_fit(self, fits: Callable[[SlotT], bool]) -> tuple[TaskState, SlotT] | None:
@@ -166,15 +165,13 @@ class Past(Protocol):
     """The events before the beginning of the simulation."""
 
     at_s: float
-    """The beginning."""
+    """The time at which the simulation begins."""
     jobs: Sequence[Job]
-    """The jobs of the simulation that arrived before."""
+    """The jobs of the simulation that arrived before the beginning."""
     is_whole: bool
-    """True if nothing that happened before is missing."""
+    """True if all events before the beginning are known."""
     reminded: list[object]
-    """Listeners that remember what happened before, and receive only what happens at the
-    beginning.
-    """
+    """Listeners that already remember the earlier events and therefore receive only the events at the beginning."""
 
     def tell(self, index: object) -> None:
         """Call the methods of an index for all events, in their original order and with their
@@ -202,7 +199,7 @@ class Frontier(Forked):
 
     def __init__(self) -> None:
         self.indexes: dict[object, Any] = {}
-        """``Index`` or ``RunIndex`` or both, by the policy's key."""
+        """The indexes (``Index``, ``RunIndex`` or both), by the key that the policy chose."""
         self._pushes: list[Callable[[TaskState], None]] = []
         self.started: list[Callable[[Run, float], None]] = []
         """Called on each start."""
@@ -213,7 +210,7 @@ class Frontier(Forked):
         self.past: Past | None = None
         """The events before the beginning of a simulation that begins in the middle."""
         self.unknown: dict[str, None] = {}
-        """Memories of listeners about jobs that had left, if these are not known."""
+        """The ``remembers`` texts of listeners that would need jobs which had left, if these jobs are not known."""
         self.jobs: Live[int, JobState] = Live()
         self.ready: Live[TaskState, None] = Live()
         """Ready tasks, in the order in which they became ready."""

@@ -441,8 +441,8 @@ class Fgd:
 
 
 def fragmentation(machine: NodeState, typical: _Typical) -> float:
-    """Return how much of the machine's free GPUs a typical task cannot use, on average over the
-    ``typical`` demands with their probabilities. If a task cannot run on the machine, it can use
+    """Return the amount of free GPUs on the machine that a typical task cannot use, averaged over
+    the ``typical`` demands by their probabilities. If a task cannot run on the machine, it can use
     none of them. Otherwise, it cannot use the GPUs that have less free than it needs on one GPU.
     """
     shares = machine.shares.values()
