@@ -15,7 +15,7 @@ class CountedNodes(NamedTuple):
     """A set of nodes (a bit set), and a number of nodes or instances that are needed on it."""
 
     nodes: int
-    count: int
+    number: int
 
 
 class TimedGroups(NamedTuple):

@@ -250,7 +250,7 @@ def free_again_s(kept: Reserved, clock: SiteClock, own: int, row: int, last: int
     """
     begins, untils, owners, _, _, _ = kept
     _, origin_s, resolution_s, _ = clock
-    free_s = untils[place]
+    free_s: float = untils[place]
     if owners[place] >= 0:
         free_s = ceil((free_s + origin_s) / resolution_s) * resolution_s + 1.0 - origin_s
     other = row
