@@ -15,7 +15,7 @@ from functools import cache
 from hashlib import sha256
 from math import exp, isfinite, log, nan
 from pathlib import Path
-from typing import Any, TypedDict, get_args
+from typing import Any, TypedDict, cast, get_args
 
 import dagsim
 from dagsim.errors import InputError
@@ -348,7 +348,7 @@ def read_entry(path: Path) -> EntryFile:
             raise ValueError(f"division {content['division']!r}")
         for fact in _FACTS:
             content[fact]
-        entry: EntryFile = content
+        entry = cast(EntryFile, content)
         scored(entry)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration, InputError) as error:
         raise InputError(f"{path}: damaged: {type(error).__name__} {error}") from None

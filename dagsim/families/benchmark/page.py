@@ -96,7 +96,7 @@ def _by_task(title: str, tasks: Sequence[str], entries: Sequence[EntryFile]) -> 
         ranked = [(_value(entry["scores"][task]["ratio"]), entry["entry"]) for entry in entries]
         valued = (pair for pair in ranked if pair[0] == pair[0])
         best, name = min(valued, key=lambda pair: (rounded(pair[0]), pair[1]), default=(nan, "-"))
-        bounds = [entry["scores"][task]["bound"] for entry in entries if entry["scores"][task]["bound"] is not None]
+        bounds = [bound for entry in entries if (bound := entry["scores"][task]["bound"]) is not None]
         reference = entries[0]["tasks"][task]["reference"]
         rows.append((task, reference, factor(max(bounds, default=nan)), factor(best), name))
     heads = ("task", "reference", "bound", "best ratio", "entry")

@@ -55,7 +55,7 @@ class Pbs(Reader):
         {"protocol", "keep_partial", "gpus_per_task", "reference_gpu", "floor_s", "tenant", "arrival", "gpu_names"}
         | {"timezone"}
     )
-    records = staticmethod(finished_records)
+    records = staticmethod(lambda *reading: finished_records(*reading))
     """Reads the records of finished attempts."""
 
     def recognises(self, source: Source) -> bool:
