@@ -118,7 +118,7 @@ def names_of_agents() -> tuple[str, ...]:
 
 @FamilyService
 def newest_agent(algorithm: str, root: Path, system: str) -> Path | None:
-    """Return the checkpoint of the newest training run below ``root``."""
+    """Return the checkpoint of the newest training run below ``root``, or None if there is none."""
 
 
 @FamilyService

@@ -210,7 +210,7 @@ def in_order(
     workers continue with the remaining items.
 
     Raises:
-        Exception: ``work`` raised this error. It is raised when it is the item's turn.
+        Exception: ``work`` raised this error for an item. It is raised when it is the item's turn.
         SimulationError: Workers were killed repeatedly.
     """
     index, kills, began = 0, 0, process_time()

@@ -681,8 +681,8 @@ class Store(ABC):
         return [run for run in self.lines() if run.policy not in failed]
 
     def missing(self) -> str | None:
-        """Return a sentence if the folder contains fewer runs than when it was finished, such as
-        ``contains only 3 of 8 runs``.
+        """If the folder contains fewer runs than when it was finished, return a sentence such as
+        ``contains only 3 of 8 runs``. Otherwise, return None.
 
         Raises:
             RunFolderError: The runs cannot be read.

@@ -164,8 +164,7 @@ class TaskGraph:
     children: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     order: tuple[int, ...] = field(init=False, repr=False, compare=False)
     """A topological order of the tasks: parents come before their children. Of the tasks that
-    become ready at the same time, those listed first come first.
-    """
+    become ready at the same time, those listed first come first."""
 
     def __post_init__(self) -> None:
         count = len(self.tasks)
@@ -248,8 +247,7 @@ class Links(NamedTuple):
     children: tuple[tuple[int, ...], ...]
     order: tuple[int, ...]
     """A topological order of the items, computed with Kahn's algorithm: parents come before their
-    children. Of the items that become ready at the same time, those listed first come first.
-    """
+    children. Of the items that become ready at the same time, those listed first come first."""
 
 
 def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) -> Links:
@@ -417,8 +415,7 @@ class InFlight(NamedTuple):
     stopped: Literal["", "preempted", "failed"] = ""
     rows: tuple[int, int] = (-1, -1)
     """The numbers of the rows that contain the run's start and end, in the log from which the run
-    was read. They determine the order of simultaneous events. They are -1 if unknown.
-    """
+    was read. They determine the order of simultaneous events. They are -1 if unknown."""
     resumes: int = -1
     """If the instances belonged to an earlier run that was stopped, the number of the row with the
     start of that run. Otherwise, or if the row is unknown, -1."""

@@ -131,8 +131,7 @@ MIG_TABLES: Mapping[str, MigTable] = {
         _table("A30", 4, ("1g.6gb", 1, 1, (0, 1, 2, 3)), ("2g.12gb", 2, 2, (0, 2)), ("4g.24gb", 4, 4, (0,))),
     )
 }
-"""The table of each GPU type that can be partitioned. Profiles with media extensions are left
-out."""
+"""The table of each GPU type that can be partitioned. Profiles with media extensions are left out."""
 
 
 def slice_type(name: str) -> tuple[str, str] | None:

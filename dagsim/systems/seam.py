@@ -307,8 +307,8 @@ class System:
     """Why jobs are blocked, if they cannot wait."""
 
     def of(self, keys: Any) -> System:
-        """Return the system that the top-level ``keys`` of a configuration describe, if its
-        settings are among these keys.
+        """Return the system that the top-level ``keys`` of a configuration describe. If its
+        settings are not among these keys, return the system itself.
         """
         return self
 
@@ -352,7 +352,7 @@ class System:
 
     @property
     def trace_path(self) -> Path | None:
-        """Path of the trace that contains the jobs."""
+        """Path of the trace that contains the jobs, or None if they do not come from a trace."""
         return None
 
     @property

@@ -61,9 +61,7 @@ def violations(
 
 
 def as_recorded(task: Task, gpu: GpuType | None) -> float:
-    """Return the recorded seconds: the task's work divided by its own speed on the type, if it has
-    one.
-    """
+    """Return the recorded seconds: the task's work divided by its own speed on the type or, without one, by 1."""
     speeds = task.speeds if task.gpus else None
     return task.work / speeds.get(gpu.name, 1.0) if speeds and gpu is not None else task.work
 

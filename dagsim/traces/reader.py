@@ -153,7 +153,7 @@ class Reader(Protocol):
             yield JobBlock(JobArrays.of(batch), np.array(rows, np.int64))
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Return the trace's own machines, if it lists them."""
+        """Return the trace's own machines, or None if it does not list them."""
         return None
 
     def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:

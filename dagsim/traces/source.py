@@ -136,7 +136,7 @@ class Source:
 
     @cached_property
     def columns(self) -> ArrowFile | None:
-        """The columns of the first shard, if it is a Parquet or Arrow file.
+        """The columns of the first shard if it is a Parquet or Arrow file, otherwise None.
 
         Raises:
             TraceError: The file cannot be read (see the class), or pyarrow is not installed.

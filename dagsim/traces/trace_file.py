@@ -339,8 +339,8 @@ class TraceFile:
 
 @lru_cache(maxsize=1)
 def _machines(trace: TraceFile) -> Cluster | None:
-    """Return the machines in the trace. The result is cached, because this may require reading
-    large files.
+    """Return the machines in the trace, or None if it lists none. The result is cached, because
+    this may require reading large files.
     """
     return open_trace(trace.path, *trace._chosen()).cluster()
 

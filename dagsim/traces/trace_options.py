@@ -137,7 +137,7 @@ class TraceOptions:
             raise ConfigError(f"floor_s must be 0 or more, got {self.floor_s!r}")
 
     def zone(self) -> ZoneInfo | None:
-        """Return the time zone of the option ``timezone``.
+        """Return the time zone of the option ``timezone``, or None if it is not given.
 
         Raises:
             ConfigError: There is no time zone with that name.

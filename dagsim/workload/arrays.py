@@ -228,8 +228,7 @@ class JobArrays:
     qos: Labels | None = None
     in_flight: Labels | None = None  # labels are tuples of InFlight
     begins_s: float = 0.0
-    """The time at which a simulation of these jobs begins. Jobs that arrived earlier are then
-    already in the system."""
+    """The time at which a simulation of these jobs begins. Jobs that arrived earlier are then already in the system."""
     request: Labels | None = None  # labels are ``Request`` or None
     observed_gpu: Labels | None = None
     observed_attempts: Labels | None = None  # labels are tuples of ``Attempt``

@@ -54,8 +54,7 @@ class TraceColumns:
     kinds: tuple[tuple[float, ...], ...]
     """Priority and width, which distinguish kinds. The width is the number of GPUs of all
     instances, where any share of one GPU counts as 0.5; without GPUs it is minus the number of
-    digits of the instance count.
-    """
+    digits of the instance count."""
     tenants: tuple[str, ...]
     demands: tuple[tuple[float, float, float, int, bool], ...]
     """GPUs, cores and GB per instance of the widest task, its instances, and whether it is a gang."""

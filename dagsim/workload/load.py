@@ -105,8 +105,7 @@ class TypeLoad:
     capacity: float
     """Number of GPUs of these types."""
     part: str = ""
-    """The part of the cluster, such as a partition, to which these tasks are confined; empty for
-    all nodes."""
+    """The part of the cluster, such as a partition, to which these tasks are confined; empty for all nodes."""
 
     @property
     def load(self) -> float:
@@ -133,8 +132,7 @@ class Load:
     sure: float = 0.0
     """Mean demand until the last arrival if no job had to wait, as a fraction of the scarcer
     resource. In contrast to the offered load, it leaves out work that is done after the last
-    arrival. It is 0 if the offered load is at most 1.
-    """
+    arrival. It is 0 if the offered load is at most 1."""
     by_types: tuple[TypeLoad, ...] = ()
     """The loads of sets of GPU types. The last entry is for all types together. If some tasks may
     not use all types, it follows entries for each type and for each set of types to which tasks are
@@ -293,8 +291,7 @@ class LoadMeter:
         self._columns: list[tuple[JobArrays, np.ndarray]] = []
         self._latest: list[tuple[float, float, Job]] = []
         """Jobs that would still be running at the last arrival if none waited (and some that would
-        not): when they end, how long they take, and the job.
-        """
+        not): when they end, how long they take, and the job."""
         self._tidy = 64
         """Number of such jobs above which those that have ended are dropped."""
 

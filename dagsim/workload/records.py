@@ -287,8 +287,7 @@ _TASK_FIELDS = {
 _JOB_DEFAULTS = [
     (field.name, field.default) for field in fields(Job) if field.name in _JOB_FIELDS and field.name != "request"
 ]
-"""Fields that are written, with their defaults; fields without a default have a marker that equals
-no value."""
+"""Fields that are written, with their defaults; fields without a default have a marker that equals no value."""
 _TASK_DEFAULTS = [
     (field.name, field.default)
     for field in fields(Task)

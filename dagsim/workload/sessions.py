@@ -134,9 +134,7 @@ class Sessions:
     kinds: tuple[SessionKind, ...]
     """The kinds of sessions."""
     rates: Rates = _STEADY
-    """Rate at which sessions begin: by hour of the day and day of the week, with random
-    fluctuations.
-    """
+    """Rate at which sessions begin: by hour of the day and day of the week, with random fluctuations."""
     gaps_s: Quantiles = _UP_TO_A_MINUTE
     """Seconds between two jobs in a session."""
     alike: float = 0.8
@@ -145,16 +143,13 @@ class Sessions:
     """Number of tenants."""
     zipf: float = 1.0
     """Exponent that sets how unequally sessions are distributed over tenants. With 0, all tenants
-    submit the same number of sessions.
-    """
+    submit the same number of sessions."""
     shape: Shape = _SINGLE
     """The DAG of each job."""
     count: int = 20_000
     """Number of jobs."""
     load: float = 0.9
-    """Offered load: the total work of the jobs divided by the work that the cluster can do while
-    they arrive.
-    """
+    """Offered load: the total work of the jobs divided by the work that the cluster can do while they arrive."""
     load_mode: Literal["exact", "expected"] = "expected"
     """``exact``: every generated workload has exactly this load. ``expected``: the load is right on
     average over seeds."""

@@ -110,9 +110,7 @@ class Synthetic:
     count: int = 100
     """Number of jobs."""
     load: float = 0.9
-    """Offered load: the total work of the jobs divided by the work that the cluster can do while
-    they arrive.
-    """
+    """Offered load: the total work of the jobs divided by the work that the cluster can do while they arrive."""
     load_mode: Literal["exact", "expected"] = "exact"
     """``exact``: every generated workload has exactly this load. ``expected``: all seeds have the
     same arrival rate, so the load is right on average."""

@@ -324,7 +324,7 @@ class Auditor:
         return Audit(found.jobs, rows, found.hours, kinds, self._unused(), self._hint, self._doubts())
 
     def _doubts(self) -> tuple[str, ...]:
-        """Return a warning if the size of an invented cluster is due to a single job."""
+        """Return a warning if the size of an invented cluster is due to a single job, and otherwise nothing."""
         if len(self._widest) < 2:
             return ()
         (second, _), (gpus, job) = self._widest

@@ -615,8 +615,9 @@ class ClusterState(Forked):
         return None
 
     def _fit_whole_gang(self, demand: DemandClass, type_: int) -> Placement | None:
-        """Return a placement of a gang that needs only whole GPUs. Machines with the same number of
-        idle GPUs are taken together, so that they need not be examined one by one.
+        """Return a placement of a gang that needs only whole GPUs, or None if it does not fit.
+        Machines with the same number of idle GPUs are taken together, so that they need not be
+        examined one by one.
         """
         levels, whole, needed = self.by_gpus[type_], demand.whole, demand.gang
         alone = levels.first(whole * needed)

@@ -68,7 +68,9 @@ class _Heaps(Generic[SlotT]):
         self._heaps: dict[SlotT, list[_Entry]] = {}
 
     def _first_fit(self, fits: Callable[[SlotT], bool]) -> tuple[TaskState, SlotT] | None:
-        """Return the first task with a slot for which ``fits`` is true now, and this slot."""
+        """Return the first task with a slot for which ``fits`` is true now, and this slot. Return
+        None if there is none.
+        """
         if self._quiet == self._machines.released:
             return None
         best: _Entry | None = None
@@ -106,7 +108,7 @@ class Queue(_Heaps[DemandClass]):
         self._quiet = -1
 
     def first(self) -> TaskState | None:
-        """Return the first of all tasks, whether or not it fits now."""
+        """Return the first of all tasks, whether or not it fits now, or None if there are no tasks."""
         best: _Entry | None = None
         for heap in self._heaps.values():
             while heap and not heap[0][2].waiting:
@@ -116,7 +118,7 @@ class Queue(_Heaps[DemandClass]):
         return None if best is None else best[2]
 
     def first_fit(self) -> TaskState | None:
-        """Return the first task among those that fit somewhere now."""
+        """Return the first task among those that fit somewhere now, or None if none fits."""
         first = self._first_fit(self._machines.fits)
         return None if first is None else first[0]
 
@@ -143,7 +145,7 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
         self._quiet = -1
 
     def first(self) -> tuple[TaskState, int] | None:
-        """Return the first of all pairs, whether or not it fits now."""
+        """Return the first of all pairs, whether or not it fits now, or None if there are no pairs."""
         best: tuple[_Entry, int] | None = None
         for (_, type_), heap in self._heaps.items():
             while heap and not heap[0][2].waiting:
@@ -153,7 +155,7 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
         return None if best is None else (best[0][2], best[1])
 
     def first_fit(self) -> tuple[TaskState, int] | None:
-        """Return the first pair of a task and a type among those that fit now."""
+        """Return the first pair of a task and a type among those that fit now, or None if none fits."""
         first = self._first_fit(self._fits)
         return None if first is None else (first[0], first[1][1])
 
@@ -282,7 +284,7 @@ class Frontier(Forked):
             listeners[:] = [call for call in listeners if call != getattr(index, name, None)]
 
     def believe_estimates(self) -> None:
-        """Use the estimated durations of tasks from now on. Forks for look-ahead call this."""
+        """Use the estimated durations of tasks from now on. Called in forks for look-ahead."""
         everything = [task for job in self.jobs.values() for task in job.tasks]
         for task in (*everything, *(task for task in self.ready if task.piece)):
             task.believe_estimate()

@@ -145,9 +145,7 @@ class OnDemandNodes(Forked):
                 self._kernel.call_at(until_s, partial(self._mend, node))
 
     def believe_estimates(self) -> None:
-        """Set the duration of every boot to its expected value from now on. Forks for look-ahead
-        use this.
-        """
+        """Set the duration of every boot to its expected value from now on. Called in forks for look-ahead."""
         self._expected, now = True, self._kernel.now
         self._failing.clear()
         for node, state in self.states.items():

@@ -110,7 +110,7 @@ class PastEvents:
         self._events.append((now, "ended", run))
 
     def rated(self, run: Run, now: float) -> None:
-        """Record that a run was suspended, or resumed."""
+        """Record that a run was suspended or resumed."""
         self._events.append((now, "rated", run))
 
     def tell(self, index: object) -> None:

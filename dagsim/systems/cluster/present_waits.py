@@ -86,7 +86,7 @@ class Present:
         return sorted(met, key=lambda closed: closed.start_s)
 
     def own_reservation(self, task: TaskState) -> ClosedTime | None:
-        """Return the reservation in which the task runs, if this reservation has not begun yet."""
+        """Return the reservation in which the task runs. Return None if there is none, or if it has already begun."""
         site, terms = self._view.machines.site, task.demand.terms
         if site is None or terms is None or terms.reservation < 0:
             return None

@@ -450,7 +450,7 @@ class DescribedCluster(GpuCluster):
 
     @property
     def trace_path(self) -> Path | None:
-        """The path of the trace that contains the jobs."""
+        """The path of the trace that contains the jobs, or None if they do not come from a trace."""
         trace = self.keys.trace_file
         return None if trace is None else trace.source.path
 

@@ -124,9 +124,9 @@ class Transfers(Forked):
         self, task: TaskState, places: Sequence[tuple[int, int]], state: Sequence[tuple[int, int]] | None
     ) -> list[Flow]:
         """Return the flows that a run on ``places`` must read. The output of each parent comes from
-        the nodes where the parent's instances ran, in proportion to their number there. Data come
-        from the storage. A run that has kept its work reads its ``state`` instead. It reads the
-        state from the nodes that still have it or, if there are none, from the storage.
+        the nodes where the parent's instances ran, in proportion to their number there. Data is
+        read from the storage. A run that has kept its work reads its ``state`` instead. It reads
+        the state from the nodes that still have it or, if there are none, from the storage.
         """
         active, index = task.job, task.index
         graph = active.job.graph

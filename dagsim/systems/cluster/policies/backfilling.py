@@ -89,7 +89,7 @@ class AlikeTasks:
         self, rank: RankColumn, now: float, type_: int = 0, until_s: float = inf
     ) -> tuple[float, int, TaskState] | None:
         """Return the first task by ``(rank, order)`` among those that would end by ``until_s`` if
-        they started now on a GPU type.
+        they started now on a GPU type, or None if there is none.
         """
         ranks = rank(self, now)
         if until_s < inf:
@@ -285,7 +285,9 @@ class Easy:
     def _filler(
         self, view: ClusterView, backlog: Backlog, head: TaskState, shadow: Shadow
     ) -> tuple[TaskState, Placement] | None:
-        """Return the first task by rank that fits and does not delay ``head``, with its placement."""
+        """Return the first task by rank that fits and does not delay ``head``, with its placement,
+        or None if there is none.
+        """
         machines, now = view.machines, view.now
         stuck: set[AlikeTasks] = set()
         room: dict[DemandClass, list[int]] = {}
@@ -319,7 +321,7 @@ class Easy:
             stuck.add(chosen)
 
     def _elsewhere(self, view: ClusterView, task: TaskState, type_: int | None, shadow: Shadow) -> Placement | None:
-        """Return a placement that avoids the nodes of the reservation."""
+        """Return a placement that avoids the nodes of the reservation, or None if there is none."""
         if shadow.nodes == ALL:
             return None
         with view.machines.within(task.demand, ~shadow.nodes):

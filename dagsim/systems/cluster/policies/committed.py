@@ -330,8 +330,8 @@ class Committed:
                     self._leave(task, ready)
 
     def _room(self, view: ClusterView, task: TaskState, ended: list[Holding]) -> Placement | None:
-        """Return a placement for the task. The resources of the runs in ``ended`` still count as
-        held.
+        """Return a placement for the task, or None if it does not fit. The resources of the runs in
+        ``ended`` still count as held.
         """
         if ended and unheld(view, task, ended) + NEARLY < size(task):
             return None

@@ -80,7 +80,7 @@ class DueTasks:
         heappush(self.later, (self._due_s(task), task.order, task.piece, task))
 
     def next(self, now: float) -> TaskState | None:
-        """Return the next task that is due by ``now`` and is still waiting."""
+        """Return the next task that is due by ``now`` and is still waiting, or None if there is none."""
         while self.later and (self.later[0][0] <= now or not self.later[0][3].waiting):
             task = heappop(self.later)[3]
             if task.waiting:

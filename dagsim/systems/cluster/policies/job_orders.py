@@ -119,7 +119,7 @@ class JobQueue:
 
     def head(self, demand: DemandClass) -> Head | None:
         """Return the first task of a demand class, with its sort key for comparisons between
-        classes.
+        classes, or None if no task is waiting.
         """
         heap = self._heaps[demand]
         while heap:
@@ -157,7 +157,7 @@ class JobQueue:
         heappush(self._heaps.setdefault(demand, []), (self._keys[number], key, order, piece, number))
 
     def _first(self, demand: DemandClass, number: int) -> _Task | None:
-        """Return the first waiting task of a job in a demand class."""
+        """Return the first waiting task of a job in a demand class, or None if there is none."""
         tasks = self._tasks[demand].get(number)
         if tasks is None:
             return None

@@ -368,7 +368,7 @@ class _Waits:
         columns.append(task, self._rate(task), self._since(task))
 
     def first(self, view: ClusterView) -> TaskState | None:
-        """Of the tasks that fit, return the one with the largest product of rate and wait."""
+        """Of the tasks that fit, return the one with the largest product of rate and wait. Return None if none fits."""
         best: tuple[float, int, TaskState] | None = None
         for demand, columns in self.columns.items():
             if view.machines.fits(demand):

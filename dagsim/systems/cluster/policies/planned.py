@@ -88,7 +88,7 @@ class Planned:
                     again = self._leave(waiting, task) or again
 
     def _place(self, view: ClusterView, task: TaskState, site: PlannedPlace) -> Placement | None:
-        """Return a placement on the planned site if the task can start there now."""
+        """Return a placement on the planned site, or None if the task cannot start there now."""
         if site.node < 0:
             return self._placing.place(view, task, site.type)
         demand = task.demand

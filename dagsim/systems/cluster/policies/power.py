@@ -245,7 +245,7 @@ class _Shortest:
 
     def first(self, machines: ClusterState) -> tuple[TaskState, int] | None:
         """Return the shortest task that fits on a type that it may use, and the type on which it
-        needs the least energy.
+        needs the least energy. Return None if no task fits.
         """
         best: tuple[float, int, int, TaskState] = (inf, 0, 0, None)  # type: ignore[assignment]
         on = -1

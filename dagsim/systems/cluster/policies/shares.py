@@ -114,7 +114,9 @@ class _Turns:
                 self._enter(demand, holder)
 
     def first(self, view: ClusterView) -> TaskState | None:
-        """Return the first task of the holder with the smallest share, among the tasks that fit."""
+        """Return the first task of the holder with the smallest share, among the tasks that fit, or
+        None if none fits.
+        """
         best: tuple[tuple[float, int, int], TaskState] | None = None
         for demand, heap in self._heaps.items():
             if not heap or not view.machines.fits(demand):
