@@ -217,8 +217,8 @@ PyYAML puts in quotes."""
 
 
 def _in_plain_words(context: str, problem: str, at: Any, begun: Any) -> tuple[Any, str]:
-    """Return the mark to which the message refers, and the error in plain words. ``at`` is where the
-    parser stopped, and ``begun`` is where the value began that it was reading."""
+    """Return the mark to which the message refers, and the error in plain words. ``at`` is where
+    the parser stopped, and ``begun`` is where the value that it was reading began."""
     if "quoted scalar" in context and "unexpected end" in problem:
         return begun, "the text that begins with a quote here is not closed; write the closing quote"
     for kind, what, first, last in _UNCLOSED:

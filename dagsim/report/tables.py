@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dagsim.experiment.trace_info import TraceInfo
     from dagsim.metrics.why import WaitReasons
     from dagsim.systems.cluster.knowledge import Knowledge
-    from dagsim.systems.cluster.waits import Stretch
+    from dagsim.systems.cluster.waits.causes import Stretch
     from dagsim.workload.info import Percentiles, WorkloadInfo
 
 _FEW_WAITS = 30
@@ -344,7 +344,7 @@ def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = Tru
     that must precede any result. Otherwise, return the other sentences. If there are several
     windows, the sentences describe the worst one.
     """
-    from dagsim.systems.cluster.audit import Audit
+    from dagsim.systems.cluster.audit.facts import Audit
 
     workloads = list(workloads)
     knowledge = knowledge_of(workloads) if urgent else None
@@ -499,7 +499,7 @@ def causes_in_words(bound: Sequence[Stretch]) -> list[tuple[str, float]]:
     """Describe each set of causes of a wait in words. Return the descriptions with their seconds,
     longest first.
     """
-    from dagsim.systems.cluster.waits import causes_by_time
+    from dagsim.systems.cluster.waits.causes import causes_by_time
 
     return [("; and ".join(cause.what for cause in causes), seconds) for causes, seconds in causes_by_time(bound)]
 

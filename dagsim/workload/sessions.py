@@ -305,8 +305,8 @@ class Sessions:
         return np.asarray(np.searchsorted(shares, rng("sessions/tenants").random(count) * shares[-1], "right"))
 
     def _places(self, rng: Draws, own: np.ndarray) -> np.ndarray:
-        """Return the quantile of each job among the durations of its kind. Similar jobs are near
-        the quantile ``own`` of their session, and other jobs are anywhere.
+        """Return the quantile of each job or task among the durations of its kind: near ``own``
+        with probability ``alike``, and anywhere between 0 and 1 otherwise.
         """
         near = np.abs(own + _NEAR * (2 * rng("sessions/near").random(len(own)) - 1))
         near = np.where(near >= 1, 2 - near, near)  # reflect values outside 0 to 1

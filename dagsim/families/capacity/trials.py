@@ -25,7 +25,7 @@ from dagsim.metrics.tariff import ENERGY
 from dagsim.metrics.why import waits_in_words
 from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.registry import nearest
-from dagsim.systems.cluster.audit import URGENT
+from dagsim.systems.cluster.audit.facts import URGENT
 from dagsim.systems.cluster.section import ClusterSection
 from dagsim.text import count_of
 from dagsim.workload.load import Load
@@ -70,7 +70,7 @@ class Trial:
         return nan if value is None else float(value)
 
     def period(self, metric: str) -> Period:
-        """Return the metric with its interval for the next period, which is as long as the log."""
+        """Return the metric, and its prediction interval for a next period as long as the log."""
         return next_period(self.series, metric, self.value(metric))
 
     def waits_s(self, fit: Fit | None) -> tuple[float, float]:

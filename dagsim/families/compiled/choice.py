@@ -27,11 +27,11 @@ from dagsim.model import Cluster
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.processes import return_freed_memory
-from dagsim.systems.cluster.dependencies import any_depends
-from dagsim.systems.cluster.jobs import JobStream
+from dagsim.systems.cluster.arrivals.dependencies import any_depends
+from dagsim.systems.cluster.arrivals.job_stream import JobStream
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.site import SiteState
+from dagsim.systems.cluster.resources.site import SiteState
 from dagsim.systems.policy_spec import PolicySpec
 from dagsim.systems.seam import Engaged, EngineUse
 from dagsim.workload.arrays import JobArrays
@@ -166,8 +166,8 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
 
 
 def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
-    """Return a reason not to use the compiled engine, as far as it can be found without the jobs.
-    The result is empty if there is no such reason."""
+    """Return a reason not to use the compiled engine, judging without the jobs. The result is empty
+    if there is no such reason."""
     if scenario.engine == "simpy":
         return "asked for"
     why = _feature(scenario, observed)

@@ -120,16 +120,16 @@ the text of ``forgets`` is printed above the results. A policy sets ``rehearses 
 index contains part of this memory, because an index cannot be taken over.
 """
 
-from dagsim.systems.cluster.cluster_state import ClusterState
 from dagsim.systems.cluster.frontier import Index, Key, Queue, RunIndex, TypedKey, TypedQueue
 from dagsim.systems.cluster.models.shared_gpus import Sharing
-from dagsim.systems.cluster.nodes import ALL, MICRO, DemandClass, NodeState
-from dagsim.systems.cluster.past import may_mix_types
-from dagsim.systems.cluster.past_of_log import nodes_by_name, placement_on
-from dagsim.systems.cluster.site import SiteState, Terms, members
+from dagsim.systems.cluster.past.from_log import nodes_by_name, placement_on
+from dagsim.systems.cluster.past.recall import may_mix_types
+from dagsim.systems.cluster.resources.cluster_state import ClusterState
+from dagsim.systems.cluster.resources.nodes import ALL, MICRO, DemandClass, NodeState
+from dagsim.systems.cluster.resources.site import SiteState, Terms, members
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation
-from dagsim.systems.cluster.waits import NextStep, ReachedLimit, Standing
+from dagsim.systems.cluster.waits.causes import NextStep, ReachedLimit, Standing
 from dagsim.systems.seam import stated
 
 __all__ = [

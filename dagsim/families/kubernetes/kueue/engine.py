@@ -104,7 +104,7 @@ class Admission:
 
     ``requeue_s`` is the time from a release of quota until workloads that were set aside come back
     (Kueue collects releases for 1 s). With ``exact``, each cycle is yielded, with full messages.
-    Without ``exact``, cycles that would only set heads aside are not yielded, which changes no
+    Without ``exact``, cycles that would only set heads aside are left out. This changes no
     decision.
     """
 
