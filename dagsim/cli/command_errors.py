@@ -109,12 +109,12 @@ _BY_TYPE: Mapping[str, Callable[[Any, _Place], str]] = {
     "MissingParameter": _missing_parameter,
     "BadParameter": _bad_parameter,
 }
-"""The errors of Typer that have a class of their own, by the name of the class."""
+"""For each error class of Typer, by name, the function that phrases the error."""
 _BY_MESSAGE: Mapping[str, Callable[[str, _Place], str]] = {
     r"Got unexpected extra arguments? ?(?:\(s\) ?)?\((.*)\)": _extra_argument,
     r"Option '(.*)' requires": _missing_value,
 }
-"""The other errors, by a pattern that finds what is wrong in Typer's message."""
+"""For all other errors, the same by a pattern that matches Typer's message."""
 
 
 def _named(error: Any) -> str:

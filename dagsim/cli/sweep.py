@@ -91,7 +91,7 @@ def sweep(
 
 
 def _read(grid: Path, name: str | None) -> tuple[Store | None, SweepGrid]:
-    """Read a sweep file, or the folder of a sweep. Trust the code that it names."""
+    """Read a sweep file or the folder of a sweep, and trust the code named there."""
     from dagsim.errors import InputError
     from dagsim.experiment.plan import read_grid
     from dagsim.experiment.store import Store
@@ -109,7 +109,7 @@ def _read(grid: Path, name: str | None) -> tuple[Store | None, SweepGrid]:
 
 
 def _shown(described: SweepGrid, metric: str | None, reference: str | None, output: SweepOutput) -> _Shown:
-    """Check what the table should show."""
+    """Check the options that determine what the table shows."""
     from dagsim.errors import InputError
     from dagsim.experiment.compare import compared_axis
     from dagsim.registry import choices

@@ -120,7 +120,7 @@ def _tokens(constraint: str) -> list[str]:
 
 
 class _Parser:
-    """A recursive descent over the tokens of a constraint."""
+    """A recursive-descent parser for the tokens of a constraint."""
 
     def __init__(self, constraint: str, tokens: Sequence[str]) -> None:
         self._name = f"constraint {constraint[:80]!r}"

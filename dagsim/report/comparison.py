@@ -120,7 +120,7 @@ def comparison_table(
 
 
 class _Columns(NamedTuple):
-    """Some columns of a table: their heads, and the cells of a policy."""
+    """Adjacent columns of a table: their heads, and a function that returns a policy's cells."""
 
     heads: Sequence[str]
     cells: Callable[[PolicyResult], Sequence[str]]
@@ -129,7 +129,7 @@ class _Columns(NamedTuple):
 def _columns(
     ranked: Sequence[PolicyResult], metric: str, *, wide: bool, to_bound: Mapping[str, float] | None
 ) -> list[_Columns]:
-    """Return the columns of a comparison beside the name of the policy."""
+    """Return the columns of a comparison, except the one with the names of the policies."""
 
     def ratio_with_median(result: PolicyResult) -> list[str]:
         cells = result_cells(result)

@@ -261,7 +261,9 @@ class _Rows:
         return replace(jobs, name=task.place, names=objects(task.words))
 
     def _yes_or_no(self, checks: Checks, name: str) -> np.ndarray:
-        """Return (n,) bool: whether a column says yes. Drop the rows that say neither yes nor no."""
+        """Return a mask of the rows with "yes" in a column, (n,) bool. Drop the rows with neither
+        "yes" nor "no".
+        """
         words = checks.table.words(_AT[name])
         meant = [_YES_OR_NO.get(word.strip().lower()) for word in words.words]
         neither = np.array([word is None for word in meant])[words.place]
@@ -270,7 +272,7 @@ class _Rows:
         return says_yes
 
     def _estimates(self, checks: Checks) -> np.ndarray:
-        """Return (n,) float64: the requested duration, NaN if there is none."""
+        """Return (n,) float64: the requested durations in seconds, or NaN where there is none."""
         table = checks.table
         for name in ("duration_s", "estimate_s"):
             if (texts := table.words_of.get(_AT[name])) is not None:
@@ -286,7 +288,9 @@ class _Rows:
         return np.where(none, nan, estimate)
 
     def _amounts(self, checks: Checks, instances: np.ndarray) -> _Amounts:
-        """Return the instances of each row, and what each instance requests."""
+        """Return the number of instances in each row, and the resources that each instance
+        requests.
+        """
         table, constants, spread = checks.table, self._constants, self._options.spread
         gpus = checks.number(_AT["gpus"], "gpus", nan if table.has(_AT["gpus"]) else constants.get("gpus", 0))
         cpus = checks.number(_AT["cpus"], "cpus", constants.get("cpus", 0))
@@ -473,7 +477,9 @@ def _check_states(checks: Checks, work: np.ndarray) -> None:
 
 
 class _Amounts(NamedTuple):
-    """The number of instances in each row, and what each of them requests, (n,) float64 each."""
+    """The number of instances in each row, and the resources that each instance requests, (n,)
+    float64 each.
+    """
 
     instances: np.ndarray
     gpus: np.ndarray

@@ -161,7 +161,9 @@ class Dependencies(Forked):
         return None
 
     def _ask_one(self, active: JobState, conditions: Sequence[Condition], *, is_met: bool) -> int:
-        """Return the number of conditions to wait for, 0 or 1, if one of them is enough."""
+        """For a job that waits until any one of the conditions is met, return the number of
+        conditions that it still waits for: 0 or 1.
+        """
         # If a job had left before the simulation began, only the eligible time in the log shows
         # when a condition on this job was met.
         lacks_one = any(condition.id not in self._numbers for condition in conditions)

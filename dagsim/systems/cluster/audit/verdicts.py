@@ -1,4 +1,4 @@
-"""Checks whether a task could run on the empty cluster, and if not, for which reason."""
+"""Check whether a task could run on the empty cluster and, if not, find the reason."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ class _Asked(NamedTuple):
 
 
 class EmptyCluster:
-    """Gives the verdict on each kind of task. Equal tasks are judged only once."""
+    """The empty cluster, which shows whether a task could ever run. Equal tasks are checked only
+    once.
+    """
 
     def __init__(
         self,
@@ -79,7 +81,9 @@ class EmptyCluster:
         return self._verdicts[key]
 
     def _open_nodes(self, partition: str, request: Request | None) -> tuple[int, str]:
-        """Return the nodes that are open to a task, and words for them, empty for all nodes."""
+        """Return the nodes that are open to a task, and the words that describe them (empty if
+        these are all nodes).
+        """
         nodes, where = self._site.nodes_of(partition, request), ""
         within = nodes if request is None else self._site.nodes_of(partition, replace(request, constraint=""))
         if within != self._site.all_nodes and partition in self._partitions:
@@ -123,7 +127,7 @@ class EmptyCluster:
         return self._not_together(asked, rooms) or self._too_many(asked, rooms)
 
     def _not_together(self, asked: _Asked, rooms: Sequence[tuple[_EqualNodes, int]]) -> RoomVerdict | None:
-        """Check a constraint that states how many nodes have each feature."""
+        """Check a constraint on the number of nodes with each feature."""
         if asked.gang <= 1 or asked.request is None or not (counts := self._site.counts(asked.request)):
             return None
         there = [node for group, room in rooms if room for node in bits(group.mask & asked.nodes)]

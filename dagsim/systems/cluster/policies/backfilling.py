@@ -308,8 +308,8 @@ class Easy:
         stuck: Collection[AlikeTasks],
         room: dict[DemandClass, list[int]],
     ) -> tuple[TaskState, AlikeTasks] | None:
-        """Return the first task by rank that seems not to delay the reservation, with its group,
-        none of ``stuck``. ``room`` keeps the types on which tasks of a demand fit.
+        """Return the first task by rank that seems not to delay the reservation, with its group.
+        The groups in ``stuck`` are skipped. ``room`` caches the types on which each demand fits.
         """
         machines, now = view.machines, view.now
         best: tuple[float, int, TaskState] | None = None
@@ -437,8 +437,8 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
 
 
 class _Shortage:
-    """The resources that a task needs on a GPU type beyond the free ones. Negative amounts are left
-    over.
+    """The resources that a task on a GPU type needs beyond those that are free. A negative amount
+    is the amount that the task would leave free.
     """
 
     __slots__ = ("cpus", "demand", "gpus", "licences", "memory", "nodes", "type", "types")
@@ -456,13 +456,13 @@ class _Shortage:
         self.licences = {name: wanted - site.licences[name] for name, wanted in licences if site is not None}
 
     def lacks(self) -> bool:
-        """Return True if anything is missing."""
+        """Return True if the task needs more than is free."""
         short = any(short > 0 for short in self.licences.values()) if self.licences else False
         return self.gpus > 0 or self.cpus > 0 or self.memory > 0 or short
 
     def ends(self, expected: ExpectedFree) -> Iterable[tuple[float, int, float]]:
-        """Return the expected ends of the runs that may hold what is missing. Runs on other types
-        hold only licences.
+        """Return the expected ends of the runs that may hold the missing resources. On other GPU
+        types, runs can only hold missing licences.
         """
         return merge(*map(expected.ends, self.types)) if self.licences else expected.ends(self.type)
 

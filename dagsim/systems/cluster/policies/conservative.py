@@ -168,7 +168,7 @@ class Conservative:
         return [part for part in self._parts if part.type == type_ and part.nodes & nodes]
 
     def _reserve(self, view: ClusterView, key: QueuedPiece, task: TaskState) -> None:
-        """Give the task the reservation that ends first."""
+        """Make a reservation for the task on the GPU type on which it would end first."""
         terms, count = task.demand.terms, 1 if task.demand.gang else task.waiting
         licences = [(self._licences[name], count) for name, count in (() if terms is None else terms.licences)]
         found = [self._reservation(view, task, type_, count, licences) for type_ in task.demand.types]

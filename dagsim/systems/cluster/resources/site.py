@@ -414,7 +414,7 @@ class SiteState(Forked):
 
 
 def _meeting_all(counts: Sequence[NodeCount]) -> int:
-    """Return the nodes each of which alone meets all counts."""
+    """Return, as a bit set, the nodes that each satisfy all counts alone."""
     if (len(counts) > 1 and any(count.apart for count in counts)) or any(count.least > 1 for count in counts):
         return 0
     return reduce(and_, [count.nodes for count in counts])
@@ -423,7 +423,7 @@ def _meeting_all(counts: Sequence[NodeCount]) -> int:
 def _closed_times(
     reservation: NodeReservation, number: int, names: Sequence[str], origin_s: float
 ) -> tuple[ClosedTime, ...]:
-    """Return the times of a reservation that are not over when it becomes known, in order."""
+    """Return the periods of a reservation that are not over when it becomes known, in order."""
     nodes = members(NodePartition(f"{reservation.name} (reservation)", reservation.nodes), names)
     known_s = 0.0 if reservation.known_s is None else max(0.0, reservation.known_s - origin_s)
     return tuple(
@@ -436,7 +436,7 @@ def _closed_times(
 
 
 def _drains(queues: QueueTree, names: Sequence[str], origin_s: float) -> tuple[ClosedTime, ...]:
-    """Return the times at which nodes are drained, in order of their starts."""
+    """Return the periods during which nodes are drained, in order of their starts."""
     drained = []
     for outage in sorted(queues.outages, key=lambda one: one.start_s):
         nodes = members(NodePartition("(outage)", outage.nodes), names)
