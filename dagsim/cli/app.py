@@ -34,7 +34,7 @@ GROUPS = {
     "Simulate": ("eval", "baseline", "tune", "replay", "sweep", "bench", "paper"),
     "Look at runs": ("compare", "report", "plot", "record", "serve", "why"),
     "Your cluster": ("site", "calibrate", "whatif", "plan", "eta"),
-    "Train agents, and bounds": ("train", "bound"),
+    "Train agents, compute bounds": ("train", "bound"),
     "Inputs and settings": ("trace", "workload", "config", "list", "warm"),
 }
 """Commands by purpose, in the order of ``dagsim --help``."""
@@ -94,16 +94,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Command(typer.core.TyperCommand):
-    """A command that accepts alternative spellings of its options. Its help ends with the options
-    that are left out of the list, which would otherwise be too long.
-    """
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        for param in self.params:
-            text = getattr(param, "help", None)
-            if getattr(param, "hidden", False) and param.metavar and text:
-                self.help = f"{self.help or ''}\n\nAlso {param.opts[0]} {param.metavar}: {text}"
+    """A command that accepts alternative spellings of its options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         names = {name for param in self.params for name in (*param.opts, *getattr(param, "secondary_opts", ()))}

@@ -50,8 +50,8 @@ def sweep(
     """Run an experiment with all combinations of some settings, print a table and write a run
     folder.
 
-    Combinations (cells) that are already in the folder are not run again. You can therefore repeat
-    the command after an interruption or with a larger grid.
+    A cell is one combination with one seed. Cells that are already in the folder are not run again.
+    You can therefore repeat the command after an interruption or with a larger grid.
 
     Example: dagsim sweep sweep.yaml --executor local:4
     """
@@ -85,7 +85,7 @@ def sweep(
         say(f"failed: cell {cell.id}: {run.error}", err=True)
     left = len(plan.cells) - len(runs)
     if left and output.watched:
-        say(f"{left:,} cells are still to be run: dagsim sweep {store.path}")
+        say(f"{count_of(left, 'cell')} left to run: dagsim sweep {store.path}")
     if failed:
         raise typer.Exit(1)
 

@@ -431,7 +431,11 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
         what = what.removeprefix(f"{path[-1]} ")
     if place.startswith(("--", "NAME ")) and document.values.get(path) == place:
         return _of_option(place, path, what)
-    return f"{place}: {'.'.join(map(str, path)) or 'the file'}: {what}"
+    key = ".".join(map(str, path)) or "the file"
+    setting, equals, _ = place.partition(" = ")
+    if equals and setting.endswith(f"over.{key}"):  # a sweep, which names the key and one of its values
+        return f"{setting if fault['type'] in _UNKNOWN_KEY else place}: {what}"
+    return f"{place}: {key}: {what}"
 
 
 def _of_option(place: str, path: KeyPath, what: str) -> str:

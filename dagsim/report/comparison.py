@@ -71,7 +71,7 @@ def _caveats(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterato
         exact = " The interval of the median ratio is exact (--wide)." if n >= ENOUGH_SEEDS else ""
         yield f"~ approximate: {enough_seeds(needed, sample)} (docs/reference/statistics.md).{exact}"
     if any(result.pair is not None and result.pair.is_decided_by_few and result.verdict for result in results):
-        yield f"! a few {sample}s decide (docs/reference/statistics.md)."
+        yield f"!: the verdict depends on a few {sample}s (docs/reference/statistics.md)."
 
 
 def _heads(metrics: Sequence[str]) -> list[str]:

@@ -52,7 +52,7 @@ _IF_ANY = (
 )  # fmt: skip
 """Metrics that are shown only if one of them is not 0."""
 
-_LOAD = "arriving work / capacity of all GPUs; utilization: share of GPUs that tasks hold"
+_LOAD = "arriving work / capacity of all GPUs; utilization: share of GPUs in use"
 _CPU_LOAD = "arriving work / capacity of all CPU cores"
 """Definitions of the offered load (``workload.load``) for GPUs, and for CPU cores, which are used
 if their load is higher. A policy reaches the offered load if it keeps all of them busy.
@@ -444,7 +444,7 @@ def published_table(info: TraceInfo) -> Table:
     """
     from rich.table import Table
 
-    table = Table("", title="published of the whole trace", title_justify="left")
+    table = Table("", title="published values for the whole trace", title_justify="left")
     table.add_column("here", justify="right")
     table.add_column("published", justify="right")
     table.add_column("source", overflow="fold")

@@ -116,8 +116,8 @@ class _Arrived(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """A workload of ``count`` jobs that arrive in sessions. On average over seeds, the jobs offer
-    ``load`` to the cluster.
+    """A workload of ``count`` jobs that arrive in sessions. Averaged over seeds, their offered load
+    is ``load``.
 
     Times are those of the real cluster, stretched to give the requested load, as ``--load`` does
     for a trace. On a small cluster, a day therefore lasts longer than 24 h. With

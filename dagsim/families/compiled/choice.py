@@ -48,7 +48,7 @@ INSTALL = "the compiled engine needs numba: pip install -e '.[fast]' in the chec
 EXAMPLES = ("fifo", "hrrn", "min-min", "srpt-work", "easy", "srtf", "las")
 """A policy for each compiled loop, as an example."""
 
-BESIDE = "not compiled yet: it is being compiled beside this run"
+BESIDE = "not compiled yet; it is being compiled in the background"
 """The reason why a run that starts the compilation for later runs uses SimPy itself."""
 _MOST = 9e9
 """Maximum cores or GB in a cluster. The sum of the millionths of a larger number would not fit
@@ -283,8 +283,8 @@ def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engin
     if is_installed() or _feature(scenario, False) or _unknown(scenario, policy):
         return ""
     return (
-        f"{name} took {wall_s:.0f} s in engine simpy. The compiled engine writes the same bytes about {faster(policy)} "
-        "times as fast: pip install -e '.[fast]'"
+        f"{name} took {wall_s:.0f} s in engine simpy. The compiled engine gives the same results about "
+        f"{faster(policy)} times as fast: pip install -e '.[fast]'"
     )
 
 

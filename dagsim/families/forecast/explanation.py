@@ -375,7 +375,7 @@ def _hindrance_by_rules(
         return Hindrance("Priority" if first.group == ours.group else HELD_BY_OTHERS, "waits for its turn")
     if causes := present.lacking(task):
         return Hindrance(
-            "Resources", f"is next in line and waits for room: {'; '.join(cause.what for cause in causes)}"
+            "Resources", f"is next in line and waits for free resources: {'; '.join(cause.what for cause in causes)}"
         )
     return Hindrance("None", "has no known reason to wait: it would start at the scheduler's next cycle")
 

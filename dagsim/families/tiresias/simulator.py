@@ -51,7 +51,7 @@ class TiresiasEvents:
     """The scheduling policies of Tiresias' own simulator, applied at each arrival and end, and when
     a task is due to move to another queue.
 
-    ``schedule`` is the name of one of the simulator's own schedules:
+    ``schedule`` is the name of one of the simulator's own schedules.
 
     - ``dlas-gpu``: three queues. When a task's GPU-seconds reach one of ``limits``, the task moves
       to the end of the next queue. Tasks run in the order of the queues; those that do not fit are

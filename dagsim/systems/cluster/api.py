@@ -112,7 +112,7 @@ runs that started, ended or were stopped. These events come in their original or
 original times. Some listeners store information about finished jobs. Such a listener states this in
 an attribute ``remembers`` (``"usage by account and user"``), and also receives the events of
 finished jobs if they are known. If they are unknown, a note above the results states this. If a
-policy stores something between decisions that no log contains (``"when its last backfill cycle
+policy stores something between decisions that no log contains (``"when the last backfill cycle
 began"``), it states this in an attribute ``forgets``. If the past is completely known, a copy of
 the policy first simulates it. If the copy makes exactly the decisions of the past, the policy takes
 over what the copy remembers, and its listeners receive only the events at the beginning. Otherwise,

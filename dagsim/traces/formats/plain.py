@@ -554,7 +554,7 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
         )
 
     whole = kept == np.diff(groups.first)
-    drop("of jobs that lost another row", np.flatnonzero(~whole & (kept > 0)), {})
+    drop("of jobs from which another row was dropped", np.flatnonzero(~whole & (kept > 0)), {})
     waits, parent, circular = _parents(table, tasks, groups, whole)
     drop("of jobs that are not a DAG", np.array(list(circular), np.int64), circular)
     whole[list(circular)] = False

@@ -380,5 +380,5 @@ def test_the_log_of_slurmctld_says_when_nodes_were_away_and_how_long_they_boot(t
 
 
 def test_the_policy_says_that_it_forgets_its_last_backfill_cycle() -> None:
-    assert forgotten(POLICIES.create("slurm-multifactor")) == ["when its last backfill cycle began"]
+    assert forgotten(POLICIES.create("slurm-multifactor")) == ["when the last backfill cycle began"]
     assert forgotten(POLICIES.create("slurm-multifactor[backfill=false]")) == []

@@ -20,6 +20,7 @@ URGENT = 0.01
 """Share of jobs or of resource-hours above which a contradiction comes before any result."""
 NAMED = 4
 """Maximum number of reasons, or of names (of nodes, partitions and so on), in one sentence."""
+_SINGULAR = {"are": "is", "were": "was", "have": "has", "belong": "belongs", "mention": "mentions"}
 _KEPT = 50
 """Maximum number of reasons that a run folder stores for each kind of contradiction. The most
 frequent ones are stored."""
@@ -151,13 +152,18 @@ class Audit:
             shares[-1] = f"{cores:.0%} of the core-hours"
         most_first = sorted(of.reasons.items(), key=lambda told: -told[1][0])
         unit = "row" if kind in OF_ROWS else "job"
-        first = [f"{reason} ({_named(count, ids, unit)})" for reason, (count, ids) in most_first[:NAMED]]
+        first = [
+            f"{re.sub('^with an? ', '', reason)} ({_named(count, ids, unit)})"
+            for reason, (count, ids) in most_first[:NAMED]
+        ]
         more = f"; and {len(of.reasons) - NAMED:,} more reasons" if len(of.reasons) > NAMED else ""
         hint = f" ({self.hint})" if self.hint and kind == "impossible" else ""
         if any(re.search("non-numeric value for .*_s$", reason) for reason in of.reasons):
             hint = "; times must be numbers of seconds, such as 7200 for two hours"
         who = f"{of.count:,} of {self._whole(kind):,} {unit}s ({', '.join(shares)})"
-        text = f"{who} {CONTRADICTIONS[kind]}: {'; '.join(map(clipped, first))}{more}{hint}"
+        verb, _, rest = CONTRADICTIONS[kind].partition(" ")
+        does = f"{_SINGULAR.get(verb, verb) if of.count == 1 else verb} {rest}"
+        text = f"{who} {does}: {'; '.join(map(clipped, first))}{more}{hint}"
         return on_one_line(text)
 
 

@@ -279,12 +279,13 @@ def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
     if not begins_s:
         return []
     unremembered = [] if kernel.reminded else forgotten(policy)
-    notes = [f"it begins anew: a log does not contain {words}" for words in unremembered]
+    notes = [f"the policy starts anew, because a log does not show {words}" for words in unremembered]
     unknown = kernel.frontier.unknown
-    notes += [f"it starts without what it would remember: {words} before the beginning" for words in unknown]
+    notes += [f"the policy starts without its earlier state: {words} before the beginning" for words in unknown]
     if kernel.on_demand is not None:
         notes.append(
-            "nodes on demand that ran nothing then begin as configured: a log of jobs does not state which were up"
+            "nodes on demand on which nothing was running begin in their configured state, because a log of jobs does "
+            "not show which nodes were up"
         )
     return notes
 

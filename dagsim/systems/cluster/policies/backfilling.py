@@ -457,8 +457,9 @@ class _Shortage:
 
     def lacks(self) -> bool:
         """Return True if the task needs more than is free."""
-        short = any(short > 0 for short in self.licences.values()) if self.licences else False
-        return self.gpus > 0 or self.cpus > 0 or self.memory > 0 or short
+        if self.gpus > 0 or self.cpus > 0 or self.memory > 0:
+            return True
+        return bool(self.licences) and any(short > 0 for short in self.licences.values())
 
     def ends(self, expected: ExpectedFree) -> Iterable[tuple[float, int, float]]:
         """Return the expected ends of the runs that may hold the missing resources. On other GPU

@@ -460,7 +460,9 @@ class _Past:
         unmet = tuple([Cause(CauseKind.CONDITION, what) for what in self._dependencies.unmet(active, now_s)])
         eligible_s = active.job.eligible_s
         if not unmet and job not in self._decided and eligible_s is not None and eligible_s > now_s:
-            return (Cause(CauseKind.CONDITION, "the log calls it eligible only later (a hold or a dependency)"),)
+            return (
+                Cause(CauseKind.CONDITION, "according to the log, it was not eligible yet (a hold or a dependency)"),
+            )
         return unmet
 
     def next_s(self, job: int, now_s: float) -> float:
@@ -612,7 +614,7 @@ def rules_of_policy(policy: str, view: ClusterView) -> WaitRules:
 def lacking_causes(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
     """Yield a cause for each resource that is missing for the task to start."""
     if tally.fits(*_UP):
-        yield Cause(CauseKind.WHOLE_NODES, "nodes with room were not to be shared")
+        yield Cause(CauseKind.WHOLE_NODES, "nodes with enough free resources could not be shared")
         return
     places: tuple[NodeStanding, ...] = _UP
     lacking = tally.lacking(*places)
@@ -624,7 +626,7 @@ def lacking_causes(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
     for what in lacking or ():
         yield _too_little(what, tally, places, lacking or ())
     if places == _UP and tally.fits(*_UP, NodeStanding.DOWN):
-        yield Cause(CauseKind.DOWN, "nodes with room were down")
+        yield Cause(CauseKind.DOWN, "nodes with enough free resources were down")
     if tally.fits(NodeStanding.OUTSIDE):
         yield Cause(CauseKind.ELSEWHERE, elsewhere)
 

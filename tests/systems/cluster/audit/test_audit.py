@@ -84,7 +84,7 @@ def test_a_job_that_can_never_run_is_named_with_the_reason(asked: dict[str, obje
     others = [job(at, cpus=1, partition="main") for at in range(1, 10)]
     text = said([job(0, **{"partition": "main", **asked}), *others])  # type: ignore[arg-type]
     assert text.startswith("warning: 1 of 10 jobs (10%")
-    assert f"ran in the log and can never run here: {reason}" in text
+    assert f"ran in the log but can never run here: {reason}" in text
 
 
 def test_shares_are_of_jobs_and_of_the_hours_that_the_log_has_most_of() -> None:
@@ -104,7 +104,7 @@ def test_nodes_are_compared_with_what_jobs_held_of_them() -> None:
         job(3, gpus=4, instances=2, gang=True, observed_nodes=("v1", "v2"), observed_gpu="V100-16"),
     ]
     text = said(jobs)
-    assert "held more of a node than it has here: 4 GPUs of t1, which has 2 (1 job: j0)" in text
+    assert "used more of a node's resources than it has here: 4 GPUs of t1, which has 2 (1 job: j0)" in text
     assert "ran on other GPU types than their nodes have here: T4 of v1, which has V100-16 (1 job: j1)" in text
     assert "ran on nodes that the cluster lacks: x9 (1 job: j2)" in text
     assert "j3" not in text
@@ -203,7 +203,7 @@ def wide(tmp_path: Path) -> list[str]:
     return ["--trace", str(tmp_path / "log.csv"), "--cluster", str(tmp_path / "cluster.yaml")]
 
 
-SAID = "warning: 1 of 3 jobs (33%, 78% of the core-hours) ran in the log and can never run here: 70 CPUs on one node"
+SAID = "warning: 1 of 3 jobs (33%, 78% of the core-hours) ran in the log but can never run here: 70 CPUs on one node"
 
 
 @pytest.mark.parametrize("algo", ["easy", "recorded"])

@@ -280,7 +280,7 @@ def test_a_policy_with_a_memory_learns_from_the_log_before_the_beginning(tmp_pat
 def test_what_no_log_holds_is_said(tmp_path: Path) -> None:
     config = config_of(tmp_path, f"workload={{kind: trace, path: {log_of(tmp_path, RUNS)}, since: 1300}}")
     notes = run_policy(config, "random", 0).decider["notes"]
-    assert notes == ["it begins anew: a log does not contain how many random numbers had been drawn"]
+    assert notes == ["the policy starts anew, because a log does not show how many random numbers had been drawn"]
 
 
 def test_what_a_placement_forgets_is_the_policys() -> None:

@@ -115,7 +115,7 @@ def test_conditions_of_a_job_are_named_until_they_are_met() -> None:
             (2, 13, "job after had not started"),
         ],
         "one": [(1, 6, "jobs a, b had not ended (one is enough)")],
-        "held": [(1, 8, "the log calls it eligible only later (a hold or a dependency)")],
+        "held": [(1, 8, "according to the log, it was not eligible yet (a hold or a dependency)")],
     }
 
 
