@@ -243,8 +243,8 @@ UNEVEN = Cluster((Node("more", gpu_type("T4"), 2, 8, 16), Node("less", gpu_type(
     ("cluster", "task", "message"),
     [
         (Cluster.of({"T4": 1, "V100": 1}), Task("t", 1.0), "several types"),
-        (Cluster.of({"T4": 1}), Task("t", 1.0, gpus=0.5), "whole GPUs only"),
-        (Cluster.of({"T4": 1}), Task("t", 1.0, gpus=0, cpus=1), "whole GPUs only"),
+        (Cluster.of({"T4": 1}), Task("t", 1.0, gpus=0.5), "only whole GPUs"),
+        (Cluster.of({"T4": 1}), Task("t", 1.0, gpus=0, cpus=1), "only whole GPUs"),
         (Cluster.of({"T4": 2}, cpus_per_gpu=2), Task("t", 1.0, cpus=3), "counts GPUs only"),
         (UNEVEN, Task("t", 1.0, cpus=3), "needs 3 CPUs; 1 GPUs of a node come with 2"),
         (UNEVEN, Task("t", 1.0, memory_gb=9), "needs 9 GB of memory; 1 GPUs of a node come with 8"),
