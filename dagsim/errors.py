@@ -129,8 +129,8 @@ class SimulationError(DagsimError):
     """A simulation failed."""
 
     def blame(self, policy: object) -> None:
-        """Add the name of the policy at the beginning of the message. This name is the policy's
-        attribute ``name`` if there is one, or else the name of its class.
+        """Add the name of the policy at the beginning of the message. The name is the policy's
+        attribute ``name`` or, without one, the name of its class.
         """
         name = getattr(policy, "name", None) or type(policy).__name__
         self.args = (f"policy {name!r}: {self}",)
@@ -148,8 +148,8 @@ class PolicyFailed(SimulationError):
 
 class Stalled(SimulationError):
     """The policy waits although tasks are left, and there is no future event that could change
-    anything. It is also raised if the policy would be called without end, or nearly so, before
-    anything changes.
+    anything. Also raised if the policy would be called an unlimited or absurdly large number of
+    times before anything changes.
     """
 
 

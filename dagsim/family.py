@@ -47,22 +47,19 @@ class Family:
     needs: tuple[str, ...] = ()
     """Other families that this one imports."""
     uses: tuple[str, ...] = ()
-    """Other families that this one knows without importing them, so that it loses a part of what it does
-    if they are missing: it calls their services, adds entries to a group that they read, or names
-    their policies, readers or systems.
-    """
+    """Other families that this one uses without importing them: it calls their services, adds
+    entries to a group that they read, or names their policies, readers or systems. If they are
+    missing, some of its features do not work."""
     adds: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     """The entries that the family adds to each registry. The keys are the registries' entry-point
     groups without the prefix ``dagsim.`` (``policies``, ``readers``). ``services`` are functions
-    that others call (``dagsim.services``), ``public`` are functions of dagsim's interface, and ``keys`` are the
-    classes behind configuration keys. ``kept_by_command`` names commands that keep their own
-    progress in a run folder, with a summary of what they keep.
-    """
+    that others call (``dagsim.services``), ``public`` are functions of dagsim's interface, and
+    ``keys`` are the classes behind configuration keys. ``kept_by_command`` names commands that save
+    their own progress in a run folder, each with a summary of what it saves."""
     commands: Mapping[str, str] = field(default_factory=dict)
     """The family's commands, each with the module that adds it to ``dagsim.cli.app.app`` on import."""
     shows_only: bool = False
-    """True if the family cannot change the result of a cell, so that its files are left out of the
-    code digest."""
+    """True if the family cannot change the result of a cell. Its files are then left out of the code digest."""
 
 
 @cache

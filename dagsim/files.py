@@ -28,12 +28,13 @@ except ImportError:  # Windows lacks this module, so files are not locked there
 
 
 def parsed_json(text: str | bytes, *, unique: bool = False) -> Any:
-    r"""Parse JSON text. If a name in an object has two different values, this is an error with
-    ``unique``. Otherwise, the last value is used.
+    r"""Parse JSON text. If a name has two different values in the same object, the last one is
+    used, or an error is raised with ``unique``.
 
     Raises:
         ValueError: The text is not JSON, is nested too deeply, contains a number with thousands of
-            digits, or contains an unpaired surrogate (``\ud800``), which no output could contain.
+            digits, or contains an unpaired surrogate (``\ud800``), which cannot be written to any
+            output.
     """
     try:
         return whole_characters(json.loads(text, object_pairs_hook=unique_names if unique else None), text)
@@ -78,9 +79,8 @@ def whole_characters(value: Any, written: str | bytes) -> Any:
 
 
 LONGEST_LINE_B = 1 << 26
-"""Maximum number of bytes in a line. Readers keep a whole line in memory, and no known trace has a
-line of even a megabyte.
-"""
+"""Maximum number of bytes in a line. Readers keep a whole line in memory. No known trace has a line
+as long as a megabyte."""
 
 
 class LineLimit(RawIOBase):
@@ -180,9 +180,8 @@ def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
 
 
 _LOST = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
-"""Error codes for data that did not reach the disk. A network file system may only report them when
-a file is synchronised.
-"""
+"""Error codes for data that did not reach the disk. A network file system may not report them until
+a file is synchronised."""
 
 
 def _sync(path: Path) -> None:
@@ -313,7 +312,7 @@ class Lock:
         return True
 
     def is_free(self) -> bool:
-        """Return True if it is certain that no process holds the lock. This writes nothing."""
+        """Return True if it is certain that no process holds the lock. This call writes nothing."""
         if fcntl is None or self._release is not None:
             return False
         try:
@@ -338,8 +337,8 @@ class Lock:
 
 
 def _locked(handle: int) -> bool:
-    """Lock an open file. Try again if the lock may only be taken for a moment by ``is_free``, which
-    tests it. Return False if another process holds the lock.
+    """Lock an open file. Return False if another process holds the lock. Try three times, because
+    ``is_free`` briefly takes the lock to test it.
     """
     for wait_s in (0.01, 0.05, None):
         try:

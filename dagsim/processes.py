@@ -41,12 +41,12 @@ def _wait_for_parent() -> None:
 
 
 def leave_to_workers(pool: ProcessPoolExecutor) -> None:
-    """If all workers of a pool have been started, close this process's copy of the end of the pipe
-    to which they send results.
+    """If all workers of a pool have been started, close this process's copy of the write end of the
+    pipe through which they send results.
 
-    A worker may be killed while it is sending a result. If the sending end were still open in this
-    process, the pool's thread would wait forever for the rest of the result, and ``shutdown``
-    would wait for the thread.
+    A worker may be killed while it is sending a result. If this process still had the write end
+    open, the pool's thread would wait forever for the rest of the result, and ``shutdown`` would
+    wait for the thread.
     """
     if len(getattr(pool, "_processes", None) or ()) == getattr(pool, "_max_workers", None):
         _close_results(pool)
@@ -153,9 +153,9 @@ def without_output() -> Iterator[None]:
 
 
 def return_freed_memory() -> None:
-    """Return freed memory to the system, as far as the C library can (glibc). Without this, a third of
-    the memory is unused after millions of jobs have been read, and the next large columns do not fit
-    into the holes.
+    """Return freed memory to the operating system if the C library supports it (glibc does). After
+    millions of jobs have been read, a third of the process's memory is free but too fragmented for
+    the next large columns.
     """
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)

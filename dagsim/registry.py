@@ -272,9 +272,9 @@ def arguments_of(
     defaults: dict[str, object] | None = None,
     moved: Iterable[tuple[str, str]] = (),
 ) -> dict[str, object]:
-    """Return the arguments with which to call ``target``: ``params`` as given by a user, and
-    ``defaults`` for parameters that the user left out. ``kind`` and ``name`` describe the object
-    in errors, and ``moved`` lists former parameters with their successors.
+    """Return the arguments for calling ``target``: ``params`` as given by a user, and ``defaults``
+    for parameters that the user left out. ``kind`` and ``name`` describe the object in errors, and
+    ``moved`` lists former parameters with their successors.
 
     Raises:
         UnknownName: ``target`` has no such parameter.
@@ -364,7 +364,7 @@ _SAID = {
 
 
 def _kinds(annotation: object) -> tuple[str, ...]:
-    """Return which of the types in ``_KINDS`` an annotation allows. The result is empty if the
+    """Return those of the types in ``_KINDS`` that an annotation allows. The result is empty if the
     annotation also allows other types.
     """
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
@@ -373,9 +373,9 @@ def _kinds(annotation: object) -> tuple[str, ...]:
 
 
 def nearest(name: str, names: Iterable[str], then: str = "") -> str:
-    """Suggest the name that is most similar, as in ``"; did you mean 'heft'?"``. The result is
-    empty if no name is similar. The rest of the message, ``then``, follows with the right
-    punctuation.
+    """Suggest the most similar name, as in ``"; did you mean 'heft'?"``. The result is empty if no
+    name is similar. Otherwise, ``then`` is the rest of the message, which is appended with the
+    right punctuation.
 
     For an old name, suggest the name that has replaced it. Case is ignored, and a name that starts
     with ``name`` counts as similar.
@@ -397,12 +397,13 @@ def _nearest(name: str, names: list[str]) -> str:
 
 
 _FEW_EDITS = 0.34
-"""A name is similar to a short one if the edits between them are at most this share of its letters."""
+"""Maximum edit distance at which a known name is suggested for a typed name of fewer than five
+letters, as a fraction of the known name's length."""
 
 
 def _edits(typed: str, name: str) -> float:
-    """Return the edit distance between two names. Two letters that are swapped and a digit in place
-    of another digit count as half an edit, because a user who types a wrong digit knows the rest.
+    """Return the edit distance between two names. Swapping two letters or mistyping a digit counts
+    as half an edit, because a user who types a wrong digit usually has the rest of the name right.
     """
     older: list[float] = []
     last: list[float] = []
@@ -419,9 +420,9 @@ def _edits(typed: str, name: str) -> float:
 
 
 def nearest_file(path: Path, ends: str | tuple[str, ...] = "") -> str:
-    """Suggest the file or folder beside a missing one whose name is most similar, in the words of
-    ``nearest``. With ``ends``, only names with one of these ends count, and the ends are not
-    compared.
+    """Suggest the file or folder whose name is most similar to that of a missing one in the same
+    folder, in the words of ``nearest``. With ``ends`` (file extensions), only names with one of
+    these extensions are considered, and the extensions are not compared.
     """
     try:
         beside = sorted(file.name for file in islice(path.parent.iterdir(), _MOST_FILES) if file.name.endswith(ends))
@@ -433,7 +434,7 @@ def nearest_file(path: Path, ends: str | tuple[str, ...] = "") -> str:
 
 
 _MOST_FILES = 1000
-"""Maximum number of files among which a similar name is searched for."""
+"""Maximum number of files in which ``nearest_file`` looks for a similar name."""
 
 _MOST_NAMED = 16
 """Maximum number of names that a message lists."""
@@ -451,7 +452,9 @@ def check_arguments(call: str, given: Iterable[str], *allowed: str) -> None:
 
 
 def _by_words(name: str, names: list[str]) -> str:
-    """For a name of several words, of which each begins another name, suggest these names."""
+    """If ``name`` consists of several words and each of them is the beginning of a known name,
+    suggest these known names.
+    """
     begun = [[known for known in names if known.casefold().startswith(word)] for word in name.casefold().split("_")]
     if len(begun) < 2 or not all(begun) or any(_edits(name.casefold(), known.casefold()) <= 2 for known in names):
         return ""

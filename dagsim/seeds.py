@@ -23,8 +23,8 @@ _PARTS = {TRAIN: (0.0, 0.6), VALIDATION: (0.6, 0.8), REPORT: (0.8, 1.0)}
 
 
 def part_of(seed: int) -> tuple[float, float]:
-    """Return which part of a trace belongs to the pool of ``seed``: the fractions of the jobs at
-    which the part begins and ends.
+    """Return the part of a trace that belongs to the pool of ``seed``, as the fractions of the jobs
+    at which it begins and ends.
 
     The first 60% are for training, the next 20% for validation and the last 20% for tests. Seeds of
     other experiments belong to no pool and use the whole trace.

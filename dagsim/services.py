@@ -1,8 +1,9 @@
-"""Services: functions of families that others call if the family is present.
+"""Services: functions that a family provides and that code outside the family calls if the family
+is present.
 
-Whoever calls a service declares it, with its signature: the core here, the GPU cluster in
-``systems/cluster/services.py``, and a family in the ``services.py`` of its folder. A family offers
-a service as an ``Entry`` of the same name in its group ``services``.
+The code that calls a service declares it, with its signature: in this module for the core, in
+``systems/cluster/services.py`` for the GPU cluster, and in the ``services.py`` of its folder for a
+family. A family offers a service as an ``Entry`` of the same name in its group ``services``.
 ``tests/rules/test_services.py`` compares the signatures.
 
 ``services.holds_site(folder)`` calls the family's function, and raises an error that names the
@@ -76,7 +77,7 @@ def bounds_of_runs(
 def shares_of_the_way(
     lines: Sequence[RunMetrics], bounds: Mapping[int, Any], reference: str | None = None
 ) -> dict[str, float]:
-    """Return which fraction of the gap between the reference and the bound each policy closes."""
+    """Return the fraction of the gap between the reference and the bound that each policy closes."""
 
 
 @FamilyService
@@ -117,7 +118,7 @@ def names_of_agents() -> tuple[str, ...]:
 
 @FamilyService
 def newest_agent(algorithm: str, root: Path, system: str) -> Path | None:
-    """Return the checkpoint of the newest training run below ``root``."""
+    """Return the checkpoint of the newest training run below ``root``, or None if there is none."""
 
 
 @FamilyService

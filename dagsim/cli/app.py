@@ -114,7 +114,9 @@ class Command(typer.core.TyperCommand):
         return rest
 
     def _judge_missing_values(self, ctx: Any, args: list[str], names: Collection[str]) -> None:
-        """Reject an option without a value: it comes last, or what looks like another option follows it."""
+        """Reject an option without a value: one at the end of the command line, or one that is
+        followed by another option.
+        """
         valued = {
             name
             for param in self.params
@@ -259,8 +261,9 @@ class App(typer.Typer):
         return register
 
     def with_command(self, word: str) -> App:
-        """Return an app that has only the command or group called ``word``, or this app if it has none.
-        Building the options of all commands takes longer than those of one by tens of milliseconds.
+        """Return an app that has only the command or group called ``word``, or this app if it has
+        none. Building the options of all commands takes tens of milliseconds longer than building
+        those of one.
         """
         name, alone = ALIASES.get(word, word), copy(self)
         alone.registered_commands = [
@@ -319,8 +322,8 @@ class _Guarded(CommandGroup):
 
 @contextmanager
 def _guarded() -> Iterator[None]:
-    """Convert an error of a command into an exit. Flush the command's output before the command
-    ends. If this fails, the exit reports the error.
+    """Convert an error in a command into an exit. Flush the command's output before the exit. If
+    this fails, report that error.
     """
     try:
         try:

@@ -118,9 +118,7 @@ def _to_bound(
     *,
     watched: bool,
 ) -> dict[str, float]:
-    """Return how much of the gap between the reference and the bound each policy closes, as a
-    fraction.
-    """
+    """Return the fraction of the gap between the reference and the bound that each policy closes."""
     from dagsim import services
     from dagsim.errors import InputError
     from dagsim.report.terminal import counted

@@ -316,7 +316,8 @@ _CARBON = (
     "the table."
 )
 Carbon = Annotated[Path | None, typer.Option(metavar="CSV", help=_CARBON)]
-# hidden from the option lists of commands that already have many options; their help describes it below the example
+# not listed in the help of commands that already have many options, where it is described below the
+# example
 UnlistedCarbon = Annotated[Path | None, typer.Option("--carbon", metavar="CSV", help=_CARBON, hidden=True)]
 
 

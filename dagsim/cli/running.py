@@ -37,9 +37,9 @@ def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]
 
 
 def _warn_of_agents(plan: Plan) -> None:
-    """Warn if agents run on windows from the part of a trace on which they were trained. If durations
-    are hidden, name the agents that see expected durations instead, and warn of agents that knew
-    true durations in training.
+    """Warn if agents run on windows from the part of a trace on which they were trained. If
+    durations are hidden, name the agents that use expected durations instead, and warn of agents
+    that were trained with true durations.
     """
     from dagsim.experiment.provenance import provenance
     from dagsim.systems.policy_spec import PolicySpec

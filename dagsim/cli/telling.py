@@ -26,7 +26,8 @@ def tell(kept: Kept, output: Output) -> None:
     failed.
 
     Raises:
-        InputError: Every job of every run was rejected, so that no run shows anything about a policy.
+        InputError: Every job of every run was rejected, so the runs contain no information about
+            any policy.
     """
     from dagsim.errors import InputError
 
@@ -39,7 +40,7 @@ def tell(kept: Kept, output: Output) -> None:
 
 
 def _without_room(metrics: Mapping[str, Any]) -> bool:
-    """Return True if the cluster is too small for every job of a run, or lacks its GPU types."""
+    """Return True if every job of a run was rejected because the cluster is too small or lacks its GPU types."""
     rejected = [metrics.get(name) or 0 for name in ("rejected_too_large", "rejected_no_such_gpu")]
     return 0 < rejected[0] + rejected[1] == (metrics.get("jobs_arrived") or 0)
 

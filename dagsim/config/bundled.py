@@ -48,7 +48,8 @@ def shipped_folder(kind: ShippedKind, name: str) -> Path:
 
 def find_config(text: str, workload: str = "the workload ") -> Path:
     """Return the file that ``--config`` names: a file, the configuration in a run folder, or a
-    shipped file by name. ``workload`` is what a message writes before a similar workload's name.
+    shipped file by name. ``workload`` is the text that an error message puts before the name of a
+    similar workload.
 
     Raises:
         UnknownName: There is no such file or name.
@@ -79,7 +80,7 @@ def find_config(text: str, workload: str = "the workload ") -> Path:
 
 def opening_of(path: Path) -> str:
     """Return the summary of a configuration file, which is the first comment that is not an
-    instruction to editors.
+    instruction to a text editor.
     """
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):

@@ -84,18 +84,16 @@ class Config(TopKeys):
     If the system has no policy named ``fifo``, the default is the first policy that it lists.
     """
     prices: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
-    """Price of one hour on a GPU of each type, for ``dagsim whatif`` and ``plan``. By default, this
-    is the list price.
-    """
+    """Price per GPU hour for each GPU type, for ``dagsim whatif`` and ``plan``. By default, the list price."""
     metrics: tuple[str, ...] = ()
     """Your own metrics, which are computed for each run in addition to those in ``dagsim list
     metrics``. Each is given as ``module:attr`` or as the name of an entry point
     (docs/own-system.md).
     """
     train: Annotated[Any, Later("train")] | None = None
-    """How ``dagsim train`` trains an agent. Default: the defaults of the system."""
+    """Settings for ``dagsim train``. Default: those of the system."""
     seed: int = Field(default=0, ge=0)
-    """Root of all randomness."""
+    """Root seed, from which all random values are derived."""
     seeds: int = Field(default=20, ge=1)
     """Number of runs, each with its own workload."""
     precision: float | None = Field(default=None, gt=0, lt=1)
@@ -223,7 +221,7 @@ class _Unread(System):
         self.system = name  # type: ignore[misc]
 
     def scenario(self) -> Scenario:
-        """Raise an error.
+        """Raise an error, because the class of the system was not imported.
 
         Raises:
             CodeNotAllowed: Always.
@@ -401,8 +399,9 @@ def json_schema(*, described: bool = False) -> dict[str, Any]:
 
 
 def _described(*, dataclasses: bool) -> Any:
-    """Return a generator for JSON Schemas. It takes the descriptions of the keys of sections from the
-    texts below the fields and, with ``dataclasses``, those of dataclass fields."""
+    """Return a generator for JSON Schemas that describes the keys of sections with the strings
+    below their fields. With ``dataclasses``, it also describes the fields of dataclasses.
+    """
     from pydantic.json_schema import GenerateJsonSchema
 
     class Described(GenerateJsonSchema):

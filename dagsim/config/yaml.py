@@ -439,7 +439,8 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
 
 def _of_option(place: str, path: KeyPath, what: str) -> str:
     """Return the line that reports a fault in the value of an option. It names the option instead
-    of the key that the option sets, unless the fault is in another key than ``--set`` names.
+    of the key that the option sets, unless the fault is in a key other than the one that ``--set``
+    names.
     """
     option, _, typed = place.partition(" ")
     key = ".".join(map(str, path))
@@ -522,8 +523,9 @@ _MOST_HOMES = 3
 
 
 def _homes(schema: Schema, key: str) -> list[str]:
-    """Return the paths at which the configuration has this key, if there are only a few. Items of
-    lists are left out, because their paths contain an index."""
+    """Return the paths at which the configuration has this key. If there are many, return none.
+    Items of lists are left out, because their paths contain an index.
+    """
     paths: list[str] = []
     pending: list[tuple[Schema, tuple[str, ...], frozenset[int]]] = [(schema, (), frozenset())]
     while pending:
@@ -539,7 +541,9 @@ def _homes(schema: Schema, key: str) -> list[str]:
 
 
 def _default_kind(schema: Schema, node: Schema) -> str | None:
-    """Return the default ``kind`` of a part. ``Registered`` adds it to the schema beside the union."""
+    """Return the default ``kind`` of a part, or None if it has none. ``Registered`` adds it to the
+    schema beside the union.
+    """
     nodes = [node, *(node.get("anyOf") or ())]
     return next((str(branch[DEFAULT_KIND]) for branch in nodes if DEFAULT_KIND in branch), None)
 

@@ -65,7 +65,7 @@ def record_episodes(*arguments: Any, **settings: Any) -> Any:
 
 
 def _of_extra(name: str, extra: str) -> Any:
-    """Return a function that needs a library of an extra."""
+    """Return the public function ``name``, which needs a library from the optional extra ``extra``."""
     try:
         return required(name, "public")
     except ModuleNotFoundError as error:

@@ -19,7 +19,7 @@ from dagsim.traces.export import Written, export, formats
 
 
 class _Run(NamedTuple):
-    """The last run of a job: when it started and ended, and how many instances ran on each node."""
+    """The last run of a job: its start, its end, and the number of instances on each node."""
 
     start_s: float
     end_s: float

@@ -47,7 +47,8 @@ def check_plan(plan: Plan) -> None:
     Raises:
         InputError: A part of the experiment cannot be built.
         PluginError, PolicyFailed: The code of a policy cannot be imported, or raised an exception.
-            Outside a grid, one of several policies may fail.
+            Outside a grid, this is not raised for one of several policies as long as another one
+            works.
     """
     several = plan.grid is None and len(plan.policies) > 1
     if plan.grid is None:

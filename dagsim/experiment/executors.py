@@ -58,7 +58,7 @@ class CellWork:
     trace: str | None = None
     """Path of the trace on this machine, if it differs from the configured one."""
     aside: str | None = None
-    """The folder for logs of simulations after which something else failed."""
+    """The folder in which the log of a finished simulation is saved if a later step of its run fails."""
 
     def __call__(self, cell: Cell, tell: Callable[[int], None]) -> CellRun:
         """Simulate ``cell``, and call ``tell`` from time to time with the number of jobs that have
@@ -210,7 +210,7 @@ def in_order(
     workers continue with the remaining items.
 
     Raises:
-        Exception: ``work`` raised this error. It is raised when it is the item's turn.
+        Exception: ``work`` raised this error for an item. It is raised when it is the item's turn.
         SimulationError: Workers were killed repeatedly.
     """
     index, kills, began = 0, 0, process_time()

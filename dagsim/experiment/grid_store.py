@@ -107,7 +107,7 @@ class GridStore(Store):
 
     @cached_property
     def sweep(self) -> SweepGrid:
-        """The grid.
+        """The grid of the sweep.
 
         Raises:
             ConfigError: The file ``sweep.yaml`` cannot be read.

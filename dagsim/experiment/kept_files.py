@@ -337,7 +337,7 @@ def _narrow(column: np.ndarray) -> np.ndarray:
 
 
 def _holds(of: np.dtype[Any], least: int, most: int) -> bool:
-    """Return True if an integer type holds both numbers."""
+    """Return True if an integer type can represent both numbers."""
     return bool(np.iinfo(of).min <= least and most <= np.iinfo(of).max)
 
 

@@ -51,8 +51,9 @@ class Axis:
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
-    """Return the last word of each key (``count`` for ``cluster.groups.0.count``) if that is
-    unique."""
+    """Return a short name for each key: its last word (``count`` for ``cluster.groups.0.count``) if
+    no other key ends in this word, and otherwise the whole key.
+    """
     last = {key: next((word for word in reversed(key.split(".")) if not word.isdigit()), key) for key in keys}
     words = list(last.values())
     return {key: word if words.count(word) == 1 else key for key, word in last.items()}
@@ -148,7 +149,7 @@ class SweepGrid:
 
     @property
     def trains(self) -> bool:
-        """True if the points are training runs. They are training runs if they differ in a key of ``train``."""
+        """True if the points are training runs, which is the case if they differ in a key of ``train``."""
         return any(axis.key.startswith("train.") for axis in self.axes)
 
     def config(self) -> Config:

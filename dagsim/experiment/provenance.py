@@ -194,8 +194,8 @@ def _source(name: str) -> Iterator[Path]:
 
 
 def _names_in(value: Any) -> Iterator[str]:
-    """Yield every ``module:attr`` in a configuration, except in the policy. It may be a value, or a
-    key such as those of ``reward``.
+    """Yield every ``module:attr`` in a configuration, except in the policy. The name may be a
+    value, or a key such as those of ``reward``.
     """
     if isinstance(value, str):
         name = value.partition("[")[0].strip()
@@ -262,8 +262,8 @@ def _commit(checkout: Path) -> str | None:
 
 
 def code_commit(checkout: Path) -> str | None:
-    """Return the commit, with ``-dirty`` only if the code differs from it. Changes in ``results/``
-    are ignored, because scripts write their tables there.
+    """Return the commit, with ``-dirty`` only if the code differs from it, or None outside a
+    checkout. Changes in ``results/`` are ignored, because scripts write their tables there.
     """
     commit = _git(checkout, "rev-parse", "HEAD")
     changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", "dagsim", "scripts", "configs")

@@ -87,7 +87,7 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
 def play_policy(
     config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None, name: str | None = None
 ) -> Played:
-    """Run ``policy`` once. The result contains it under the name ``name`` (default: the text
+    """Run ``policy`` once. In the result, the policy is called ``name`` (default: the text
     ``policy``).
 
     Raises:
@@ -130,7 +130,7 @@ def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) 
     that fail are skipped.
 
     Raises:
-        InputError: Something cannot be built.
+        InputError: A part of the experiment cannot be built.
         PluginError, PolicyFailed: The code of a policy cannot be imported, or raised an exception.
     """
     scenario = scenario_of(config)
@@ -246,9 +246,9 @@ def agent_spec(
 
     The name of an algorithm means the agent from the newest training run below ``root`` for
     ``system`` (default: the default system). If there is no such training run, it means the agent
-    that ships with dagsim, which sees expected durations (``beliefs``) if durations are ``hidden``.
-    ``sb3:model.zip`` is the Stable-Baselines3 model in that file. Any other name is returned
-    unchanged.
+    that ships with dagsim, which receives expected durations (``beliefs``) if durations are
+    ``hidden``. ``sb3:model.zip`` is the Stable-Baselines3 model in that file. Any other name is
+    returned unchanged.
 
     Raises:
         UnknownName: The agent does not exist, or a checkpoint is given for a policy that is not

@@ -81,7 +81,7 @@ class TotalDemand:
         """Length of the period in which the jobs arrive, in seconds, if known."""
 
     def add(self, job: Job) -> None:
-        """Add ``job``."""
+        """Add the demand of ``job``."""
         self.arrivals.add(job.arrival_s)
         asked = _Asked(defaultdict(float))
         path_s = job.graph.critical_path([self._add(task, asked) for task in job.graph.tasks])

@@ -1,7 +1,7 @@
 """The store: a folder that contains a plan, its finished cells, and their results.
 
     results/20261120T193000Z-eval-sjf-s0-3fa9c1/
-    ├── config.yaml       the whole configuration; `dagsim eval --config` of it writes the same tables, byte for byte
+    ├── config.yaml       the configuration; `dagsim eval --config config.yaml` writes the same tables, byte for byte
     ├── command.txt       the command
     ├── manifest.json     versions, commit, platform, seeds, engine; hashes of configuration, own code, agents, traces
     ├── status.json       running, done, failed or interrupted; replaced as a whole, never half written
@@ -13,7 +13,7 @@
     ├── failures.jsonl    with several policies: the failed ones, with their errors
     ├── jobs.csv.gz       one row per policy, seed and job
     ├── tasks.csv.gz      one row per policy, seed and run of a task
-    ├── aside/            logs of simulations that ended before something failed, for the next invocation
+    ├── aside/            logs of finished simulations whose later steps failed, for the next invocation
     ├── schedules/        the schedule of each policy and seed: NNN.npy (its log), NNN.json.gz (its jobs);
     │                     for a large run NNN.npz (both, in columns), without rows in the two tables
     └── plots/
@@ -134,8 +134,8 @@ def _recorded_code(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def run_folders(paths: Sequence[Path]) -> list[Path]:
-    """Return the paths without the files that dagsim keeps beside run folders. A shell includes it
-    in ``results/*``.
+    """Return the paths, leaving out files that dagsim stores beside run folders. A shell includes
+    them in ``results/*``.
     """
     kept = [path for path in paths if path.name not in _BESIDE or (path / "manifest.json").exists()]
     return kept or list(paths)
@@ -541,7 +541,7 @@ class Store(ABC):
     @property
     @abstractmethod
     def _unit(self) -> str:
-        """The name for finished cells."""
+        """The word for finished cells in messages."""
 
     @abstractmethod
     def _count_done(self) -> int:
@@ -566,7 +566,7 @@ class Store(ABC):
 
     @property
     def aside(self) -> Path:
-        """The folder for logs of simulations that ended before something else failed. The next
+        """The folder for the logs of finished simulations whose later steps failed. The next
         invocation continues from these logs.
         """
         return self.path / "aside"
@@ -681,8 +681,8 @@ class Store(ABC):
         return [run for run in self.lines() if run.policy not in failed]
 
     def missing(self) -> str | None:
-        """Return a sentence if the folder contains fewer runs than when it was finished, such as
-        ``contains only 3 of 8 runs``.
+        """If the folder contains fewer runs than when it was finished, return a sentence such as
+        ``contains only 3 of 8 runs``. Otherwise, return None.
 
         Raises:
             RunFolderError: The runs cannot be read.

@@ -66,7 +66,7 @@ class TraceInfo:
     comparison: tuple[tuple[PublishedFigure, float], ...]
     """Published values, each with the value computed from this file."""
     audit: Audit
-    """Contradictions within the trace."""
+    """The contradictions within the trace."""
     hours: dict[str, dict[str, ResourceHours]]
     """The hours by ``account``, ``user`` and ``partition``, if jobs name one, with the largest
     first.

@@ -1,6 +1,4 @@
-"""Tune a heuristic: try every combination of some values of its parameters, on validation seeds
-only.
-"""
+"""Tune a heuristic: try every combination of given values for its parameters, on validation seeds only."""
 
 from __future__ import annotations
 
@@ -38,7 +36,7 @@ def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, .
     (``param=value,value``) or, if there are none, by the default values for the policy.
 
     Raises:
-        ConfigError: A text cannot be read, or there is nothing to try.
+        ConfigError: A text cannot be read, or there are no values to try.
     """
     if not texts:
         name = PolicySpec.parse(policy).name

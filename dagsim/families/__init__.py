@@ -1,1 +1,1 @@
-"""The families: one folder for each subject that the core can do without (``dagsim.family``)."""
+"""The families: one folder for each subject that the core does not need (``dagsim.family``)."""

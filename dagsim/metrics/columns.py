@@ -431,8 +431,8 @@ def _stable_order(keys: Ints) -> Ints:
 
 
 def _pair(starts: Ints, ends: Ints) -> Ints:
-    """Return the index of the end that has the same key as each start, or -1. If several starts
-    have the same key, the n-th start is paired with the n-th end.
+    """For each start, return the index of the end with the same key, or -1. If several starts have
+    the same key, the n-th start is paired with the n-th end.
     """
     by_key = np.argsort(starts, kind="stable")
     sorted_starts = starts[by_key]

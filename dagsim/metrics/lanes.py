@@ -41,8 +41,8 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """Rectangles in a Gantt chart. Each shows one entry of ``RunColumns``, and its vertical extent
-    is in lanes.
+    """Rectangles in a Gantt chart. Each shows one entry of ``RunColumns``. Its vertical extent is
+    measured in lanes.
 
     A run on non-adjacent GPUs has several rectangles.
     """
@@ -65,7 +65,7 @@ def bars_of(cols: ScheduleColumns, lanes: Lanes) -> Bars:
 
     The runs that share a GPU are stacked, each with the height of its share. Some runs have no
     named GPUs: those on nodes with more than 62 GPUs, and those on CPU machines. They get the first
-    free lane (interval colouring). O(n log n).
+    free lane (interval colouring). The cost is O(n log n).
     """
     runs = cols.runs
     took_time = runs.end_s > runs.start_s
@@ -228,7 +228,7 @@ class TaskColumns:
 
 
 def task_columns(facts: Iterable[JobFacts], cols: ScheduleColumns) -> TaskColumns:
-    """Build the columns for the tasks in a schedule. O(runs + edges log edges)."""
+    """Build the columns for the tasks in a schedule. The cost is O(runs + edges log edges)."""
     listed = list(facts)
     count = np.array([len(job.parents) if len(job.parents) > 1 else 0 for job in listed], np.int64)
     first = np.cumsum(count) - count

@@ -144,7 +144,7 @@ class Change(NamedTuple):
     series.
     """
     longer: float
-    """The same as in ``Period``."""
+    """See ``Period.longer``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -271,9 +271,9 @@ class JobSeries:
         return values, waits
 
     def influences(self, metric: str) -> Floats | None:
-        """Return the influences of the jobs, (jobs,) float64, whose mean is the metric. A job that
-        the metric does not count has the metric itself as its influence. Return None if the metric
-        is not a mean or a percentile over jobs.
+        """Return the influences of the jobs, (jobs,) float64, whose mean is the metric. For a job
+        that the metric does not count, the influence is equal to the metric. Return None if the
+        metric is not a mean or a percentile over jobs.
         """
         match = _NAME.fullmatch(metric)
         if match is None:
@@ -336,8 +336,8 @@ def change_of(series: JobSeries, value: float, before: JobSeries, value_before: 
 def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influences: Floats) -> tuple[float, int, float]:
     """Return three numbers. The first is how far the interval of a change reaches on each side, on
     a logarithmic scale. The second is the length of the run in integrated autocorrelation times.
-    The third is how many times as long the run would have to be. The first number is NaN if the run
-    is too short.
+    The third is how many times as long the run would have to be for a narrow interval. The first
+    number is NaN if the run is too short.
 
     The spread of the influences between blocks misses rare events. Suppose that N busy periods
     cause the whole difference. Then N is the value of a Poisson variable, whose mean may plausibly
@@ -370,9 +370,9 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
 
 
 def _relaxation_times(series: JobSeries) -> float:
-    """Return the length of a run in relaxation times of its queue. One relaxation time is the time
-    in which the queue forgets its length. The result is infinite if the load is unknown, or if it
-    is 1 or more, in which case there is no relaxation time.
+    """Return the length of a run in relaxation times of its queue. After one relaxation time, the
+    length of a queue hardly depends on its past. The result is infinite if the load is unknown, or
+    if it is 1 or more, in which case there is no relaxation time.
 
     In heavy traffic, the backlog of work is a Brownian motion with drift. It relaxes within (load /
     (1 - load))^2 (1 + cv^2) arrivals, where cv is the coefficient of variation of run times (Abate

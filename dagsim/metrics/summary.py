@@ -298,7 +298,7 @@ def summarize(
     power: PowerModel = DEFAULT_POWER,
     measured: tuple[int, int | None] | None = None,
 ) -> Summary:
-    """Compute every metric of a schedule, O(n log n) in the rows of its log.
+    """Compute every metric of a schedule. The cost is O(n log n) for n rows in the log.
 
     ``unfinished`` determines how to count jobs that were accepted but have not completed:
 
@@ -317,7 +317,7 @@ def summarize(
 
     Raises:
         InputError: ``unfinished`` has another value, or no job is measured.
-        ModelError: ``power`` does not fit a GPU type in the cluster.
+        ModelError: ``power`` is not valid for a GPU type in the cluster.
     """
     cols, chosen = _window(source, measured)
     seen = _completing(cols, unfinished)
@@ -385,7 +385,7 @@ def summarize(
 
 
 def _completing(cols: ScheduleColumns, unfinished: Unfinished) -> ScheduleColumns:
-    """Return the columns in which unfinished jobs count as ``unfinished`` says."""
+    """Return the columns in which unfinished jobs are counted as ``unfinished`` requires."""
     match unfinished:
         case "refuse":
             return cols

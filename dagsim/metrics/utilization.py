@@ -45,7 +45,7 @@ class Steps:
         window: tuple[float, float],
     ) -> Steps:
         """Return, for each moment of ``window``, the sum of the weights (default: 1 each) of the
-        intervals that contain it. The intervals may be in any order. O(n log n).
+        intervals that contain it. The intervals may be in any order. The cost is O(n log n).
         """
         first, last = window
         on, off = np.clip(start_s, first, last), np.clip(end_s, first, last)
@@ -170,7 +170,7 @@ class GpuSeconds:
 
 
 def gpu_seconds(source: AnySchedule) -> GpuSeconds:
-    """Compute the GPU-seconds from which both utilisation and energy are derived. O(runs)."""
+    """Compute the GPU-seconds from which both utilisation and energy are derived. The cost is O(runs)."""
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
     size = np.array([node.gpus for node in cols.cluster.nodes], float)
@@ -241,8 +241,8 @@ def scheduling_occupancy_rate(source: AnySchedule) -> float:
 
 def gpu_node_fragmentation_ratio(source: AnySchedule) -> float:
     """Return the GFR: node-seconds with some but not all of the node's GPUs held / node-seconds up,
-    over nodes with GPUs (Kant: Zeng et al. 2025, arXiv:2510.01256, over a period). O(n log n) in
-    the number of runs.
+    over nodes with GPUs (Kant: Zeng et al. 2025, arXiv:2510.01256, over a period). The cost is O(n
+    log n) for n runs.
     """
     cols = columns(source)
     size = np.array([node.gpus for node in cols.cluster.nodes], float)
@@ -287,7 +287,7 @@ def goodput(source: AnySchedule) -> float:
 
 
 def gpus_held(source: AnySchedule, gpu_type: str | None = None) -> Steps:
-    """Return the number of GPUs held by runs, of one type or of all, over the window."""
+    """Return the number of GPUs (of one type, or of all types) that runs hold, over the window."""
     cols = columns(source)
     chosen = _nodes_of(cols, gpu_type)[cols.runs.node]
     runs = cols.runs
@@ -295,7 +295,7 @@ def gpus_held(source: AnySchedule, gpu_type: str | None = None) -> Steps:
 
 
 def gpus_up(source: AnySchedule, gpu_type: str | None = None) -> Steps:
-    """Return the number of GPUs on nodes that are up, of one type or of all, over the window."""
+    """Return the number of GPUs (of one type, or of all types) on nodes that are up, over the window."""
     cols = columns(source)
     chosen = _nodes_of(cols, gpu_type)
     size = np.array([node.gpus for node in cols.cluster.nodes], float) * chosen
@@ -474,8 +474,8 @@ def job_energy_j(source: AnySchedule, power: PowerModel = DEFAULT_POWER) -> Floa
 
 
 def watts(source: AnySchedule, power: PowerModel = DEFAULT_POWER) -> Steps:
-    """Return the watts of all GPUs over the window. Their integral is the energy in joules. O(n log
-    n) in the number of runs.
+    """Return the watts of all GPUs over the window. Their integral is the energy in joules. The
+    cost is O(n log n) for n runs.
     """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)

@@ -167,8 +167,8 @@ def is_rejected(source: AnySchedule, job: int) -> bool:
 
 
 def wait_reasons(source: AnySchedule, job: int) -> WaitReasons:
-    """Return the reasons why job number ``job`` waited. O(rows of the log + intervals of its wait x
-    nodes).
+    """Return the reasons why job number ``job`` waited. The cost is O(rows of the log + intervals
+    of its wait x nodes).
 
     Raises:
         InputError: There is no such job, or it was rejected without running.
@@ -386,8 +386,8 @@ class ObservedWaits:
     early: int
     """Number of jobs that start more than a second before they are eligible in the simulation."""
     from_eligible: bool
-    """True if the wait of at least one job begins later than its arrival, because it could not start
-    before."""
+    """True if the wait of at least one job begins after its arrival, because the job was not
+    eligible to start before."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -395,7 +395,7 @@ class ObservedWaits:
 
 
 def waits_in_words(from_eligible: bool) -> str:
-    """Return from when observed and simulated waits count, and over which jobs."""
+    """Describe in words when observed and simulated waits begin, and which jobs are compared."""
     since = "the time at which a job could start" if from_eligible else "submission"
     return f"from {since}, over the jobs that start in both"
 

@@ -17,7 +17,7 @@ import numpy as np
 from dagsim.errors import ModelError
 
 DAY_S = 86400.0
-"""The seconds of a day."""
+"""Number of seconds in a day."""
 
 
 def ordered_sum(terms: Iterable[float]) -> float:
@@ -43,16 +43,16 @@ def dot(values: np.ndarray, weights: np.ndarray) -> float:
 
 
 whole_sum: Callable[[Iterable[int]], int] = sum
-"""Add whole numbers, which gives the same sum on every version. The type checker refuses floats, which
-``ordered_sum`` adds."""
+"""Add whole numbers. The sum is the same on every Python version. The type checker rejects floats,
+for which there is ``ordered_sum``."""
 
 
 COMPUTED = 1e-9
-"""Relative difference within which computed numbers are equal."""
+"""Relative difference within which computed numbers count as equal."""
 
 
 def rounded(value: float) -> float:
-    """Round a computed number to as many digits as are the same on every processor (``COMPUTED``).
+    """Round a computed number to the digits that are the same on every processor (``COMPUTED``).
     Numbers that differ only in rounding become equal, so they can be ranked and compared with
     limits.
     """
@@ -62,7 +62,7 @@ def rounded(value: float) -> float:
 def differences(value: Any, other: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Compare two values, one of which was computed on another machine. They may consist of
     mappings, sequences, strings and numbers. Yield the position of each difference
-    (``scores.batch.low``) and both values there.
+    (``scores.batch.low``) and the two values at this position.
 
     In NumPy and in the C library, the last digits of logarithms and sums depend on the processor.
     Numbers with a fraction are therefore considered equal within ``COMPUTED``. Whole numbers,
@@ -110,7 +110,7 @@ def numbered(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
 
 
 def in_turn(column: np.ndarray) -> Iterator[Any]:
-    """Yield the values of a column as Python objects, without a list of all of them."""
+    """Yield the values of a column as Python objects, without building a list of all of them."""
     return chain.from_iterable(column[at : at + _BLOCK].tolist() for at in range(0, len(column), _BLOCK))
 
 

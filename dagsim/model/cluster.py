@@ -44,20 +44,15 @@ class OnDemand:
     """
 
     boot_s: float | tuple[float, ...] = 300.0
-    """Duration of a boot in seconds, or a list of durations, from which one is drawn for each boot.
-    """
+    """Duration of a boot in seconds, or a list of durations, from which one is drawn for each boot."""
     idle_s: float | None = 600.0
     """Number of seconds without a task after which the node is powered down (``SuspendTime``). With
-    None, it is never powered down.
-    """
+    None, it is never powered down."""
     shutdown_s: float = 0.0
     """Time in seconds that it takes to power the node down (``SuspendTimeout``). Meanwhile, no task
-    can be placed on the node.
-    """
+    can be placed on the node."""
     trigger: Literal["placed", "pending"] = "placed"
-    """When the node boots: as soon as a task is ``placed`` on it, or when a ``pending`` task fits
-    on no other node.
-    """
+    """When the node boots: as soon as a task is ``placed`` on it, or when a ``pending`` task fits on no other node."""
     scan_s: float = 10.0
     """Time in seconds between two checks for pending tasks."""
     up: bool = False
@@ -68,24 +63,18 @@ class OnDemand:
     """Power in watts that the node draws while it is off."""
     min_nodes: int = 0
     """Number of nodes that stay up even if they are idle, out of all nodes with the same rule and
-    the same resources.
-    """
+    the same resources."""
     boots_a_minute: int = 0
     """Number of nodes that may begin to boot per minute (``ResumeRate``), or 0 for no limit."""
     stops_a_minute: int = 0
-    """Number of idle nodes that may be powered down per minute (``SuspendRate``), or 0 for no
-    limit.
-    """
+    """Number of idle nodes that may be powered down per minute (``SuspendRate``), or 0 for no limit."""
     failing: float = 0.0
     """Share of boots that fail."""
     timeout_s: float = 600.0
     """Number of seconds after which an unfinished boot is considered failed (``ResumeTimeout``).
-    The node is then down, and its tasks return to the queue.
-    """
+    The node is then down, and its tasks return to the queue."""
     repair_s: float | None = None
-    """Time in seconds until a node is repaired after a failed boot. With None, it is never
-    repaired.
-    """
+    """Time in seconds until a node is repaired after a failed boot. With None, it is never repaired."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

@@ -80,12 +80,12 @@ _TOKEN = re.compile(r"\s*(?:([&,|!()\[\]])|\*(\d{1,6})|([^\s&,|!()\[\]*]+))")
 _COUNT = re.compile(r"\*(\d{1,6})")
 _COUNTED = re.compile(r"([^\s&,|!()\[\]*]+|\([^()]*\))\*(\d{1,6})")
 _DEEPEST = 64
-"""Maximum number of nested brackets and negations; more count as damage."""
+"""Maximum number of nested brackets and negations. A constraint with more is rejected."""
 
 
 class ParsedConstraint(NamedTuple):
-    """A parsed constraint: its test for a node's features, the alternatives in it (``ways``), and its counts
-    of nodes.
+    """A parsed constraint: the test of a node's features, the alternatives (``ways``), and the
+    numbers of nodes that it contains (``counts``).
     """
 
     allows: _Test
@@ -95,7 +95,7 @@ class ParsedConstraint(NamedTuple):
 
 @lru_cache(maxsize=1 << 10)
 def parsed_constraint(constraint: str) -> ParsedConstraint:
-    """Parse a constraint. Equal texts are parsed once.
+    """Parse a constraint, or return the cached result for an equal text.
 
     Raises:
         ModelError: The constraint cannot be read.

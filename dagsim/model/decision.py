@@ -70,7 +70,7 @@ class Join(NamedTuple):
     in simulations with a sharing model.
 
     The task must need the same number of whole GPUs as the run. Until one of them ends, both run at
-    the rates that the model has for this pair.
+    the rates that the sharing model gives for this pair.
     """
 
     task: Waiting
@@ -90,9 +90,7 @@ class Reject(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """End an unfinished job, as if it had reached its time limit. Its runs are stopped and do not
-    return.
-    """
+    """End an unfinished job, as if it had reached its time limit. Its runs are stopped and are not requeued."""
 
     job: int
     reason: RejectReason = RejectReason.TIME_LIMIT

@@ -63,7 +63,7 @@ class TrainingState(Protocol):
         """Set the progress to ``Pace.until``. After this point, the rate may differ."""
 
     def copy(self) -> TrainingState:
-        """Return an equal state that continues independently."""
+        """Return a copy of the state that continues independently."""
 
 
 class TrainingModel(Protocol):

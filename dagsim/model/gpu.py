@@ -25,7 +25,7 @@ from dagsim.errors import ModelError
 class GpuType:
     """A GPU type with its peak rates for dense operations (without sparsity). The rate of a number
     format that the hardware does not support is None. ``tdp_watts`` is the thermal design power,
-    and ``idle_watts`` is how much power an idle GPU draws.
+    and ``idle_watts`` is the power that an idle GPU draws.
 
     Raises:
         ModelError: A rate, size or power is not positive, or the idle power exceeds the thermal
@@ -49,9 +49,8 @@ class GpuType:
     fp16_tflops: float | None = None
     """Peak FP16 rate in TFLOPS. None if the type does not support FP16."""
     nvlink_gb_s: float = 0.0
-    """Total bandwidth of the links to other GPUs, in one direction. Data sheets usually give the
-    sum of both directions, which is twice this value.
-    """
+    """Total bandwidth in GB/s of the links to other GPUs, in one direction. Data sheets usually
+    give the sum of both directions, which is twice this value."""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """For each field, the source of its value."""
 
@@ -171,9 +170,8 @@ _CATALOGUE = (
 # fmt: on
 
 GPU_TYPES: Mapping[str, GpuType] = {gpu.name: gpu for gpu in _CATALOGUE}
-"""The catalogue by name. A name consists of a type and its memory size; add types with
-``gpu_types`` in YAML.
-"""
+"""The catalogue by name. A name consists of a type and its memory size. Users can add types with
+``gpu_types`` in YAML."""
 
 _ALIASES = {"A100": "A100-40", "V100": "V100-16", "V100M16": "V100-16", "V100M32": "V100-32"}
 
@@ -264,6 +262,4 @@ LIST_PRICES: Mapping[str, ListPrice] = {
     "TPU-v5p": ListPrice(4.20, "Google Cloud, a chip, 2024"),
     "TPU-v6e": ListPrice(2.70, "Google Cloud, a chip, 2024"),
 }
-"""List prices in US dollars by name of the GPU type; types without a published on-demand price are
-missing.
-"""
+"""List prices in US dollars by GPU type name. Types without a published on-demand price are left out."""

@@ -21,7 +21,7 @@ from dagsim.text import count_of
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The requests of a job's submission in addition to resources.
+    """What a job's submission requests in addition to resources.
 
     - ``constraint`` is an expression over node features, as in Slurm: ``skl``, ``a100|v100``,
       ``icl&!nvl``. Each node of the job must satisfy it. With ``[r1|r2]``, all nodes must satisfy
@@ -97,8 +97,8 @@ class Request:
         return self != _NOTHING
 
     def over(self, default: Request) -> Request:
-        """Return these terms, and take missing terms from ``default``. A level is always taken
-        together with its ``level_required``.
+        """Return a copy of this request in which missing values come from ``default``. A level and
+        its ``level_required`` always come from the same request.
         """
         own = {field.name: value for field in fields(Request) if (value := getattr(self, field.name)) != field.default}
         if "level" in own:
@@ -110,8 +110,8 @@ _NOTHING = Request()
 
 
 class Condition(NamedTuple):
-    """A condition on which a job depends: either another job has to end, or it has to start and a
-    number of seconds have to pass after its start.
+    """A condition on which a job depends: either another job must have ended, or a number of
+    seconds must have passed since that job started.
     """
 
     id: str
@@ -164,8 +164,7 @@ class TaskGraph:
     children: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     order: tuple[int, ...] = field(init=False, repr=False, compare=False)
     """A topological order of the tasks: parents come before their children. Of the tasks that
-    become ready at the same time, those listed first come first.
-    """
+    become ready at the same time, those listed first come first."""
 
     def __post_init__(self) -> None:
         count = len(self.tasks)
@@ -248,8 +247,7 @@ class Links(NamedTuple):
     children: tuple[tuple[int, ...], ...]
     order: tuple[int, ...]
     """A topological order of the items, computed with Kahn's algorithm: parents come before their
-    children. Of the items that become ready at the same time, those listed first come first.
-    """
+    children. Of the items that become ready at the same time, those listed first come first."""
 
 
 def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) -> Links:
@@ -417,17 +415,14 @@ class InFlight(NamedTuple):
     stopped: Literal["", "preempted", "failed"] = ""
     rows: tuple[int, int] = (-1, -1)
     """The numbers of the rows that contain the run's start and end, in the log from which the run
-    was read. They determine the order of simultaneous events. They are -1 if unknown.
-    """
+    was read. They determine the order of simultaneous events. They are -1 if unknown."""
     resumes: int = -1
     """If the instances belonged to an earlier run that was stopped, the number of the row with the
     start of that run. Otherwise, or if the row is unknown, -1."""
 
 
 class Attempt(NamedTuple):
-    """A recorded run of a job on these nodes, from its start to its end. The job waited for this
-    run from ``eligible_s`` on.
-    """
+    """A recorded run of a job: its start, its end and its nodes. The job waited for this run from ``eligible_s`` on."""
 
     eligible_s: float
     start_s: float
@@ -441,7 +436,7 @@ class Job:
 
     - ``priority`` is larger for more urgent jobs.
     - ``deadline_s`` is a point in time and not a duration.
-    - ``weight`` is how much each second of waiting costs for this job.
+    - ``weight`` is the cost of one second of waiting for this job.
     - ``observed_start_s``, ``observed_nodes`` and ``observed_gpu`` come from the log of a real
       cluster. They describe the first recorded attempt in that cluster: when it started, on which
       nodes and on which GPU type. If the number of instances on each node is known, a node is

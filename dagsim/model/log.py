@@ -50,18 +50,15 @@ class Kind(IntEnum):
     """A job was rejected or killed; ``value`` is the ``RejectReason``."""
     STARTED = 3
     """A run started and took its GPUs, CPUs and memory. ``value`` is the number of GPUs held on
-    this node, which is a fraction for a shared GPU.
-    """
+    this node, which is a fraction for a shared GPU."""
     COMPUTING = 4
     """A run finished its transfers or set-up and began to compute."""
     FINISHED = 5
-    """A run finished its work and released its resources. ``value`` has the same meaning as in
-    ``STARTED``."""
+    """A run finished its work and released its resources. ``value`` has the same meaning as in ``STARTED``."""
     PREEMPTED = 6
     """A run was stopped by a decision. ``value`` has the same meaning as in ``STARTED``."""
     FAILED = 7
-    """A run was stopped by the failure of a node. ``value`` has the same meaning as in
-    ``STARTED``."""
+    """A run was stopped by the failure of a node. ``value`` has the same meaning as in ``STARTED``."""
     COMPLETED = 8
     """The last task of a job finished."""
     DOWN = 9
@@ -69,13 +66,11 @@ class Kind(IntEnum):
     UP = 10
     """A node came back."""
     RATE = 11
-    """A run continues at another rate, which is ``value``. Until its first such row, a run has a
-    rate of 1."""
+    """A run continues at another rate, which is ``value``. Until its first such row, a run has a rate of 1."""
     WRITTEN = 12
     """A run finished or cancelled writing its state to the network's storage. ``value`` is the
     amount, in GB, that was written from this node. A run starts writing when it is stopped, or when
-    it is paused for a checkpoint (a ``RATE`` row of 0).
-    """
+    it is paused for a checkpoint (a ``RATE`` row of 0)."""
     ALLOCATED = 13
     """A run reserved resources on its nodes, at least one of which is still booting. It starts when
     all of them are up. ``value`` has the same meaning as in ``STARTED``."""
@@ -104,8 +99,7 @@ class RejectReason(IntEnum):
     """The job ran until its time limit and was killed."""
     CANCELLED = 7
     """The job was cancelled, because its scheduler does not requeue preempted jobs, or because the
-    limits would never allow the job to run.
-    """
+    limits would never allow the job to run."""
 
     @property
     def words(self) -> str:
@@ -156,20 +150,15 @@ class JobFacts(NamedTuple):
     deadline_s: float | None
     weight: float
     ideal_s: float
-    """Length of the critical path with every task on its fastest allowed GPU type and no waiting: a
-    lower bound.
-    """
+    """Length of the critical path with every task on its fastest allowed GPU type and no waiting: a lower bound."""
     ideal_gpu_s: float
-    """GPU-seconds of all instances, each on its fastest allowed GPU type (CPU-only tasks count
-    0)."""
+    """Total GPU-seconds of all instances, each on its fastest allowed GPU type. CPU-only tasks count as 0."""
     gpus: float
-    """Maximum number of GPUs that one task can hold at once: instances times GPUs per instance."""
+    """Number of GPUs used by the job's largest task: instances times GPUs per instance."""
     tasks: tuple[str, ...]
     """Names of its tasks, by ``Record.task``."""
     parents: tuple[tuple[int, ...], ...] = ()
-    """For each task, the tasks that must end before it starts. It is empty if the record does not
-    contain them.
-    """
+    """For each task, the tasks that must end before it starts. It is empty if the record does not contain them."""
 
 
 ROW = np.dtype(
@@ -216,7 +205,7 @@ _IDEAL = ("ideal_s", "ideal_gpu_s")
 Parents: TypeAlias = tuple[tuple[int, ...], ...]
 
 _BLOCK = 1024
-"""Number of ``JobFacts`` made at once."""
+"""Number of ``JobFacts`` that are created at a time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -257,7 +246,7 @@ class FactColumns(Sequence[JobFacts]):
 
     @classmethod
     def of(cls, facts: Sequence[JobFacts]) -> FactColumns:
-        """Convert ``facts`` from any form to columns."""
+        """Convert any sequence of ``facts`` to columns."""
         if isinstance(facts, FactColumns):
             return facts
         columns = dict(zip(JobFacts._fields, zip(*facts, strict=True) if facts else repeat(()), strict=False))
@@ -437,15 +426,14 @@ class Schedule:
     log: ScheduleLog = field(default_factory=ScheduleLog)
     seed: int = 0
     decision_s: float = 0.0
-    """Seconds that the policy took to decide, summed, or 0 if they were not measured."""
+    """Total time in seconds that the policy spent on its decisions, or 0 if it was not measured."""
     decisions: int = 0
     """Number of decisions that were executed."""
     ended_s: float = 0.0
     """Time at which the simulation stopped: its last event, or the time until which it was run."""
     begins_s: float = 0.0
-    """Time at which the simulation began. Earlier rows are the past of the jobs that were in the
-    system then: their arrivals, and the starts of runs that still ran.
-    """
+    """Time at which the simulation began. Earlier rows belong to jobs that were in the system at
+    that time: they record their arrivals, and the starts of runs that were still in progress."""
 
     def arrived(self, job: JobFacts) -> None:
         """Add the next job."""
@@ -454,8 +442,8 @@ class Schedule:
         self.jobs.append(job)
 
     def check(self) -> None:
-        """Check a schedule that was read from a file. It must have all properties of a simulation's
-        schedule that other code relies on.
+        """Check a schedule that was read from a file. It must have all those properties of a
+        simulated schedule on which other code relies.
 
         Raises:
             ValueError: No simulation could have written this schedule. The message names the first

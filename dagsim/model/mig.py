@@ -47,7 +47,7 @@ class MigPart(NamedTuple):
 
 
 MigLayout = tuple[MigPart, ...]
-"""The parts of a GPU by start. It is empty if it is not partitioned."""
+"""The partitions of a GPU, sorted by start. Empty if the GPU is not partitioned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,8 @@ class MigTable:
         return _profile_of(self, gpus, gpu_types)
 
     def opening(self, layout: MigLayout, profile: int) -> tuple[int, bool] | None:
-        """Return the position at which the next partition with this profile would be used, and
-        whether a free partition with this profile exists there. Return None if such a partition
-        does not fit.
+        """Return the position of the partition that the next task with this profile would use, and
+        whether this partition already exists. Return None if no such partition fits.
 
         A free partition with the profile is used first. A new partition replaces free partitions.
         Of the possible positions of a new partition, the one that leaves space for the largest
@@ -132,8 +131,7 @@ MIG_TABLES: Mapping[str, MigTable] = {
         _table("A30", 4, ("1g.6gb", 1, 1, (0, 1, 2, 3)), ("2g.12gb", 2, 2, (0, 2)), ("4g.24gb", 4, 4, (0,))),
     )
 }
-"""The table of each GPU type that can be partitioned. Profiles with media extensions are left
-out."""
+"""The table of each GPU type that can be partitioned. Profiles with media extensions are left out."""
 
 
 def slice_type(name: str) -> tuple[str, str] | None:

@@ -40,8 +40,7 @@ class Caps:
     minutes: Mapping[str, float] = field(default_factory=dict)
     """Budgets of resource-minutes: ``gpus``, ``cpus``, ``memory_gb`` or ``nodes``, multiplied by
     minutes. A budget covers what has already been used plus what current runs could still use
-    before they reach their time limits.
-    """
+    before they reach their time limits."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -75,8 +74,7 @@ class JobCaps:
     """Number of nodes."""
     minutes: Mapping[str, float] = field(default_factory=dict)
     """Largest amounts of ``gpus``, ``cpus``, ``memory_gb`` or ``nodes``, multiplied by the job's
-    time limit in minutes.
-    """
+    time limit in minutes."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -124,23 +122,17 @@ class QueueNode:
     job_limits_of: Mapping[str, JobCaps] = field(default_factory=dict)
     """Limits for each job of individual users, by user name."""
     quota: Mapping[str, float] = field(default_factory=dict)
-    """The queue's own quota of each resource. Resources are GPU types, or ``gpus``, ``cpus`` and
-    ``memory_gb``.
-    """
+    """The queue's own quota of each resource. Resources are GPU types, or ``gpus``, ``cpus`` and ``memory_gb``."""
     borrow: Mapping[str, float] = field(default_factory=dict)
     """Largest amount of each resource that the queue may borrow from other queues' quotas.
-    Resources that are not listed have no limit.
-    """
+    Resources that are not listed have no limit."""
     lend: Mapping[str, float] = field(default_factory=dict)
     """Largest amount of each resource that the queue may lend from its own quota. Resources that
-    are not listed have no limit.
-    """
+    are not listed have no limit."""
     order: Literal["best-effort", "strict"] = "best-effort"
     """With ``strict``, a job that does not fit blocks later jobs."""
     reclaim: Literal["never", "lower-priority", "any"] = "never"
-    """Which jobs in other queues may be stopped so that this queue gets back the quota that it has
-    lent.
-    """
+    """Which jobs in other queues may be stopped so that this queue gets back the quota that it has lent."""
     within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "never"
     """Which jobs in this queue may be stopped so that other jobs in the queue can start."""
     aliases: tuple[str, ...] = ()
@@ -274,7 +266,7 @@ class Qos:
 
 
 REPEATED_S = 60 * DAY_S
-"""The period over which a repeated reservation is repeated, in s."""
+"""Period in seconds over which a recurring reservation is repeated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,12 +294,9 @@ class NodeReservation:
     every_s: float | None = None
     """Interval in seconds at which the reservation repeats, for a total of 60 days."""
     known_s: float | None = None
-    """Time at which the reservation was made. None means that policies know it from the beginning.
-    """
+    """Time at which the reservation was made. None means that policies know it from the beginning."""
     magnetic: bool = False
-    """True if jobs of ``accounts`` and ``users`` may use the nodes without requesting the
-    reservation.
-    """
+    """True if jobs of ``accounts`` and ``users`` may use the nodes without requesting the reservation."""
     accounts: tuple[str, ...] = ()
     """Accounts that may use a magnetic reservation."""
     users: tuple[str, ...] = ()
@@ -353,9 +342,7 @@ class NodeOutage:
     end_s: float | None = None
     """The time in seconds at which it ends. ``None`` means at the end of the simulation."""
     kind: Literal["drain", "down"] = "drain"
-    """With ``drain``, running tasks continue but no task starts on the nodes. With ``down``,
-    running tasks fail.
-    """
+    """With ``drain``, running tasks continue but no task starts on the nodes. With ``down``, running tasks fail."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -392,10 +379,10 @@ class JobSuspension:
 
 
 UNLIMITED_S = 365 * DAY_S
-"""The time limit of a job without one, in s: a year."""
+"""Time limit in seconds assumed for a job that has no limit: a year."""
 
 OVERDUE_S = 1.0
-"""The rest of a time limit that has passed, in s."""
+"""Remaining time in seconds assumed for a run that has exceeded its time limit."""
 
 
 class TimeLimits(NamedTuple):
@@ -418,7 +405,7 @@ class TimeLimits(NamedTuple):
 class QueueTree:
     """All queues of a site: the ``tree`` of accounts or cluster queues, the partitions, and the
     qualities of service (QOS). It also contains the reservations and outages of nodes, the
-    suspensions of jobs, and how many of each licence the site has.
+    suspensions of jobs, and the number of licences of each kind.
 
     If the site's scheduler is Kueue, ``kueue`` contains Kueue's objects and ``tree`` is not used.
 
@@ -445,7 +432,7 @@ class QueueTree:
     suspensions: tuple[JobSuspension, ...] = ()
     """Times at which jobs were suspended."""
     licences: Mapping[str, float] = field(default_factory=dict)
-    """Number of each licence."""
+    """Number of licences of each kind."""
     scheduler: Mapping[str, bool | float | str] = field(default_factory=dict)
     kueue: Annotated[Any, Later("queues.kueue")] | None = None
 

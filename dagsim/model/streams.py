@@ -17,8 +17,8 @@ from dagsim.errors import InputError
 
 
 def stream(root: int, name: str, index: int = 0) -> np.random.Generator:
-    """Return the random generator with a name and an ``index`` for the seed ``root``. Equal
-    arguments give equal numbers.
+    """Return the random generator for the stream ``name`` with this ``index``, derived from the
+    seed ``root``. Equal arguments give equal numbers.
 
     Raises:
         InputError: ``root`` or ``index`` is negative.
@@ -40,12 +40,12 @@ class Streams:
         self.by_name: dict[str, np.random.Generator] = {}
 
     def of(self, name: str) -> np.random.Generator:
-        """Return the stream with a name."""
+        """Return the stream called ``name``."""
         rng = self.by_name.get(name)
         if rng is None:
             rng = self.by_name[name] = stream(self.seed, name)
         return rng
 
     def copy(self) -> Streams:
-        """Return equal streams, from which the same numbers are drawn independently."""
+        """Return a copy in the same state. Draws from one copy do not affect the other."""
         return deepcopy(self)

@@ -96,8 +96,9 @@ def comparison_table(
 
     ``ranked`` contains the ``standings`` by ``metric``. Policies with equal results on every seed
     share a row. The table fits into 80 columns unless ``wide`` is True, which adds the ratio of
-    means, the median ratio, Holm's p and other metrics. ``to_bound`` states how much of the gap to
-    a lower bound each policy closes (see the family ``bounds``), and adds a column.
+    means, the median ratio, Holm's p and other metrics. ``to_bound`` contains the fraction of the
+    gap to a lower bound that each policy closes (see the family ``bounds``). If it is given, the
+    table has a column for it.
     """
     sample, n = ranked[0].sample, ranked[0].n
     policies = "1 policy" if len(ranked) == 1 else f"{len(ranked)} policies"

@@ -29,8 +29,8 @@ class TableFormat(StrEnum):
 
 
 class Lines(str):
-    """A cell with several lines. In all other cells, line breaks are replaced, because only a name
-    from a file can contain them.
+    """A cell with several lines. In all other cells, line breaks are replaced, because they can
+    only come from names in files.
     """
 
 

@@ -65,7 +65,7 @@ def links_over_time(cols: ScheduleColumns, usage: Sequence[LinkUse]) -> list[Pan
 
 
 def link_steps(cols: ScheduleColumns, use: LinkUse) -> Steps:
-    """Return the fraction of its bandwidth that a link carries over time."""
+    """Return the fraction of a link's bandwidth that is in use over time."""
     start_s, end_s, bytes_s = np.array(use.traffic).T
     return Steps.of(start_s, end_s, bytes_s / use.link.bandwidth, window=(cols.start_s, cols.end_s))
 

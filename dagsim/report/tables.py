@@ -425,8 +425,8 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
 
 
 def losses(lines: Iterable[CellRun]) -> list[str]:
-    """Return the sentences about facts that the numbers do not show, which must therefore come
-    first. For each policy, they state which jobs did not complete and why (only once if this is
+    """Return the sentences that must precede the results, because the numbers do not show what they
+    state. For each policy, they state which jobs did not complete and why (only once if this is
     equal for all policies), and what the policy notes about its runs.
     """
     lines = list(lines)

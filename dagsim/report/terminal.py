@@ -161,7 +161,7 @@ def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> C
 
 @contextmanager
 def downloading(wanted: bool) -> Iterator[Callable[[str, int, int | None], None] | None]:
-    """If ``wanted`` and standard error is a terminal, show a progress bar for each downloaded file."""
+    """If ``wanted`` is True and standard error is a terminal, show a progress bar for each downloaded file."""
     if not (wanted and sys.stderr.isatty()):
         yield None
         return

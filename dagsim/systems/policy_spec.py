@@ -26,7 +26,7 @@ class PolicyKind(StrEnum):
     """The kinds of objects that the name of a policy can refer to."""
 
     NAMED = "policy"
-    """An entry of a system's registry of policies, or of another package; or a trained agent, by its algorithm."""
+    """A policy in a system's registry or in another package, or a trained agent, which is named by its algorithm."""
     MODEL = "model"
     """A trained agent in a file of another library."""
     PROGRAM = "program"
@@ -43,7 +43,7 @@ class PolicySpec:
     """
 
     text: str
-    """The name as the user wrote it. Cells, tables and folders are labelled by it."""
+    """The name as the user wrote it, which labels cells, tables and folders."""
     kind: PolicyKind
     name: str
     """The entry in a registry, the algorithm of an agent, the kind of a program, or ``module:attr``."""
@@ -101,8 +101,8 @@ class PolicySpec:
         return words + [str(self.params[name]) for name in ("binary", "config") if self.params.get(name)]
 
     def files(self) -> list[Path]:
-        """Return those files named in the parameters that exist. For a program, return the existing
-        files named in its command.
+        """Return the existing files that the parameters name. For a program, return the existing
+        files that its command names.
         """
         values = self.words() if self.kind is PolicyKind.PROGRAM else self.params.values()
         return named_files(values)
@@ -120,8 +120,8 @@ def named_files(values: Iterable[object]) -> list[Path]:
 
 
 def labelled(text: str) -> tuple[str, str]:
-    """Split ``Mine=ppo[checkpoint=best.pt]`` into the name for tables and the policy. If no name is
-    given, the text of the policy is the name.
+    """Split a text such as ``Mine=ppo[checkpoint=best.pt]`` into the name for tables and the
+    policy. If no name is given, the text of the policy is the name.
     """
     label = _LABEL.fullmatch(text.strip())
     return (text, text) if label is None else (label[1].strip(), label[2].strip())

@@ -128,11 +128,11 @@ class Statements:
     """
 
     name: ClassVar[str] = ""
-    """The policy in tables and errors; by default its class."""
+    """Name of the policy in tables and errors. By default, the name of its class."""
     clairvoyant: ClassVar[bool] = False
     """True if the policy reads facts that no real scheduler could know, such as true durations."""
     notes: ClassVar[Iterable[str]] = ()
-    """Sentences about the run that are printed below its results."""
+    """Sentences to print below the results of a run."""
     outside_training: ClassVar[float | None] = None
     """Share of an agent's observations with a feature outside the range seen in training."""
     admits: ClassVar[bool] = False
@@ -146,24 +146,23 @@ class Statements:
     state contains, in words.
     """
     rehearses: ClassVar[bool] = True
-    """True if the policy's memory at the beginning of a state follows from simulating the past of
-    the state.
-    """
+    """True if simulating the events before the beginning of a simulation gives the policy the
+    memory that it would have at the beginning."""
     decides_at_once: ClassVar[bool] = False
     """True if the policy decides about all waiting jobs in each cycle, including those that can
     never start.
     """
     wait_rules: ClassVar[Callable[..., Any] | None] = None
-    """Returns the rules by which a task waits, for ``why``."""
+    """A method that returns the rules that can make a task wait, for ``dagsim why``."""
     outlook: ClassVar[Callable[..., Any] | None] = None
-    """Returns the rules and the order of the waiting tasks at present."""
+    """A method that returns these rules with their current usage, and the waiting tasks in order."""
     beginning: ClassVar[Callable[..., Any] | None] = None
-    """Returns the policy as it is at the beginning of a state, from the usage before it."""
+    """A method that returns the policy for a simulation that begins with past usage."""
 
 
 def stated(part: object, name: str) -> Any:
-    """Return the value of an optional attribute of a policy or of one of its parts. If it lacks the
-    attribute, return the default value.
+    """Return the value of an optional attribute of a policy or of one of its parts. If the
+    attribute is missing, return its default value.
 
     Raises:
         AttributeError: There is no optional attribute with this name.
@@ -186,14 +185,14 @@ class HidesTruth(Protocol):
     """
 
     def show_truth(self) -> None:
-        """Show the true values from now on."""
+        """Show the true values in all views from now on."""
 
 
 class Codec(Protocol):
     """An object that translates the views of one simulation into arrays, and choices into
-    decisions. It may keep state about this simulation. If it also has a method ``fork(view)``, which
-    returns the same codec for a fork of the simulation, copies of an environment need not repeat the
-    actions of the episode.
+    decisions. It may keep state about this simulation. If it also has a method ``fork(view)``,
+    which returns an equivalent codec for a fork of the simulation, an environment can be copied
+    without repeating the actions of the episode.
     """
 
     def encode(self, view: Any) -> Any | None:
@@ -231,9 +230,9 @@ class RewardTerm(Protocol):
     """A cost that accrues during one simulation.
 
     If a term also has a method ``take(row)``, this method is called with every new row of the log
-    before the cost is read. If it also has a method ``fork(kernel, twin)``, which returns the same
-    term for ``twin``, a fork of its ``kernel``, copies of an environment need not repeat the actions
-    of the episode.
+    before the cost is read. If it also has a method ``fork(kernel, twin)``, which returns an
+    equivalent term for ``twin``, a fork of its ``kernel``, an environment can be copied without
+    repeating the actions of the episode.
     """
 
     def cost(self, now: float) -> float:
@@ -241,9 +240,8 @@ class RewardTerm(Protocol):
 
 
 Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
-"""``auto``: the compiled engine if it supports the run, saves time, and has been compiled before
-(``dagsim warm``).
-"""
+"""With ``auto``, the compiled engine is used if it supports the run, saves time, and has been
+compiled before (``dagsim warm``). Otherwise, SimPy is used."""
 
 
 class EngineUse(NamedTuple):
@@ -278,7 +276,7 @@ class System:
     """
 
     system: ClassVar[str]
-    """Its name. A system's policies and agents can be used in all its scenarios."""
+    """Name of the system. Its policies and agents can be used in all its scenarios."""
     policies: ClassVar[Registry[Any]] = Registry("policy")
     """Its policies by name."""
     codecs: ClassVar[Registry[Any]] = Registry("codec")
@@ -309,8 +307,8 @@ class System:
     """Why jobs are blocked, if they cannot wait."""
 
     def of(self, keys: Any) -> System:
-        """Return the system that the top-level ``keys`` of a configuration describe, if its
-        settings are among these keys.
+        """Return the system that the top-level ``keys`` of a configuration describe. If its
+        settings are not among these keys, return the system itself.
         """
         return self
 
@@ -354,7 +352,7 @@ class System:
 
     @property
     def trace_path(self) -> Path | None:
-        """Path of the trace that contains the jobs."""
+        """Path of the trace that contains the jobs, or None if they do not come from a trace."""
         return None
 
     @property
@@ -408,7 +406,7 @@ class Scenario(System, ABC):
 
         @property
         def cluster(self) -> Cluster:
-            """The machines that appear in the log. They are nodes with numbers and GPUs.
+            """The machines that appear in the log, as numbered nodes with GPUs.
 
             Raises:
                 InputError: The machines cannot be built.
@@ -420,9 +418,9 @@ class Scenario(System, ABC):
     ) -> Kernel[Any, Any]:
         """Return a new kernel. The same seed always gives the same jobs, failures and outages.
 
-        With ``record=False``, a kernel may keep only part of the runs in its log if this is faster.
-        It always keeps arrivals and completions of jobs. ``on_arrivals`` is called from time to
-        time with the number of jobs that have arrived.
+        With ``record=False``, a kernel may omit runs from its log if this is faster. It always
+        records arrivals and completions of jobs. ``on_arrivals`` is called from time to time with
+        the number of jobs that have arrived.
 
         Raises:
             InputError: The cluster cannot be built, or the workload cannot be generated.
@@ -484,7 +482,7 @@ class Scenario(System, ABC):
 
     def fitted(self, policy: Policy[Any, Any]) -> Policy[Any, Any]:
         """Return the policy. If the scenario requires something that the policy does not do itself,
-        it is wrapped in an object that does.
+        the policy is wrapped in an object that does it.
         """
         return policy
 
@@ -520,7 +518,7 @@ class Conversation(Generic[ViewT, DecisionT]):
         self.view: ViewT | None = next(self._talk, None)
 
     def of_fork(self, kernel: Kernel[ViewT, DecisionT]) -> Conversation[ViewT, DecisionT]:
-        """Return the same conversation with a fork of the kernel."""
+        """Return a conversation with a fork of the kernel that continues from the same view."""
         return Conversation(kernel, self._until_s)
 
     def answer(self, decisions: Iterable[DecisionT] | None) -> ViewT | None:

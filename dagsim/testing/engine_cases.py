@@ -35,10 +35,9 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "episodes": (),
     "relative": (),
 }
-"""Policies by the kind of their order; those of ``middle`` begin with instances in flight and waiting jobs.
-``episodes`` (with the codec ``candidates``) and ``relative`` make random choices, and compare observations and
-rewards as well.
-"""
+"""Policies by the kind of their order. Those under ``middle`` are simulated from a state with
+instances in flight and waiting jobs. ``episodes`` (with the codec ``candidates``) and ``relative``
+make random choices, and compare observations and rewards as well."""
 
 
 def random_cluster(rng: random.Random) -> Cluster:
@@ -145,7 +144,7 @@ def compiled_schedule(cluster: Cluster, jobs: Sequence[Job], policy: str, *, see
 
 
 def equal(one: Schedule, other: Schedule) -> bool:
-    """Return whether two schedules and their metrics are equal in every byte."""
+    """Return True if two schedules and their metrics are equal in every byte."""
     same = one.log == other.log and one.jobs == other.jobs and one.seed == other.seed
     same = same and (one.begins_s, one.ended_s) == (other.begins_s, other.ended_s)
     return same and repr(summarize(one)) == repr(summarize(other))

@@ -15,7 +15,7 @@ from dagsim.model.log import Schedule
 from dagsim.model.mig import named_types
 
 SecondsOnGpu = Callable[[Task, GpuType | None], float]
-"""Seconds that an instance takes on a GPU type from scratch."""
+"""A function that returns the seconds that an instance takes on a GPU type if it has made no progress yet."""
 
 _NEARLY = 1e-6
 
@@ -61,9 +61,7 @@ def violations(
 
 
 def as_recorded(task: Task, gpu: GpuType | None) -> float:
-    """Return the recorded seconds: the task's work divided by its own speed on the type, if it has
-    one.
-    """
+    """Return the recorded seconds: the task's work divided by its own speed on the type or, without one, by 1."""
     speeds = task.speeds if task.gpus else None
     return task.work / speeds.get(gpu.name, 1.0) if speeds and gpu is not None else task.work
 
@@ -94,7 +92,7 @@ class _Running:
     since_s: float | None = None
     """Time of the last change of its rate, or None if it has always been 1."""
     work: float = 0.0
-    """Work done until then, in seconds at rate 1, or the progress of an elastic task."""
+    """Work done until ``since_s``, in seconds at rate 1, or the progress of an elastic task."""
     ending: tuple[int, float] | None = None
     begun: bool = True
     """False while it has its resources and waits for nodes to boot."""
@@ -138,7 +136,7 @@ class _Reading:
         self.stopped: set[tuple[int, int]] = set()
         """Tasks of which some instances were stopped before."""
         self.done: defaultdict[tuple[int, int], float] = defaultdict(float)
-        """Work done for each task, in instances."""
+        """Work done for each task, as a multiple of the work of one instance."""
         self.down: set[int] = set()
         self.fell_s: dict[int, float] = {}
         on_demand = {place: node.on_demand for place, node in enumerate(self.nodes) if node.on_demand is not None}

@@ -90,8 +90,8 @@ class ArrowFile:
             return self._floats(array.cast(self._arrow.int64())) / _PER_SECOND[kind.unit]
         if types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind):
             return self._floats(array)
-        # This includes decimals, because Arrow rounds them in another way than ``float`` rounds
-        # their text.
+        # This includes decimals, because Arrow does not round them in the same way as ``float``
+        # rounds their text.
         return None
 
     def texts(self, array: Any, column: int) -> np.ndarray:

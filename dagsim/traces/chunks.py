@@ -38,7 +38,7 @@ _OTHER_BLANKS = (b"\v", b"\f", b"\x1c", b"\x1d", b"\x1e")
 
 
 class FileLayout(NamedTuple):
-    """The fields in which the columns of a form are found in a file."""
+    """The positions in a file's rows at which the columns of a form are found."""
 
     places: Sequence[int | None]
     """The field index of each column, or ``None`` if the file lacks the column."""
@@ -73,9 +73,8 @@ class Form:
     returns True if the line continues the row, because a text contains a line break.
     """
     misfit: Callable[[list[str], int, str], list[str] | None] = lambda fields, width, where: None
-    """A function that repairs a row with a wrong number of fields, or raises an error if the row
-    must not be dropped silently. It returns None if the row is to be dropped.
-    """
+    """A function that repairs a row with a wrong number of fields. It returns None if the row is to
+    be dropped, and raises an error if the row must not be dropped silently."""
 
     def split(self, line: str) -> list[str]:
         """Split a line without quotes into fields."""
@@ -230,7 +229,7 @@ class Table:
         )
 
     def unblocked(self) -> Table:
-        """Return the same rows, each with its own line instead of a common block of lines."""
+        """Return the same rows, each of which stores its own line instead of a reference to a block of lines."""
         return replace(self, raw=objects(map(self._raw, range(len(self)))), blocks=())
 
     @classmethod
@@ -480,9 +479,7 @@ class _File:
     def _joined(
         self, lines: Iterable[tuple[int, list[str]]], continues: Callable[[list[str], list[str]], bool]
     ) -> Iterator[tuple[int, list[str]]]:
-        """Join lines to rows, and yield the rows. A line may continue the row that the previous
-        line began.
-        """
+        """Join lines into rows, and yield the rows. A line may continue the row that the previous line began."""
         row: list[str] = []
         begun, cut = 0, False
         for line, fields in lines:
@@ -551,8 +548,8 @@ def _typed(
     unread: Sequence[int] = (),
 ) -> Table:
     """Build a table from ``fields``, which maps each field index to a sequence of strings or
-    float64. ``unread`` lists further columns to keep. These rows have no lines, so nothing could be
-    read from them later.
+    float64. ``unread`` lists further columns to keep. The original text of these rows is not kept,
+    so no other column can be read later.
     """
     values: dict[int, np.ndarray] = {}
     words: dict[int, np.ndarray] = {}

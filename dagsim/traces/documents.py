@@ -1,5 +1,5 @@
-"""An incremental JSON reader. It yields the elements of a long list. Its memory is bounded, however
-large the document is.
+"""An incremental JSON reader. It yields the elements of a long list. Its memory use is bounded,
+however large the document is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dagsim.traces.source import LINE_BITS, Source
 
 _BLOCK = 1 << 16
 _LONGEST = 1 << 26
-"""Maximum number of characters in an element. A longer element counts as damage."""
+"""Maximum number of characters in an element. A longer element is treated as damaged."""
 _SPACE = " \t\r\n"
 # An error within this many characters of the end of the buffer may only mean that the rest has not
 # been read yet.

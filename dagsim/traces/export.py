@@ -1,9 +1,9 @@
 """Write jobs and machines in the formats of other simulators.
 
 Each format can only represent certain jobs. A job is rejected if another simulator would treat it
-differently. Examples are a DAG in a format without dependencies, and a job with a share of a GPU.
-The error names the job. Attributes that only dagsim's own format has are left out, and the summary
-counts them.
+differently. Examples are a DAG in a format without dependencies, and a job with a fraction of a
+GPU. The error names the job. Attributes that only dagsim's own format has are left out, and the
+summary counts them.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _noticed(jobs: Iterable[Job], holds: frozenset[str], left_out: Counter[str])
 
 
 _ATTRIBUTES = tuple([(field.name, field.default) for field in fields(Job) if field.default is not MISSING])
-"""Those attributes of a job that have a default, each with the default."""
+"""The attributes of a job that have a default value, each with this value."""
 
 
 def processors(job: Job, task: Task, format: str) -> int:

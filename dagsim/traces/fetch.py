@@ -60,7 +60,7 @@ def fetch(trace: PublishedTrace, into: Path, watch: WatchDownload | None = None)
 
 
 def fetch_file(file: Remote, to: Path, watch: WatchDownload | None = None) -> Fetched:
-    """Fetch one ``file`` as ``to``.
+    """Download one ``file`` to the path ``to``.
 
     Raises:
         FetchError: As in ``fetch``.
@@ -197,7 +197,7 @@ class Answer:
 @contextmanager
 def ask(url: str, start: int = 0, version: str = "") -> Iterator[Answer]:
     """Request ``url`` from byte ``start`` onwards. If ``version`` is given, ask the server to
-    continue only that version.
+    continue only if it still has that version.
 
     If the server cannot send a part, or now has a different version, it sends the whole file and
     ``Answer.start`` is 0.

@@ -13,7 +13,7 @@ from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.workload.records import MOST_INSTANCES, clipped
 
 MOST_GPUS = 1 << 16
-"""Maximum number of GPUs per node. A larger number counts as a damaged field."""
+"""Maximum number of GPUs per node. A field with a larger number is treated as damaged."""
 
 
 class Contradictory(str):

@@ -67,7 +67,7 @@ def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
 
 
 def one_row_each(ids: np.ndarray, times: np.ndarray) -> Grouped:
-    """Group rows of which each is a job of its own."""
+    """Group rows that each describe a separate job."""
     row = np.argsort(times, kind="stable")
     return Grouped(row, np.arange(len(ids) + 1), times[row], ids[row])
 

@@ -31,7 +31,7 @@ class Downtime(NamedTuple):
 
 
 class WaitingJob(NamedTuple):
-    """A waiting job or array, as shown in the listing of a queue."""
+    """A waiting job or array, as shown in a queue listing."""
 
     name: str
     """The name of the submission: the name of the array or, outside an array, of the job."""
@@ -153,7 +153,7 @@ class Reader(Protocol):
             yield JobBlock(JobArrays.of(batch), np.array(rows, np.int64))
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Return the trace's own machines, if it lists them."""
+        """Return the trace's own machines, or None if it does not list them."""
         return None
 
     def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
@@ -170,8 +170,8 @@ class Reader(Protocol):
         return None
 
     def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
-        """Return the waiting jobs that the listing of a queue shows. The result is empty for logs.
-        ``zone`` is the time zone of dates without an offset.
+        """Return the waiting jobs in a queue listing. The result is empty for logs. ``zone`` is the
+        time zone of dates without an offset.
         """
         return ()
 

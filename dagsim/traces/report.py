@@ -25,7 +25,7 @@ class Hours(NamedTuple):
     cores: float = 0.0
 
     def plus(self, other: Hours) -> Hours:
-        """Add two amounts."""
+        """Return the sum of two amounts."""
         return Hours(self.gpus + other.gpus, self.cores + other.cores)
 
 
@@ -47,7 +47,7 @@ class Contradiction:
     """
 
     def add(self, reason: str, first: Iterable[str], count: int = 1) -> None:
-        """Add ``count`` jobs or rows under a reason, with the names of the first few."""
+        """Add ``count`` jobs or rows with the same reason. ``first`` contains the names of the first few."""
         before, named = self.reasons.get(reason, (0, ()))
         self.reasons[reason] = before + count, (*named, *first)[:SHOWN]
 
@@ -71,7 +71,7 @@ CONTRADICTIONS: Mapping[str, str] = {
     "ids": "have the id of another row",
     "text": "state their GPUs only in text",
 }
-"""Kinds of contradictions, each with the predicate of its sentence."""
+"""Kinds of contradictions, each with the words that describe such jobs or rows in a report."""
 OF_ROWS = ("values", "columns", "times", "ids", "text")
 """The kinds that readers find from the rows of a log alone."""
 
@@ -126,7 +126,7 @@ class ReadReport:
     details: list[str] = field(default_factory=list)
     """The details in the form ``file:line: reason``, in order of occurrence."""
     contradictions: dict[str, Contradiction] = field(default_factory=dict)
-    """By kind."""
+    """The contradictions in the rows, by kind."""
 
     def drop(self, reason: str, where: str, rows: int = 1, detail: str = "") -> None:
         """Count ``rows`` faulty rows under ``reason``. The reason is a phrase that can follow "3
@@ -231,9 +231,7 @@ class ReadReport:
 
 
 class Dropping:
-    """The context of ``ReadReport.dropping``. It is cheap to create, because it is entered once per
-    row.
-    """
+    """The context of ``ReadReport.dropping``. It must be cheap to create, because it is entered once per row."""
 
     __slots__ = ("_detail", "_impossible", "_places", "_report", "_rows")
 

@@ -37,7 +37,7 @@ class _Located(Protocol):
 
 
 class _Finding(NamedTuple):
-    """Something to report about some rows."""
+    """A fault or an irregularity in some rows, which is to be reported."""
 
     rows: np.ndarray  # int64: indices in the table
     text: str
@@ -73,8 +73,8 @@ class Findings:
         counts: np.ndarray | None = None,
         details: Mapping[int, str] | None = None,
     ) -> None:
-        """Add rows that are dropped. ``counts`` is the number of rows that each of these rows
-        represents. The rows are reported in row order unless ``order`` is given.
+        """Record rows that have to be dropped. ``counts`` is the number of rows that each of these
+        rows represents. The rows are reported in row order unless ``order`` is given.
         """
         if len(rows):
             order = rows if order is None else order
@@ -188,7 +188,7 @@ class JobBatch(NamedTuple):
 
     table: _Located
     every: JobArrays
-    """The entries for jobs that are not kept may contain invalid values."""
+    """All jobs. Those that are not kept may contain invalid values."""
     kept: np.ndarray  # (J,) bool
     rows: np.ndarray  # (J,) int64: number of rows of each kept job
     job: np.ndarray  # (n,) int64: the job of each row of the table
@@ -211,7 +211,7 @@ class JobBatch(NamedTuple):
         return JobBlock(self.every.chosen(kept), rows)
 
     def _hours(self, jobs: np.ndarray) -> Hours:
-        """Return the GPU-hours and core-hours of the given jobs, without those that are not kept."""
+        """Return the GPU-hours and core-hours of those of the given jobs that are kept."""
         gpu_h, core_h = self.every.chosen(jobs[self.kept[jobs]]).hours()
         return Hours(float(gpu_h.sum()), float(core_h.sum()))
 
@@ -268,7 +268,8 @@ class Checks:
                 texts = self.table.words_of[column]
                 empty = _mask([row for row in np.flatnonzero(faulty).tolist() if not texts[row].strip()], len(faulty))
                 first = np.flatnonzero(faulty & ~empty & self.usable)[:SHOWN].tolist()
-                # A text such as 1e400 is a number, and where pandas has parsed the column, the text is gone.
+                # A text such as 1e400 is a number, and if pandas has parsed the column, the text is
+                # no longer available.
                 got = {row: f"got {clipped_repr(texts[row])}" for row in first if not is_number(texts[row])}
             self.drop(faulty & empty, f"without {field}")
             self.drop(faulty & ~empty, InvalidValue(f"with a non-numeric value for {field}"), got)

@@ -91,8 +91,8 @@ class Source:
 
     @cached_property
     def files(self) -> tuple[Source, ...]:
-        """The shards, sorted by name, including shards in nested directories and archives. A plain
-        file is its own only shard.
+        """The shards, sorted by name, including shards in nested directories and archives. If the
+        source is a plain file, this file is the only shard.
         """
         if self._is_single():
             return (self,)
@@ -144,7 +144,7 @@ class Source:
 
     @cached_property
     def columns(self) -> ArrowFile | None:
-        """The columns of the first shard, if it is a Parquet or Arrow file.
+        """The columns of the first shard if it is a Parquet or Arrow file, otherwise None.
 
         Raises:
             TraceError: The file cannot be read (see the class), or pyarrow is not installed.

@@ -184,7 +184,7 @@ def reading_of(texts: Sequence[str], lasts_s: float, zone: ZoneInfo) -> tuple[li
 def with_offsets(
     table: Table, columns: Sequence[int], lasts_s: Callable[[int], float], zone: ZoneInfo, report: ReadReport
 ) -> Table:
-    """Return the table with offsets added to local dates that a change of summer time makes
+    """Return the table with offsets from UTC added to local dates that a clock change makes
     ambiguous. ``columns`` contain the times that ``reading_of`` takes. ``lasts_s`` returns how long
     the job in each row ran.
     """

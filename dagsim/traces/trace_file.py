@@ -52,9 +52,8 @@ class TraceFile:
     the trace's jobs. Default: the whole trace.
     """
     measure: Measure | None = None
-    """Range of jobs that metrics count, ``[first, last]``, by order of arrival. If there are
-    windows, it applies to each window. Default: all jobs.
-    """
+    """Range of jobs that count towards the metrics, ``[first, last]``, numbered by arrival. If
+    there are windows, it applies to each window. Default: all jobs."""
     since: str | float | None = None
     """Time at which the simulation begins, with the jobs that were running and waiting at that time
     (``--from``). Give a date such as 2023-05-03T14:00, or the time since the first job in the log,
@@ -340,8 +339,8 @@ class TraceFile:
 
 @lru_cache(maxsize=1)
 def _machines(trace: TraceFile) -> Cluster | None:
-    """Return the machines in the trace. The result is cached, because this may require reading
-    large files.
+    """Return the machines in the trace, or None if it lists none. The result is cached, because
+    this may require reading large files.
     """
     return open_trace(trace.path, *trace._chosen()).cluster()
 

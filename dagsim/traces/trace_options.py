@@ -67,7 +67,7 @@ class TraceOptions:
     processors: int | None = None
     """Number of processors of the machine, if this number is missing or wrong in the trace."""
     floor_s: float = 0.0
-    """Minimum work of a task in seconds. Shorter tasks are lengthened to it."""
+    """Minimum work of a task in seconds. Shorter tasks are extended to this duration."""
     timezone: str | None = None
     """IANA name of the time zone, such as ``Europe/Berlin``, for dates that do not give their time
     zone. Default: UTC.
@@ -81,16 +81,15 @@ class TraceOptions:
     ones that it requested (``requested``).
     """
     mig: bool = False
-    """True to convert MIG slices to shares of a GPU. Otherwise, jobs on slices are dropped."""
+    """True to convert MIG slices to fractions of a GPU. Otherwise, jobs on slices are dropped."""
     shards: int | None = None
     """Number of shards per GPU, for jobs that request shards. Without it, such jobs are dropped."""
     gpu_names: str | None = None
-    """Which GPU types the site's own names stand for, as in ``a100=A100-80,gpu7=T4``."""
+    """The GPU type for which each of the site's own names stands, as in ``a100=A100-80,gpu7=T4``."""
     map: str | None = None
-    """Which column of the table each of dagsim's fields is read from, as in
+    """The column of the table from which each of dagsim's fields is read, as in
     ``arrival_s=submitted_at,gpus=n_gpu``. All other fields are read from the columns with their own
-    names.
-    """
+    names."""
     arrival: str | None = None
     """Time at which a PBS job arrives: when it was created (``ctime``, the default) or queued
     (``qtime``).
@@ -138,7 +137,7 @@ class TraceOptions:
             raise ConfigError(f"floor_s must be 0 or more, got {self.floor_s!r}")
 
     def zone(self) -> ZoneInfo | None:
-        """Return the time zone of the option ``timezone``.
+        """Return the time zone of the option ``timezone``, or None if it is not given.
 
         Raises:
             ConfigError: There is no time zone with that name.

@@ -1,5 +1,5 @@
-"""Change the jobs in a workload: let them use additional GPU types (for example, after GPUs have
-been replaced), and give them default submission terms.
+"""Change the jobs in a workload: allow additional GPU types (for example, after GPUs have been
+replaced), and add default submission terms.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from dagsim.workload.load import WorkRuntime
 
 Accept: TypeAlias = Mapping[str, Mapping[str, float | None]]
 """For each GPU type that jobs name, the types that they may use as well, and their speeds relative
-to it. ``None`` leaves the speed to the runtime model.
-"""
+to it. ``None`` leaves the speed to the runtime model."""
 
 
 def accepting(jobs: JobArrays, accept: Accept, runtime: WorkRuntime, types: Sequence[GpuType | None]) -> JobArrays:

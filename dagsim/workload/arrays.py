@@ -228,8 +228,7 @@ class JobArrays:
     qos: Labels | None = None
     in_flight: Labels | None = None  # labels are tuples of InFlight
     begins_s: float = 0.0
-    """The time at which a simulation of these jobs begins. Jobs that arrived earlier are then
-    already in the system."""
+    """The time at which a simulation of these jobs begins. Jobs that arrived earlier are then already in the system."""
     request: Labels | None = None  # labels are ``Request`` or None
     observed_gpu: Labels | None = None
     observed_attempts: Labels | None = None  # labels are tuples of ``Attempt``
@@ -337,7 +336,7 @@ class JobArrays:
         return np.array(graph, np.int32), tuple(graphs)
 
     def between(self, start: int, stop: int) -> JobArrays:
-        """Return the jobs from ``start`` up to ``stop``."""
+        """Return the jobs from ``start`` up to, but not including, ``stop``."""
         return self.chosen(np.arange(start, min(stop, len(self))))
 
     def chosen(self, jobs: np.ndarray) -> JobArrays:

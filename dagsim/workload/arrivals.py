@@ -205,9 +205,7 @@ class Rates:
                 )
 
     def weeks(self, rng: Draws) -> Iterator[np.ndarray]:
-        """Yield the sorted arrival times of one week after another, in seconds. There is no last
-        week.
-        """
+        """Yield the sorted arrival times of one week after another, in seconds, without end."""
         cycle = self._cycle()
         start = int(rng("rates/start").integers(HOURS_PER_WEEK))
         states: list[float | None] = [None] * len(self.swings)

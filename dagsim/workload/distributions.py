@@ -241,8 +241,8 @@ class Quantiles:
     probability and a value. The probabilities range from 0 to 1.
 
     Between two points, interpolation is geometric if both values are positive, and otherwise
-    linear. With ``whole``, values are rounded up to whole numbers, which suits counts and keeps the
-    values at the published probabilities as published.
+    linear. With ``whole``, values are rounded up to whole numbers, which suits counts and preserves
+    the values at the published probabilities.
     """
 
     points: tuple[tuple[float, float], ...]

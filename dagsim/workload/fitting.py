@@ -54,8 +54,7 @@ class TraceColumns:
     kinds: tuple[tuple[float, ...], ...]
     """Priority and width, which distinguish kinds. The width is the number of GPUs of all
     instances, where any share of one GPU counts as 0.5; without GPUs it is minus the number of
-    digits of the instance count.
-    """
+    digits of the instance count."""
     tenants: tuple[str, ...]
     demands: tuple[tuple[float, float, float, int, bool], ...]
     """GPUs, cores and GB per instance of the widest task, its instances, and whether it is a gang."""
@@ -243,8 +242,8 @@ def _ranks(work: np.ndarray, kinds: Sequence[tuple[float, ...]]) -> np.ndarray:
 
 
 def _alike(members: Sequence[list[int]], ranks: np.ndarray) -> float:
-    """Return the fraction of similar jobs. Two successive jobs are correlated if both belong to
-    this fraction, so the fraction is the square root of their rank correlation.
+    """Return the fraction of similar jobs. Two successive jobs are correlated only if both are
+    similar ones, so the fraction is the square root of their rank correlation.
     """
     before = [place for own in members for place in own[:-1]]
     after = [place for own in members for place in own[1:]]

@@ -63,13 +63,11 @@ class WorkloadInfo:
     """Number of tasks on the longest chain of a job."""
     width: Percentiles | None
     """Width of a job: the maximum number of tasks of one depth, where depth is the number of tasks
-    before a task on its longest chain.
-    """
+    before a task on its longest chain."""
     work: Percentiles | None
     """Work of an instance, in the unit of the runtime model."""
     critical_path_s: Percentiles | None
-    """Seconds that a job takes alone on the fastest machines; jobs that cannot run here are left
-    out."""
+    """Seconds that a job takes alone on the fastest machines; jobs that cannot run here are left out."""
     instances_per_task: Percentiles | None
     gpus_per_instance: Mapping[str, int]
     """Number of tasks by the GPUs that an instance requests."""
@@ -146,7 +144,7 @@ class Tally:
         self.work, self.instances = array("d"), array("d")
 
     def add(self, job: Job) -> None:
-        """Add ``job``."""
+        """Add ``job`` to the statistics."""
         tasks, graph = job.graph.tasks, job.graph
         levels = _level_sizes(graph)
         self.arrivals.append(job.arrival_s)

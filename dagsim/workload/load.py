@@ -45,7 +45,7 @@ class WorkRuntime(Protocol):
 
 
 _FULL = 1 + 1e-9
-"""Load that machines can just handle, apart from rounding."""
+"""Highest load that machines can handle, plus a margin for rounding errors."""
 
 
 @dataclass(slots=True)
@@ -103,10 +103,9 @@ class TypeLoad:
     demand: float
     """Mean number of GPUs that these tasks would hold if none waited."""
     capacity: float
-    """GPUs of these types."""
+    """Number of GPUs of these types."""
     part: str = ""
-    """The part of the cluster, such as a partition, to which these tasks are confined; empty for
-    all nodes."""
+    """The part of the cluster, such as a partition, to which these tasks are confined; empty for all nodes."""
 
     @property
     def load(self) -> float:
@@ -133,12 +132,11 @@ class Load:
     sure: float = 0.0
     """Mean demand until the last arrival if no job had to wait, as a fraction of the scarcer
     resource. In contrast to the offered load, it leaves out work that is done after the last
-    arrival. It is 0 if the offered load is at most 1.
-    """
+    arrival. It is 0 if the offered load is at most 1."""
     by_types: tuple[TypeLoad, ...] = ()
-    """Load of all types together and, before it, if some tasks may not use all types, of each type
-    and of each set of types that tasks are confined to. It is empty if the period is 0.
-    """
+    """The loads of sets of GPU types. The last entry is for all types together. If some tasks may
+    not use all types, it follows entries for each type and for each set of types to which tasks are
+    confined. Empty if the period is 0."""
 
     @property
     def offered(self) -> float:
@@ -206,9 +204,8 @@ class _Resource:
     def __init__(self, capacity: Sequence[float]) -> None:
         self.capacity = capacity
         self.busy_s: dict[int, float] = {}
-        """By set of types: seconds for which the tasks that may use exactly these keep all of them
-        busy. A set is a whole number with a bit for each type.
-        """
+        """For each set of types, the seconds for which the tasks that may use exactly these types
+        keep all of them busy. A set is a whole number with a bit for each type."""
 
     def add(self, amount: float, seconds: Sequence[float]) -> None:
         """Add a task that takes ``amount`` GPUs or cores, for ``seconds`` on each type."""
@@ -249,8 +246,8 @@ class _Resource:
         return rest
 
     def confined(self, types: int) -> float:
-        """Return how many seconds the tasks that may use no types outside a set keep all units of
-        the set busy.
+        """Return the seconds for which the tasks that may only use the types in a set keep all
+        units of these types busy.
         """
         total = self.units(types)
         return ordered_sum(
@@ -294,8 +291,7 @@ class LoadMeter:
         self._columns: list[tuple[JobArrays, np.ndarray]] = []
         self._latest: list[tuple[float, float, Job]] = []
         """Jobs that would still be running at the last arrival if none waited (and some that would
-        not): when they end, how long they take, and the job.
-        """
+        not): when they end, how long they take, and the job."""
         self._tidy = 64
         """Number of such jobs above which those that have ended are dropped."""
 
@@ -321,8 +317,8 @@ class LoadMeter:
         self._columns.append((jobs, seconds))
 
     def _add(self, task: Task, gpus: _Resource, cpus: _Resource, share: float = 1.0) -> float:
-        """Add a share of ``task``. Return its seconds on the fastest machines, or 0 if it cannot run
-        on any.
+        """Add a share of ``task``. Return the seconds that the task takes on the fastest machines,
+        or 0 if it cannot run on any.
         """
         seconds = self._runtime.seconds(task, self._types)
         if task.gpus:

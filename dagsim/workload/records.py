@@ -34,7 +34,7 @@ from dagsim.model import Attempt, Edge, InFlight, Job, Request, Share, Task, Tas
 from dagsim.model.job_fields import JOB_FIELDS
 
 MOST_INSTANCES = 2**31 - 1
-"""Maximum number of instances; a larger number counts as a damaged field."""
+"""Maximum number of instances. A field with a larger number is treated as damaged."""
 _LONG = 400
 
 
@@ -287,8 +287,7 @@ _TASK_FIELDS = {
 _JOB_DEFAULTS = [
     (field.name, field.default) for field in fields(Job) if field.name in _JOB_FIELDS and field.name != "request"
 ]
-"""Fields that are written, with their defaults; fields without a default have a marker that equals
-no value."""
+"""Fields that are written, with their defaults; fields without a default have a marker that equals no value."""
 _TASK_DEFAULTS = [
     (field.name, field.default)
     for field in fields(Task)

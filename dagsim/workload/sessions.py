@@ -33,7 +33,7 @@ from dagsim.workload.windows import Measure, check_measure
 _MOST = 10_000_000
 """Maximum number of jobs; a larger number is most likely a typing error."""
 _NEAR = 0.05
-"""Maximum distance, as a quantile, of similar jobs from their session's own quantile."""
+"""Maximum distance between the quantile of a similar job and that of its session."""
 _CHUNK = 256  # number of shapes drawn at once
 _GRID = 4_000
 """Number of quantiles of a kind over which its expected load is summed."""
@@ -134,34 +134,28 @@ class Sessions:
     kinds: tuple[SessionKind, ...]
     """The kinds of sessions."""
     rates: Rates = _STEADY
-    """Rate at which sessions begin: by hour of the day and day of the week, with random
-    fluctuations.
-    """
+    """Rate at which sessions begin: by hour of the day and day of the week, with random fluctuations."""
     gaps_s: Quantiles = _UP_TO_A_MINUTE
     """Seconds between two jobs in a session."""
     alike: float = 0.8
-    """Fraction of a session's jobs that take about the same time as each other."""
+    """Fraction of a session's jobs that take about the same time."""
     tenants: int = 0
     """Number of tenants."""
     zipf: float = 1.0
     """Exponent that sets how unequally sessions are distributed over tenants. With 0, all tenants
-    submit the same number of sessions.
-    """
+    submit the same number of sessions."""
     shape: Shape = _SINGLE
     """The DAG of each job."""
     count: int = 20_000
     """Number of jobs."""
     load: float = 0.9
-    """Offered load: the total work of the jobs divided by the work that the cluster can do while
-    they arrive.
-    """
+    """Offered load: the total work of the jobs divided by the work that the cluster can do while they arrive."""
     load_mode: Literal["exact", "expected"] = "expected"
     """``exact``: every generated workload has exactly this load. ``expected``: the load is right on
     average over seeds."""
     measure: Measure | None = None
-    """Range of jobs that metrics count, ``[first, last]``, by order of arrival. By default, all
-    jobs count.
-    """
+    """Range of jobs that count towards the metrics, ``[first, last]``, numbered by arrival. By
+    default, all jobs count."""
     kind: Literal["sessions"] = "sessions"
 
     __pydantic_config__ = _FORBID

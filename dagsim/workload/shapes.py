@@ -51,7 +51,7 @@ class DagArrays(NamedTuple):
         return cls(*[np.concatenate(columns) for columns in zip(*parts, strict=True)])
 
     def between(self, start: int, stop: int) -> DagArrays:
-        """Return the jobs from ``start`` up to ``stop``."""
+        """Return the jobs from ``start`` up to, but not including, ``stop``."""
         first, edges = bounds(self.tasks), bounds(self.waits)
         begin, end = first[start], first[stop]
         return DagArrays(self.tasks[start:stop], self.waits[begin:end], self.parent[edges[begin] : edges[end]])
@@ -89,9 +89,8 @@ _DEEPER = (0.977, 0.874, 0.788, 0.674, 0.629, 0.658, 0.557, 0.507, 0.465, 0.451,
 """
 
 _CROWDED = 3
-"""Exponent of the uniform number that places further tasks: 61% are in the first 20% of the
-levels, as in 6,600 real jobs.
-"""
+"""Exponent applied to the uniform random number that chooses the level of a further task. It puts
+61% of these tasks in the first 20% of the levels, as in 6,600 real jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +244,8 @@ class Layered:
     """``layers`` layers of ``width`` tasks. Each task waits for each task in the layer before it
     with probability ``density``.
 
-    Each task waits for at least one task, so that a job has as many levels as layers.
+    Each task outside the first layer waits for at least one task, so that a job has as many levels
+    as layers.
     """
 
     layers: tuple[int, int] = (2, 5)

@@ -110,9 +110,7 @@ class Synthetic:
     count: int = 100
     """Number of jobs."""
     load: float = 0.9
-    """Offered load: the total work of the jobs divided by the work that the cluster can do while
-    they arrive.
-    """
+    """Offered load: the total work of the jobs divided by the work that the cluster can do while they arrive."""
     load_mode: Literal["exact", "expected"] = "exact"
     """``exact``: every generated workload has exactly this load. ``expected``: all seeds have the
     same arrival rate, so the load is right on average."""
@@ -131,9 +129,8 @@ class Synthetic:
     output_gb: AnyDistribution | None = None
     """Amount of data on each edge of the DAG, in GB."""
     measure: Measure | None = None
-    """Range of jobs that metrics count, ``[first, last]``, by order of arrival. By default, all
-    jobs count.
-    """
+    """Range of jobs that count towards the metrics, ``[first, last]``, numbered by arrival. By
+    default, all jobs count."""
     kind: Literal["synthetic"] = "synthetic"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -152,8 +149,8 @@ class Synthetic:
 
         Raises:
             WorkloadError: A size is below 0, or the cluster cannot run some of the work.
-            ModelError: A job is invalid, because its work is not finite, it has a share of several
-                GPUs, or its slack is negative.
+            ModelError: A job is invalid, because its work is not finite, it requests more than one
+                GPU but not a whole number of them, or its slack is negative.
         """
         drawn, slack = self._drawn(_streams(seed), self.count)
         seconds = seconds_of(drawn, runtime, cluster.gpu_types) if self._asks_seconds() else None

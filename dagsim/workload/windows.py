@@ -77,13 +77,13 @@ def _bounds(jobs: int, part: tuple[float, float]) -> tuple[int, int]:
 
 
 Measure: TypeAlias = tuple[int, int | None]
-"""From job FROM (counted from 0) up to job TO, like a Python slice: a negative TO counts from the
-end, ``None`` is the end.
-"""
+"""The measured jobs, like a Python slice: from job FROM (counted from 0) up to, but not including,
+job TO. A negative TO counts from the end, and ``None`` is the end."""
 
 
 def check_measure(measure: Measure | None, count: int | None = None) -> None:
-    """Reject a range of measured jobs that no run can have. ``count`` is the number of jobs, if known.
+    """Reject a range of measured jobs that is not valid for any run or, with ``count``, for a run
+    with this number of jobs.
 
     Raises:
         WorkloadError: The range begins below 0, ends before it begins, or contains no job.

@@ -8,7 +8,7 @@ read.
 The score for a task is the ratio of the entry to the reference, seed by seed. The score for the
 suite is the ratio of geometric means over the tasks. On the GPU cluster, the metric is the
 area-weighted response time (Boezennec, Dufossé, Pop 2024), because a mean weighted by area cannot
-be improved by delaying a few large jobs. A mean slowdown can.
+be improved by delaying a few large jobs, whereas a mean slowdown can.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class BenchEntry(NamedTuple):
     """Number of seeds per task, or None for the task's own number."""
 
     def tasks(self, names: Collection[str] = ()) -> list[BenchTask]:
-        """Return the tasks for whose system this entry has a policy.
+        """Return the tasks of the systems for which this entry has a policy.
 
         Raises:
             InputError: There are no such tasks.
@@ -214,9 +214,9 @@ def entry_file(
     runs: Mapping[str, tuple[Store, Mapping[Cell, CellRun]]],
     bounds: Mapping[str, Sequence[float]],
 ) -> dict[str, Any]:
-    """Build the file of an entry. It contains the runs, the hash of each log, the scores, and,
-    under ``timing``, all values that were measured with a clock. ``runs`` contains the store and
-    the finished cells of each task, and ``bounds`` is the result of ``bounds_of``."""
+    """Build the contents of an entry's file. It contains the runs, the hash of each log, the
+    scores, and, under ``timing``, all values that were measured with a clock. ``runs`` contains the
+    store and the finished cells of each task, and ``bounds`` is the result of ``bounds_of``."""
     content: dict[str, Any] = {
         "format": _FORMAT,
         "suite": SUITE,
@@ -270,8 +270,8 @@ def _config_digest(task: BenchTask, division: Division) -> str:
 def _suite_digest() -> str:
     """Return the SHA-256 of the tasks' files and of the logs from which they take windows.
 
-    A task whose system is missing counts as well, so that the hash is the same in every
-    installation. Such a task cannot have a log, because only the GPU cluster reads logs.
+    Tasks whose system is missing are included, so that the hash is the same in every installation.
+    Such a task cannot have a log, because only the GPU cluster reads logs.
     """
     total, present = sha256(), {task.name: task for task in suite()}
     for name, path in suite_paths().items():
@@ -308,7 +308,7 @@ def _times(store: Store, done: Mapping[Cell, CellRun]) -> dict[str, Any]:
 
 def scored(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the scores of an entry from the runs in its file, for each task and for all tasks
-    together. An entry has no score on a task in which it leaves a job unfinished that the reference
+    together. An entry has no score for a task if it leaves a job unfinished that the reference
     completes.
 
     Runs of different tasks are paired by the position of their seeds, so replicate k of the suite
@@ -399,7 +399,7 @@ def _exp(value: float | None) -> float | None:
 
 
 def read_entry(path: Path) -> dict[str, Any]:
-    """Read the file that contains an entry.
+    """Read an entry from its file.
 
     Raises:
         InputError: The file cannot be read, or belongs to another suite or format.

@@ -266,7 +266,7 @@ def repeat_paper(
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Print published results of a paper beside those simulated by dagsim, with their differences.
+    """Print published results of a paper next to those simulated by dagsim, with their differences.
     The exit code is 1 if a difference is larger than allowed.
 
     Example: dagsim paper

@@ -46,7 +46,7 @@ class PaperFigure(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """The value of dagsim minus the published one."""
+        """The value of dagsim minus the published value."""
         return self.here - self.published
 
     @property
@@ -301,13 +301,13 @@ def optima_reached(jobs: list[Job], optimal: Path) -> dict[int, OptimaReached]:
 
 
 def graph_tasks(jobs: list[Job]) -> int:
-    """Return the number of tasks in each graph, without the two dummies."""
+    """Return the number of tasks in each graph, without the two dummy tasks."""
     return len(jobs[0].tasks) - 2
 
 
 _STG = {2: (1.0073, 98), 4: (1.0115, 97), 8: (1.0125, 141), 16: (1.0, 180)}
-"""Highest level first of another program on 180 graphs of 50 tasks: mean ratio to the optimum,
-optima reached."""
+"""Results of another program (highest level first) on 180 graphs of 50 tasks: mean ratio to the
+optimum, number of optima reached."""
 
 
 def _stg(files: dict[str, Path]) -> Iterator[PaperFigure]:
@@ -334,7 +334,7 @@ def _by_program(name: str) -> Callable[[dict[str, Path]], Iterator[PaperFigure]]
         place, path = next(iter(files.items()))
         data = path.parents[len(Path(place).parts) - 1]
         words = [sys.executable, str(script), "--data", str(data), "--paper", name]
-        # A file instead of a second pipe, because a program that fills a pipe stops until somebody reads it.
+        # Use a file instead of a second pipe, because the program would block once that pipe is full.
         with TemporaryFile("w+", encoding="utf-8") as errors:
             with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8") as program:
                 assert program.stdout

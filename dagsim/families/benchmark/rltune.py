@@ -82,7 +82,7 @@ def run_sequence(jobs: list[Job], policy: str, estimates: str) -> tuple[float, f
 
 
 def gains(sequence: list[Job], policies: Sequence[str], estimates: str) -> dict[str, Gains]:
-    """Return the savings of each policy on a sequence."""
+    """Return how much each policy gains over the baseline on a sequence."""
     base = run_sequence(sequence, _BASELINE, "exact")
     saved = {}
     for policy in policies:

@@ -64,8 +64,8 @@ def bound_of(
     by_area: bool = False,
     watch: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> Bound:
-    """Compute a lower bound on the sum of completion minus arrival over all jobs of ``seed`` (see
-    ``scenario_bound``).
+    """Compute a lower bound on the sum of completion time minus arrival time over all jobs of
+    ``seed`` (see ``scenario_bound``).
 
     Raises:
         InputError: The system has no bound, or ``scenario_bound`` raises the error.
@@ -96,7 +96,7 @@ def scenario_bound(
     program: bool = True,
     watch: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> Bound:
-    """Compute a lower bound on the sum of completion minus arrival over all jobs.
+    """Compute a lower bound on the sum of completion time minus arrival time over all jobs.
 
     If ``preemptive`` is True, the bound is also valid for schedules that stop and resume runs. It
     is valid for these in any case if runs keep their work when a failure stops them. ``measured``
@@ -186,9 +186,8 @@ def bounds_of_runs(
 def shares_of_the_way(
     lines: Sequence[RunMetrics], bounds: Mapping[int, Bound], reference: str | None = None
 ) -> dict[str, float]:
-    """Return, for each policy, which share of the gap between the reference (default: the first
-    policy) and the bound it closes.
-    """
+    """Return, for each policy, the fraction of the gap between the reference (default: the first
+    policy) and the bound that it closes."""
     by_policy: dict[str, list[RunMetrics]] = {}
     for line in lines:
         by_policy.setdefault(line.policy, []).append(line)

@@ -28,7 +28,7 @@ type (Goemans, Queyranne, Schulz, Skutella and Wang 2002). The lowest cost is th
 seconds (one unit of work) at the cheapest times, always on the type that is cheapest at that time.
 
 The length of subgradient steps follows Polyak's rule, with a target above the best value so far.
-Flows are multiplied by factors.
+Flows are updated by multiplicative factors.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def lagrangian(
     cells: int | None = None,
     watch: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> Dual:
-    """Compute a lower bound on the weighted sum of completion minus arrival.
+    """Compute a lower bound on the weighted sum of completion time minus arrival time.
 
     The bound is valid for schedules in which every copy (instance) of a task runs once, without
     interruption, on one GPU type. If ``preemptive`` is True, it is also valid if copies stop,

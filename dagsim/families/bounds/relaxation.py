@@ -68,7 +68,7 @@ class Relaxation(NamedTuple):
 def relaxation_of(
     jobs: JobArrays, cluster: Cluster, runtime: Runtime, weight: np.ndarray | None = None, *, by_node: bool = False
 ) -> Relaxation:
-    """Build the problem of these jobs. ``weight``, (J,), is 1 for each job by default.
+    """Build the relaxed problem for these jobs. ``weight``, (J,), is 1 for each job by default.
 
     If ``by_node`` is True, every node counts as a separate type. This respects the boundaries of
     nodes, but a gang with several instances would then have to be on one node (see
@@ -152,8 +152,8 @@ def _amounts(machine: NodeState) -> tuple[float, float, float]:
 def _scarcest(
     demands: np.ndarray, copies: np.ndarray, seconds: np.ndarray, total: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the usage (V, T) and the capacity (T,) of one resource per type, which is the scarcest
-    for the type's tasks."""
+    """Return the usage (V, T) and the capacity (T,) of one resource per type: the one that is
+    scarcest for the tasks on this type."""
     with np.errstate(divide="ignore", invalid="ignore"):
         busy = np.where(np.isfinite(seconds), seconds, 0).T @ (demands * copies[:, None]) / total
     resource = np.nan_to_num(busy, nan=0.0, posinf=0.0).argmax(axis=1)

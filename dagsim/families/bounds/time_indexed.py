@@ -70,9 +70,8 @@ class _Slots(NamedTuple):
 
 
 def time_indexed(problem: Relaxation, dual: Dual) -> Optimum | None:
-    """Compute a lower bound on the weighted sum of completion minus arrival with the integer
-    program. ``dual`` is the Lagrangian bound. Return None if the case is too large.
-    """
+    """Compute a lower bound on the weighted sum of completion time minus arrival time with the
+    integer program. ``dual`` is the Lagrangian bound. Return None if the case is too large."""
     weight = float(problem.weight.sum())
     if problem.copies.sum() > MOST_COPIES or not (dual.bound_s > 0 and weight > 0):
         return None
@@ -96,8 +95,8 @@ def time_indexed(problem: Relaxation, dual: Dual) -> Optimum | None:
 
 
 def _one_by_one(problem: Relaxation, start_s: np.ndarray) -> tuple[Relaxation, np.ndarray, np.ndarray]:
-    """Return the problem with a row for each copy, the twin of each row, and its start in the
-    Lagrangian minimum.
+    """Return the problem with a row for each copy, the twin of each row (an earlier copy of the
+    same task), and its start in the Lagrangian minimum.
 
     A job that ends with several tasks or copies gets an additional task of zero length after them.
     """
@@ -160,9 +159,8 @@ def _in_slots(problem: Relaxation, twin: np.ndarray, slot_s: float, *, exact: bo
 
 
 def _listed(problem: Relaxation, key: np.ndarray) -> float:
-    """Return the weighted sum of completion minus arrival of a list schedule. The ready task with the
-    smallest key is placed next, on the type and at the time at which it ends first.
-    """
+    """Return the weighted sum of completion time minus arrival time in a list schedule. The ready
+    task with the smallest key is placed next, where and when it ends first."""
     used = np.zeros((len(problem.capacity), int(_end_s(problem)) + 2))
     ready = problem.arrival_s[problem.job].astype(int)
     waits = np.bincount(problem.child, minlength=len(key))
@@ -186,7 +184,7 @@ def _listed(problem: Relaxation, key: np.ndarray) -> float:
 
 
 def _slot_for(problem: Relaxation, used: np.ndarray, task: int, type_: int, ready: int) -> tuple[int, int, int]:
-    """Return the end, the start and the type of the earliest start of a task on a type."""
+    """Return the end, the start and the type for the earliest possible start of a task on a type."""
     if problem.seconds[task, type_] == np.inf:
         return sys.maxsize, 0, type_
     length, start = int(problem.seconds[task, type_]), ready

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _assumptions(begins: Beginning, remarks: Sequence[str]) -> tuple[str, ...]:
-    """Return the assumptions behind the numbers, followed by further remarks."""
+    """Return the assumptions behind the numbers, followed by other remarks."""
     period = (
         "The run represents the next period, as long as the log and with the same demand, unless a growth is given."
     )
@@ -288,8 +288,7 @@ def _finite(value: float) -> float | None:
 
 def _of_use(choice: Alternative, use: OnDemandMonth, today: Alternative, fit: Fit | None) -> str:
     """Describe the cost and the savings of nodes that are powered on demand, compared with the same
-    nodes always on and with today.
-    """
+    nodes when they are always on, and with today's cluster."""
     cost = ""
     if use.cost is not None and use.always_on_cost is not None:
         cost = (

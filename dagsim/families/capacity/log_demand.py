@@ -68,9 +68,8 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
 
 
 def _from_full(trace: TraceFile, config: Config) -> TraceFile:
-    """If the trace begins with a full cluster, return the part from the time at which it first
-    lists every running job.
-    """
+    """Return the part of the trace from the time at which it first lists every running job. This is
+    the whole trace unless it begins with a full cluster."""
     recorded = trace.as_recorded()
     if trace.has_period or recorded.begins_s is not None:
         return trace
@@ -210,7 +209,8 @@ class LogDemand:
         return int(cluster_scenario_of(config).jobs(config.seed).state()["without_room"])
 
     def arrival_s(self, when: str) -> float:
-        """Return the seconds from the beginning of the run to a date, or to a time such as ``14d``.
+        """Return how many seconds after the beginning of the run a date, or a time such as ``14d``,
+        is.
 
         A date within the log means that time in the log. A later date counts from the end of the
         log, because the run represents the period that follows it.

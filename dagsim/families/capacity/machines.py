@@ -62,14 +62,13 @@ def read_gpus(text: str, option: str = "", own: Collection[str] = ()) -> GpuCoun
 
 
 class OnDemandGpus(NamedTuple):
-    """GPUs on nodes that are powered on demand: how many can be up at most, and the rule by which
-    the nodes are powered.
-    """
+    """GPUs on nodes that are powered on demand: the maximum number that can be up, and the rule by
+    which the nodes are powered."""
 
     gpus: GpuCount
     rule: OnDemand
     price: float | None = None
-    """Price of a GPU hour, or None for that of ``--price``."""
+    """Price of a GPU hour, or None to use ``--price``."""
 
     def __str__(self) -> str:
         stated = {"boot": self.rule.mean_boot_s, "idle": self.rule.idle_s, "shutdown": self.rule.shutdown_s or None}
@@ -118,7 +117,7 @@ def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
 
 def with_on_demand(cluster: ClusterSection, added: OnDemandGpus) -> ClusterSection:
     """Return the cluster with more GPUs on nodes that are powered on demand. In other respects, the
-    new nodes are like the present ones with the same GPU type.
+    new nodes are like the existing ones with the same GPU type.
 
     Raises:
         ConfigError: The partition does not exist, or no partition is named and no node has that
@@ -233,7 +232,7 @@ def resized(
 
 
 def with_added(cluster: ClusterSection, gpus: GpuCount, from_s: float = 0.0) -> ClusterSection:
-    """Return the cluster with more GPUs. Their nodes are like the present nodes of that type, and
+    """Return the cluster with more GPUs. Their nodes are like the existing nodes of that type, and
     arrive ``from_s`` seconds after the beginning.
 
     If there are no such nodes, the new nodes have eight GPUs, and as many cores and as much memory

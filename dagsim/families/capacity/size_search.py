@@ -351,8 +351,8 @@ def least_size(
     search assumes that more machines do no harm, and that there are enough machines if doubling
     them changes nothing. With several types, it enumerates the numbers of all types but the last,
     and skips combinations that cannot be cheaper. With a ``budget``, it instead tries the largest
-    clusters that the budget allows, and looks for the best value. On all clusters but today's, jobs
-    ``accept`` other GPU types than those that they name.
+    clusters that the budget allows, and looks for the best value. On all clusters except today's,
+    jobs may also use the GPU types that ``accept`` adds to those that they name.
 
     Raises:
         ConfigError: Not even one node fits below ``most_gpus``.
@@ -421,9 +421,8 @@ class _Search:
         self._least(lambda nodes: (*fixed, nodes), start)
 
     def within(self, budget: float) -> None:
-        """Try the largest clusters within the budget, those to which no further node can be added.
-        If there are many, try an even selection of them.
-        """
+        """Try the largest clusters within the budget, those to which no other node can be added.
+        If there are many, try an even selection of them."""
         largest = list(self._largest((), budget))
         if not largest:
             raise ConfigError(
@@ -525,7 +524,8 @@ class _Search:
                 low = middle
 
     def _value(self, nodes: tuple[int, ...]) -> tuple[float, int] | None:
-        """Return the value of the metric and the number of rejected jobs."""
+        """Return the value of the metric and the number of rejected jobs, or None if the cluster
+        cannot keep up or was not tried."""
         size = self.progress.tried.get(nodes)
         return None if size is None or not size.met.keeps_up else (size.met.value.value, size.met.lost)
 
@@ -538,7 +538,8 @@ class _Search:
         return nodes in self.progress.tried and self.progress.tried[nodes].met.meets
 
     def _try(self, nodes: tuple[int, ...]) -> float:
-        """Simulate a cluster, if it has a node in every partition, and return its cost."""
+        """Simulate a cluster and return its cost. If a partition would have no node, do nothing and
+        return 0."""
         cluster = self._cluster(nodes)
         if cluster is None:
             return 0.0

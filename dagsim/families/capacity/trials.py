@@ -1,4 +1,4 @@
-"""Runs of all jobs in a log on one cluster, and how far the run on the present cluster is from the log."""
+"""Runs of all jobs in a log on one cluster, and how far the run on today's cluster is from the log."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Trial:
         return nan if value is None else float(value)
 
     def period(self, metric: str) -> Period:
-        """Return the metric with its interval for the next period, which is as long as the log."""
+        """Return the metric, and its prediction interval for a next period as long as the log."""
         return next_period(self.series, metric, self.value(metric))
 
     def waits_s(self, fit: Fit | None) -> tuple[float, float]:
@@ -87,7 +87,7 @@ class Trial:
 
     @property
     def energy(self) -> dict[str, float]:
-        """Those metrics in ``ENERGY`` that the configuration contains."""
+        """The metrics in ``ENERGY`` that the configuration contains."""
         return {name: self.value(name) for name in ENERGY if name in self.run.metrics}
 
     @property
@@ -109,7 +109,7 @@ class Trial:
 
     @property
     def keeps_up(self) -> bool:
-        """True unless the jobs demand more than the cluster can do."""
+        """True unless the jobs demand more than the cluster can provide."""
         return self.demand.keeps_up
 
 
@@ -204,9 +204,8 @@ class OnDemandMonth:
 
     @classmethod
     def of(cls, trial: Trial, section: ClusterSection) -> OnDemandMonth | None:
-        """Return the use during a run on a cluster, or None if the cluster has no nodes that are
-        powered on demand.
-        """
+        """Return how much the nodes were used in a run on a cluster, or None if the cluster has no
+        nodes that are powered on demand."""
         groups = [(group.count, group.on_demand) for group in section.groups if group.on_demand is not None]
         hours = (trial.run.metrics.get("horizon_s") or 0.0) / 3600
         if not groups or not hours:
@@ -255,8 +254,8 @@ def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config, demand
 
 
 class Trials:
-    """An object that runs clusters under one policy on the same jobs. It does not repeat cells that
-    are already in the folder."""
+    """An object that simulates clusters under one policy on the same jobs. It does not repeat cells
+    that are already in the folder."""
 
     def __init__(
         self,
@@ -303,7 +302,8 @@ class Trials:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Add a note on the results that were kept to any error in the block (see ``Store.noting``)."""
+        """If the block raises an error, add a note about the results that were kept (see
+        ``Store.noting``)."""
         try:
             yield
         except (KeyboardInterrupt, Exception):

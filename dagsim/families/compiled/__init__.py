@@ -13,13 +13,13 @@ every scenario that the engine does not support, and ``choice`` states the reaso
 - ``reading``: converts jobs, cluster and models to columns.
 - ``node_trees``: finds the next node. ``rules``: completions, arrivals, starts, and binary heaps.
 - One loop per kind of policy, with its queues: ``list_scheduling``, ``longest_wait``, ``mapping``,
-  ``job_keys``, ``easy``, ``srtf``, ``las``. Each file names its twin, the policy in Python that it
-  reproduces.
+  ``job_keys``, ``easy``, ``srtf``, ``las``. Each file names the Python policy that it reproduces.
 - ``policies.formulas``: computations that a policy and its loop share.
 - ``drive``: chooses the loop, calls it, and enlarges its arrays. ``jit`` and ``pointers``: compile
   all of this with numba; ``warming`` does so ahead of time.
 
-The family ``episodes`` uses the same rules for policies that decide step by step.
+The family ``episodes`` uses the same rules for policies outside the engine, which make one decision
+per step.
 
 **The life of a task.** From the beginning, a task has a row in ``State.tasks``, and a row in
 ``State.todo`` with the number of its unfinished parents. When its job arrives, or its last parent
@@ -27,7 +27,7 @@ ends, ``rules`` puts it into ``State.fresh``. The policy's loop moves the task f
 policy's queue, finds a node for it with ``node_trees.choose``, and starts it with ``rules.start``.
 This creates a slot in ``State.runs``, a hold for each node, an entry in the heap ``State.ends``,
 and a row in the log. When the run ends, ``rules`` puts its slot into ``State.ended`` for the
-policy. The rest of a preempted run becomes a *piece*, which is a further row with the remaining
+policy. The rest of a preempted run becomes a *piece*, which is an additional row with the remaining
 work. Rows of pieces follow the rows of all tasks.
 
 **The loop.** ``advance_*`` handles one event per turn: a completion, an arrival, or a decision. All

@@ -1,5 +1,5 @@
 """The choice of engine for a run. It depends on whether the compiled engine supports the run, and
-whether it would save time. If it is not used, the reason is stated.
+whether it would save time. If the compiled engine is not used, the reason is reported.
 
 The SimPy kernel defines the rules and calls the policy for every decision. The compiled engine
 contains its own implementation of the policy, so it does not call the policy during the run. The
@@ -81,7 +81,7 @@ class CompiledKernel:
         return self.schedule.ended_s
 
     def decisions(self, until_s: float = inf) -> Generator[Any, Any, None]:
-        """Run to the end. No decision is yielded.
+        """Run the simulation to its end. No decision is yielded.
 
         Raises:
             ConfigError: ``until_s`` would stop the run before the end.
@@ -118,7 +118,7 @@ def why_broken() -> str:
 
 @cache
 def costs() -> Mapping[str, Mapping[str, Any]]:
-    """Return how long each loop took, and the kernel under the same policy, as measured by
+    """Return how long each loop and the kernel took under the same policy, as measured by
     ``scripts/bench_engine.py``."""
     measured: Mapping[str, Mapping[str, Any]] = json.loads(files(__package__).joinpath("costs.json").read_text("utf-8"))
     return measured
@@ -134,7 +134,7 @@ def pays(policy: str) -> int:
 
 
 def fewest() -> int:
-    """Return the smallest number that ``pays`` returns for any policy."""
+    """Return the smallest of the numbers that ``pays`` returns for the policies."""
     return min(int(cost["pays"]) for cost in costs().values())
 
 
@@ -166,9 +166,8 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
 
 
 def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
-    """Return a reason against the compiled engine that can be found without the jobs. The
-    result is empty if there is no such reason.
-    """
+    """Return a reason not to use the compiled engine, judging without the jobs. The result is empty
+    if there is no such reason."""
     if scenario.engine == "simpy":
         return "asked for"
     why = _feature(scenario, observed)
@@ -180,8 +179,7 @@ def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> s
 def why_not_live(scenario: ClusterScenario) -> str:
     """Return the reason why the compiled engine cannot run episodes, in which decisions are made
     one by one (``episodes.side_by_side``). The result is empty if the engine can run them. For a
-    trace, one window is read, because its columns have to be inspected.
-    """
+    trace, one window is read in order to inspect its columns."""
     if scenario.engine == "simpy":
         return "asked for"
     if scenario.outages or (why := _feature(scenario, False)):
@@ -221,8 +219,8 @@ def unplayable(jobs: JobArrays) -> str:
 def compiled(
     scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, on_arrivals: Callable[[int], None] | None
 ) -> Engaged | str:
-    """Decide on the engine. Return the compiled kernel and the reason for using it, or only the
-    reason for not using it.
+    """Decide which engine to use. Return the compiled kernel and the reason for using it, or only
+    the reason for not using it.
 
     Raises:
         TraceError, WorkloadError: The jobs cannot be generated.
@@ -268,8 +266,8 @@ def compiled(
 
 
 def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engine: EngineUse, wall_s: float) -> str:
-    """Return a hint if a long run in engine simpy could have used the compiled engine, and an empty
-    string otherwise.
+    """Return a hint if a long run in the SimPy kernel could have used the compiled engine, and an
+    empty string otherwise.
 
     The caller prints only the first hint of each command.
     """
@@ -304,7 +302,7 @@ def _few(tasks: int) -> str:
 
 
 def too_much(scene: EngineScenario, loop: str) -> str:
-    """Return a reason against the compiled engine that depends on the jobs. The result is
+    """Return a reason not to use the compiled engine that depends on the jobs. The result is
     empty if there is no such reason."""
     from dagsim.families.compiled.memory import NAMED_GPUS
 

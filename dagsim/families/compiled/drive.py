@@ -1,6 +1,5 @@
-"""Computing the schedule of a scenario: choose the loop, call it, and enlarge the arrays when the
-loop needs more space.
-"""
+"""Compute the schedule of a scenario: choose the loop, call it, and enlarge the arrays when the
+loop needs more space."""
 
 from __future__ import annotations
 
@@ -232,7 +231,7 @@ def _loop(scene: EngineScenario, plan: EnginePlan) -> Loop:
             return Loop(s, advance_srtf, new_srtf(s, policy.weight, columns, plan.keeps))
         case Rounds():
             s = with_pieces(s)
-            s.rule.told = True  # they are service
+            s.rule.told = True  # the keys are the service that jobs have received
             by_gpus = isinstance(policy.rank, ByGpuSeconds)
             return Loop(s, advance_las, new_las(s, by_gpus, float(policy.quantum_s), plan.keeps))
     if isinstance(policy, Ordered):

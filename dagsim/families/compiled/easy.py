@@ -3,11 +3,11 @@ do not delay it.
 
 The compiled counterpart of ``policies.backfilling`` (``Easy``, ``Backlog``, ``AlikeTasks``) and
 ``ExpectedFree``. Ready tasks are grouped by their demand, by their ratios of speed between GPU
-types, and by their number of waiting instances. All tasks of a group would run on the same type and
-need the same resources there, so only one examination per group is necessary. Each group has a tree
-whose leaves are its potential members, oldest first. A leaf contains the task's seconds, or ``inf``
-while the task does not wait, so the tree can find the tasks that take at most t seconds. The few
-tasks that have already started some of their instances are kept in a list.
+types, and by their number of waiting instances. All tasks in a group would run on the same type and
+need the same resources there, so each group is examined only once. Each group has a tree whose
+leaves are its potential members, oldest first. A leaf contains the task's seconds, or ``inf`` while
+the task does not wait, so the tree can find the tasks that take at most t seconds. The few tasks
+that have already started some of their instances are kept in a list.
 """
 
 from __future__ import annotations
@@ -369,8 +369,8 @@ def look(s: State, e: Ends) -> None:
 
 
 class Surplus(NamedTuple):
-    """The amounts that the reserved task leaves on its type for other tasks, in millionths.
-    For resources that the reserved task does not need, the amount is very large."""
+    """The amounts of each resource that the reserved task leaves on its type for other tasks, in
+    millionths. For resources that the reserved task does not need, the amount is very large."""
 
     gpus: int
     cpus: int
@@ -382,7 +382,7 @@ _PLENTY = int64(1 << 62)
 
 @inner
 def _exceeds(s: State, e: Ends, kind: int, count: int, extra: Surplus) -> bool:
-    """Return True if ``count`` instances of a class need more than what is left over."""
+    """Return True if ``count`` instances of a class need more than the surplus."""
     if e.gpus[kind] * count > extra.gpus:
         return True
     return s.classes[kind].cpus * count > extra.cpus or s.classes[kind].memory * count > extra.memory
@@ -390,9 +390,8 @@ def _exceeds(s: State, e: Ends, kind: int, count: int, extra: Surplus) -> bool:
 
 @inner
 def reservation(s: State, e: Ends, head: int) -> tuple[float, int, Surplus]:
-    """Find the earliest time at which a task fits, the type on which it then fits, and what it
-    leaves over on that type.
-    """
+    """Find the earliest time at which a task fits, the type on which it then fits, and the surplus
+    on that type."""
     kind = int64(s.tasks[head].kind)
     soonest, on, extra = np.inf, -1, Surplus(int64(0), int64(0), int64(0))
     for type_ in range(len(s.types)):
@@ -581,5 +580,5 @@ def _fastest_with_room(s: State, g: Groups, group: int, kind: int) -> int:
 
 @inner
 def _takes_more(s: State, e: Ends, task: int, type_: int, node: int, extra: Surplus) -> bool:
-    """Return True if a task that starts now would take more of a type than is left over."""
+    """Return True if a task that starts now would take more of a type than the surplus."""
     return _exceeds(s, e, int64(s.tasks[task].kind), int64(count_started(s, task, type_, node)), extra)

@@ -146,8 +146,8 @@ number of axes of an array (-1 for a record)."""
 
 
 class Outer:
-    """A function that Python calls. It is compiled once for each combination of types of its
-    arguments."""
+    """A function that is called from Python. It is compiled once for each combination of types of
+    its arguments."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.plain = function
@@ -231,9 +231,9 @@ _flags, _dtype, _ndim, _shape = (vars(np.ndarray)[name].__get__ for name in ("fl
 
 
 def words_of(value: Any, forms: list[ArgumentForm], words: list[int]) -> None:
-    """Append the forms of a value and the words that describe it. For an array, the words are its
-    address and its lengths. For a record, the only word is its address. For a tuple, the forms and
-    words of all its members are appended.
+    """Append the form of a value to ``forms``, and the words that describe it to ``words``. For an
+    array, the words are its address and its lengths. For a record, the only word is its address.
+    For a tuple, the forms and words of all its members are appended.
 
     Raises:
         TypeError: The value is none of these, or is not contiguous.
@@ -314,8 +314,7 @@ def _linked(symbol: str, code: bytes) -> Callable[..., int]:
 
 def dispatched(function: Function) -> Function:
     """Compile a function with numba's own dispatcher, if numba is installed. Use this for functions
-    that are called very often with numbers as arguments.
-    """
+    that are called very often and whose arguments are numbers."""
     if not jitted():
         return function
     import numba

@@ -399,9 +399,8 @@ def _decide(s: State, log: np.recarray, p: Las) -> bool:
 
 @inner
 def _wait(p: Las) -> None:
-    """Request another decision at the beginning of the next round that has to be checked, if any
-    task waits.
-    """
+    """Request another decision at the beginning of the next round that has to be checked, unless no
+    task waits."""
     if p.q.count.ready:
         p.round.wake_s = min(p.round.wake_s, p.round.check * p.round.quantum_s)
 
@@ -433,9 +432,9 @@ def _skip(s: State, p: Las) -> None:
 
 @inner
 def _queue_waits_s(s: State, p: Las, queue: int) -> float:
-    """Return a lower bound on how many seconds pass until a task in a queue can displace further
-    runs. The job of the first task may also have running tasks. Its key may then rise above the key
-    of another job, which may displace these runs."""
+    """Return a lower bound on how many seconds pass until a task in a queue can displace more runs.
+    The job of the first task may also have running tasks. Its key may then rise above the key of
+    another job, which may displace these runs."""
     at = s.queues[queue].at
     left_s = _overtakes_s(s, p, task_of_entry(s, s.ready[at].what))
     if p.v.first[s.tasks[task_of_entry(s, s.ready[at].what)].job] < 0:
@@ -551,10 +550,9 @@ def _begin_round(s: State, p: Las) -> None:
 
 @inner
 def _compete(s: State, log: np.recarray, p: Las) -> bool:
-    """Stop the next of the runs that were chosen for this. If there is none, start the task for
-    which runs were stopped, or choose the runs to stop for the next task. Return False after all
-    tasks have had their turn.
-    """
+    """Stop the next of the runs that were chosen to be stopped. If there is none, start the task
+    for which runs were stopped, or choose the runs to stop for the next task. Return False after
+    all tasks have had their turn."""
     if p.r.count.doomed:
         run = next_doomed(p.r)
         end_service(s, p.v, run)
@@ -591,9 +589,8 @@ def _start(s: State, log: np.recarray, p: Las, task: int) -> None:
 
 @inner
 def _make_room(s: State, p: Las, task: int) -> None:
-    """Choose the runs that must stop for a task. Only runs of other jobs that rank after the task
-    may be stopped. If they are not enough, none is chosen.
-    """
+    """Choose the runs that must stop so that a task fits. Only runs of other jobs that rank after
+    the task may be stopped. If stopping all of them is not enough, none is chosen."""
     seek_room(p.r)
     job = s.tasks[task].job
     task_had, origin = served(s, p.v, job), origin_of(s, task)

@@ -133,8 +133,7 @@ def _decide(s: State, log: np.recarray, m: MappingState) -> bool:
 
 @inner
 def _start_of(m: MappingState, type_: int) -> int:
-    """Return the position at which the entries of a type begin, in the order of runs and in the
-    times of its GPUs."""
+    """Return the position at which the entries of a type begin in ``by_end`` and in ``lanes``."""
     return type_ * (len(m.lanes) // len(m.held))
 
 
@@ -193,7 +192,7 @@ def _drop_ended(s: State, m: MappingState, type_: int) -> None:
 
 @inner
 def _lay_lanes(s: State, m: MappingState) -> None:
-    """Compute the time at which each GPU of each type is expected to become free, soonest first."""
+    """Compute when each GPU of each type is expected to become free, earliest first."""
     now = s.clock.now_s
     for type_ in range(len(m.held)):
         _drop_ended(s, m, type_)

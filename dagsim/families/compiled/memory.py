@@ -19,8 +19,8 @@ MICRO = 1_000_000
 
 
 def record_type(**fields: str) -> np.dtype:
-    """Return an aligned record type. Each argument names a kind and the fields of that kind, as in
-    ``record_type(f8="key", i8="what")``."""
+    """Return an aligned record type. Each argument names a data type and the fields of that type,
+    as in ``record_type(f8="key", i8="what")``."""
     return np.dtype([(name, kind) for kind, names in fields.items() for name in names.split()], align=True)
 
 
@@ -316,8 +316,7 @@ def with_pieces(s: State) -> State:
 
 
 def more_pieces(s: State) -> int:
-    """Return for how many more pieces there has to be space when the state grows (0 without
-    preemption)."""
+    """Return for how many more pieces the state needs space when it grows (0 without preemption)."""
     return max(SPARE, len(s.origin)) if len(s.work_left) else 0
 
 

@@ -1,5 +1,5 @@
-"""Nodes: how many instances fit on each of them, the trees that find the next node, and the choice
-of type and node for a task.
+"""Search for nodes: how many instances fit on each node, the trees that find the next node, and the
+choice of a type and a node for a task.
 
 The compiled counterpart of ``ClusterState`` (``nodes``) and of four placement rules. A placement
 rule is a score for each node (``_score``). The node with the smallest score comes first. If a gang
@@ -253,7 +253,7 @@ def spot(s: State, task: int, type_: int) -> int:
 
 @inner
 def count_started(s: State, task: int, type_: int, node: int) -> int:
-    """Return how many instances would start if the task were started there."""
+    """Return how many instances would start if the task were started on that type and node."""
     kind = int64(s.tasks[task].kind)
     waiting = int64(s.todo[task].waiting)
     if s.classes[kind].gang or waiting == 1:
@@ -338,7 +338,7 @@ def tree_of(s: State, kind: int, type_: int) -> int:
 
 @inner
 def fits_on(s: State, kind: int, type_: int) -> bool:
-    """Return True if an instance, or the whole gang, could start on a type now."""
+    """Return True if an instance (or the whole gang) could start on a type now."""
     if not s.may[kind, type_]:
         return False
     sync(s, kind, type_)
@@ -347,7 +347,7 @@ def fits_on(s: State, kind: int, type_: int) -> bool:
 
 @inner
 def fits(s: State, kind: int) -> bool:
-    """Return True if an instance, or the whole gang, could start on any type now."""
+    """Return True if an instance (or the whole gang) could start on some type now."""
     for type_ in range(len(s.types)):  # noqa: SIM110 (a generator cannot be compiled)
         if fits_on(s, kind, type_):
             return True

@@ -53,7 +53,7 @@ class EngineScenario:
 
     @cached_property
     def facts(self) -> Sequence[JobFacts]:
-        """The data about jobs that are only needed for the schedule."""
+        """The data about jobs that only the schedule needs, not the engine."""
         return self.describe()
 
     @property
@@ -163,7 +163,7 @@ def _columns_of(jobs: JobArrays, kind: np.ndarray, demands: list[DemandClass]) -
 
 
 def _all(value: float, jobs: JobArrays) -> np.ndarray:
-    """Return a column with one value for all jobs, which takes no memory."""
+    """Return a column that has the same value for all jobs and takes no memory."""
     return np.broadcast_to(np.array(value), len(jobs))
 
 

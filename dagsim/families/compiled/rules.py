@@ -112,15 +112,14 @@ def move_on(s: State, log: np.recarray) -> bool:
 @inner
 def ready_at_s(s: State, index: int) -> float:
     """Return the time at which the task ``State.fresh[index]`` became ready. This is the
-    current time or, for tasks from before the beginning, the arrival of their job."""
+    current time or, for jobs that arrived before the simulation began, the arrival of the job."""
     return s.jobs[s.tasks[s.fresh[index]].job].arrival_s if index < s.count.early else s.clock.now_s
 
 
 @inner
 def _recall(s: State, log: np.recarray) -> bool:
-    """Process the next arrival or start from before the simulation began. Return False if none is
-    left.
-    """
+    """Replay the next arrival or start that happened before the simulation began. Return False if
+    none is left."""
     arrives_s, since_s = np.inf, np.inf
     if s.count.jobs < len(s.jobs) - 1:
         arrives_s = s.jobs[s.count.jobs].arrival_s
@@ -153,7 +152,7 @@ def _forget_ended(s: State) -> None:
 
 @inner
 def _resume(s: State, log: np.recarray) -> None:
-    """Start the next run from before the beginning of the simulation, on the nodes that it
+    """Start the next run that was in progress when the simulation began, on the nodes that it
     occupies."""
     task = int64(s.past[s.count.past].task)
     kind = int64(s.tasks[task].kind)

@@ -139,7 +139,7 @@ def preempt(s: State, log: np.recarray, run: int, keeps: bool, weight: float) ->
 
 @inner
 def seek_room(r: RoomSearch) -> None:
-    """Begin a search."""
+    """Begin a search for runs to stop."""
     r.count.searches += 1
     r.count.chosen = 0
     r.count.doomed = 0
@@ -304,8 +304,8 @@ def advance_srtf(s: State, log: np.recarray, p: Srtf) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, p: Srtf) -> bool:
-    """Stop the next run that is marked for this. If there is none, start a task, or mark runs for
-    stopping. Return False if nothing can be done."""
+    """Stop the next run that is marked for stopping. If there is none, start a task, or mark runs
+    for stopping. Return False if nothing can be done."""
     s.count.ended = 0
     if p.r.count.doomed:
         run = next_doomed(p.r)
@@ -357,9 +357,8 @@ def _note_weight(p: Srtf, weight: int) -> None:
 
 @inner
 def _make_room(s: State, p: Srtf, task: int) -> None:
-    """Mark the runs that must stop for a task. Only runs that have more left may be stopped. If
-    they are not enough, no run is marked.
-    """
+    """Mark the runs that must stop so that a task fits. Only runs that have more left than the task
+    needs may be stopped. If stopping all of them is not enough, no run is marked."""
     seek_room(p.r)
     weight = p.weights[p.weight_of[s.tasks[task].kind]]
     least = np.inf

@@ -34,9 +34,8 @@ _started: dict[str, subprocess.Popen[bytes] | None] = {}
 
 
 def warm_beside(policy: str) -> bool:
-    """Start compiling what a policy (or ``EPISODES``) needs, in another process. Return True if this call or an earlier
-    one has started such a process.
-    """
+    """Start a process that compiles what a policy (or ``EPISODES``) needs. Return True if this call
+    or an earlier one has started such a process."""
     name = PolicySpec.parse(policy).name
     if name not in _started:
         _started[name] = None

@@ -76,7 +76,7 @@ def draw_bars(axes: Axes, shown: Sequence[Bar], executors: int, now_s: float, sp
 
 
 def picture(simulation: SparkKernel) -> np.ndarray:
-    """Draw what the executors have done so far, as (height, width, 3) uint8.
+    """Draw what the executors have done so far, as a (height, width, 3) uint8 array.
 
     Raises:
         ModelError: The simulation does not record launches.

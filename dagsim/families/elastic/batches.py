@@ -54,7 +54,7 @@ class EpochTraining:
         return [*[float(start) for start in sorted(self.schedule) if start < self.epochs], self.epochs]
 
     def alone_s(self, gpu: str) -> float:
-        """Return the seconds that the whole training run takes on a GPU type, without interruption.
+        """Return how many seconds the whole training run takes on a GPU type, without interruption.
 
         Raises:
             ModelError: A batch was not measured on this type.
@@ -63,7 +63,7 @@ class EpochTraining:
         return ordered_sum((end - start) * self.seconds(gpu, self.schedule[int(start)]) for start, end in phases)
 
     def seconds(self, gpu: str, batch: int) -> float:
-        """Return the seconds per epoch.
+        """Return how many seconds an epoch takes.
 
         Raises:
             ModelError: The batch was not measured on this type.

@@ -120,8 +120,8 @@ def moves_to(
 
 
 def _together(domains: Sequence[int], nodes: list[int], count: int) -> list[int]:
-    """Return ``count`` of the nodes, all in the smallest domain that has enough of them. Return an
-    empty list if no domain has enough."""
+    """Return ``count`` of the nodes, all in the smallest domain that has enough of them, or an
+    empty list if there is no such domain."""
     groups = [[node for node in nodes if domain >> node & 1] for domain in domains] if domains else [nodes]
     return min([group for group in groups if len(group) >= count], key=len, default=[])[:count]
 
@@ -153,7 +153,7 @@ def _packed(
             empty = [node for node, count in free.items() if count == size]
             shares = [Share(node, size) for node in _together(task.domains, empty, count // size)]
             if not shares and task.domains:
-                continue  # this task does not hold up the others
+                continue  # skip this task, which does not block the others
         elif fitting := [node for node in free if free[node] >= count]:
             shares = [Share(min(fitting, key=lambda node: (free[node], node)), count)]
         if sum(share.instances for share in shares) < count:

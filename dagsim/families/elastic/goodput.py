@@ -81,18 +81,19 @@ class ThroughputModel(NamedTuple):
         return ThroughputModel(*[seconds * factor for seconds in self[:6]], self.gamma)  # type: ignore[call-arg]
 
     def pass_s(self, local_batch: Any) -> Any:
-        """Return the seconds of one forward and backward pass."""
+        """Return how many seconds a forward and backward pass takes."""
         return self.alpha_c + self.beta_c * local_batch
 
     def sync_s(self, nodes: Any, replicas: Any) -> Any:
-        """Return the seconds needed to add up the gradients of all replicas."""
+        """Return how many seconds it takes to add up the gradients of all replicas."""
         several = [np.asarray(nodes) > 1, np.asarray(replicas) > 1]
         fixed = np.select(several, [self.alpha_n, self.alpha_r], 1e-8)
         per_replica = np.select(several, [self.beta_n, self.beta_r], 1e-8)
         return fixed + per_replica * np.maximum(np.asarray(replicas) - 2, 1e-8)
 
     def step_s(self, nodes: Any, replicas: Any, local_batch: Any) -> Any:
-        """Return the seconds of the last pass of an iteration, including the synchronisation."""
+        """Return how many seconds the last pass of an iteration takes, including the
+        synchronisation."""
         passed, synced = self.pass_s(local_batch), self.sync_s(nodes, replicas)
         return np.exp(np.log(passed**self.gamma + synced**self.gamma) / self.gamma)
 

@@ -1,5 +1,5 @@
-"""Read measurements of training applications (times, gradients and progress), in files with the
-layout of Pollux's (OSDI 2021).
+"""Read measurements of training applications (times, gradients and progress) from files in Pollux's
+layout (OSDI 2021).
 
 An application consists of three kinds of CSV files, plain or gzip, as ``APP/NAME.csv`` or
 ``APP__NAME.csv``:
@@ -60,7 +60,8 @@ APPLICATIONS = {
 
 
 class IterationTime(NamedTuple):
-    """Seconds of an iteration without accumulation, and the part of them spent on synchronisation."""
+    """The duration of an iteration without accumulation, and the part of it spent on
+    synchronisation, in seconds."""
 
     step_s: float
     sync_s: float
@@ -153,7 +154,7 @@ class TrainingProfile:
         return self._progress[epochs]
 
     def iterations(self, batch: int, epochs: int) -> float:
-        """Return the iterations of ``batch`` samples until the end of ``epochs`` epochs.
+        """Return how many iterations of ``batch`` samples it takes to complete ``epochs`` epochs.
 
         Raises:
             ModelError: The batch or number of epochs is outside the measured range.
@@ -262,7 +263,7 @@ def read_applications(
 
 
 def _files(folders: Sequence[Path | str]) -> dict[str, dict[str, Path]]:
-    """Return the paths by application and by file name (without its ending)."""
+    """Return the paths by application and by file name (without its extension)."""
     files: dict[str, dict[str, Path]] = defaultdict(dict)
     for folder in folders:
         for path in sorted(Path(folder).rglob("*.csv*")):

@@ -33,9 +33,8 @@ class ResizedTask:
 
     @property
     def domains(self) -> tuple[int, ...]:
-        """The sets of nodes among which the task must choose one for all of its GPUs. It is empty
-        if the GPUs may be anywhere.
-        """
+        """The sets of nodes, one of which must contain all of the task's GPUs. It is empty if the
+        GPUs may be anywhere."""
         terms = self.piece.demand.terms
         return () if terms is None else tuple(terms.domains)
 

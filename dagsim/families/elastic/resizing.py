@@ -1,4 +1,4 @@
-"""The base of the policies that choose the GPUs of elastic tasks."""
+"""The base class of policies that choose the GPUs of elastic tasks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Resizing(ABC):
         if waits and turns.begin(view.now, state):
             yield from self._allocate(view, tasks)
             waits = self.polls
-        # Pollux lets every task wait for one interval before it starts the task
+        # Pollux delays the first start of every task by one interval
         young = any(task.arrival_s == view.now for task in tasks)
         if waits and (early or view.running or view.pending or young):
             yield Wait(turns.next_s)

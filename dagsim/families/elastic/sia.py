@@ -109,7 +109,8 @@ def _check_program(goodputs: np.ndarray, options: int, present: int, restart_fac
 def _costs(
     goodputs: np.ndarray, present: Sequence[int | None], restart_factors: Sequence[float], power: float
 ) -> np.ndarray:
-    """Return the cost of each configuration for each job. All but its present one cost a restart."""
+    """Return the cost of each configuration for each job. All except the job's current
+    configuration include the cost of a restart."""
     factors = np.ones(goodputs.shape)
     for job, place in enumerate(present):
         if place is not None:

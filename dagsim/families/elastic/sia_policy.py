@@ -69,7 +69,7 @@ class Sia(Resizing):
             power=self.power,
             waiting_cost=self.waiting_cost,
         )
-        # If a task may not use the configuration that was chosen for it yet, it gets no GPUs.
+        # If a task may not yet use the configuration that was chosen for it, it gets no GPUs.
         chosen = [None if at is None or goodputs[row, at] <= UNKNOWN else at for row, at in enumerate(choice.chosen)]
         wanted = {task.order: None if at is None else options[at] for task, at in zip(tasks, chosen, strict=True)}
         yield from self._tasks.change(view, tasks, moves_to(view, tasks, wanted, nodes))

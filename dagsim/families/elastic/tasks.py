@@ -188,7 +188,7 @@ class ElasticTasks:
         return replace(task, instances=asked, gang=True, gpus=1.0, cpus=cpus, memory_gb=memory_gb, elastic=elastic)
 
     def _application(self, task: Task, asked: int, seconds: float) -> str | None:
-        """Return the name of the application that a task resembles."""
+        """Return the name of the application that a task resembles, or None if there is none."""
         if task.model is not None:
             plain = task.model.lower().replace("-", "")
             name = self.models.get(task.model) or (plain if plain in SHIPPED_MODELS else _ALIKE.get(plain))
@@ -239,10 +239,9 @@ def _profiles(folder: str) -> dict[str, TrainingProfile]:
 
 @cache
 def _scaled(name: str, asked: int, slower: tuple[tuple[str, int, float], ...]) -> tuple[dict[str, GoodputModel], float]:
-    """Return models by GPU type. Also return the goodput of the fastest type with ``asked`` GPUs on
-    as few nodes as possible. ``slower`` contains, for each type, the GPUs per node, and the factor
-    by which ``asked`` GPUs of this type are slower than those of the fastest type.
-    """
+    """Return goodput models by GPU type. Also return the goodput of the fastest type with ``asked``
+    GPUs on as few nodes as possible. ``slower`` contains, for each type, the GPUs per node, and the
+    factor by which ``asked`` GPUs of this type are slower than those of the fastest type."""
     model = SHIPPED_MODELS[name]
     goodputs = {gpu: float(model.best(-(-asked // size), asked).goodput) for gpu, size, _ in slower}
     fastest = next(gpu for gpu, _, factor in slower if factor == 1.0)

@@ -46,9 +46,8 @@ def clipped_log_ratio(seconds: float, here_s: float) -> float:
 
 @inner
 def freed_in_s(e: EpisodeState, gpus: float, type_: int) -> float:
-    """Return the expected seconds until ``gpus`` further GPUs of the type are free, or 0 if none
-    are needed.
-    """
+    """Return the expected seconds until ``gpus`` more GPUs of the type are free, or 0 if none are
+    needed."""
     if gpus <= 0:
         return 0.0
     at = e.on_type[type_].at

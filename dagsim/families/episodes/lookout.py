@@ -1,8 +1,8 @@
-"""The current state of a simulation, from which episodes begin in which choices can be tried.
-Future arrivals are drawn from past arrivals.
+"""A copy of a simulation's current state, in which episodes try choices. Future
+arrivals are drawn from past arrivals.
 
-It is built from what a policy may see: the jobs in the system with their estimates, runs with their
-expected ends, and copies of earlier jobs, which represent future jobs. It contains no true
+The copy is built from what a policy may see: the jobs in the system with their estimates, runs with
+their expected ends, and copies of earlier jobs, which represent future jobs. It contains no true
 durations and no true future arrivals.
 """
 

@@ -65,8 +65,8 @@ class Search:
     runs take as long as their estimates, and nothing fails. Networks and set-up times are also
     ignored.
 
-    ``budget`` is the number of decisions that may be simulated for each decision. The part that a
-    decision does not use is saved for later decisions. If the budget does not suffice for all
+    ``budget`` is the number of decisions that may be simulated for each decision. Simulations that
+    a decision does not need are saved for later decisions. If the budget does not suffice for all
     futures, only the first one is simulated, because a mean over two or three futures is too noisy.
     If the budget does not even suffice for the first future, or if there are more than 1,000 ready
     tasks, the followed policy decides alone.

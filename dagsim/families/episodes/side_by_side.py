@@ -138,7 +138,7 @@ def observe_episodes(
     """Fill the observations of the episodes ``which``, in that order, with all rows in one array.
 
     The rows of an episode begin at ``first``, whose last entry is the end of all rows. ``waits`` is
-    1 if the episode's last row represents waiting. An episode that is over has no rows.
+    1 if the episode's last row represents waiting. An episode that has ended has no rows.
     """
     row = int64(0)
     for place in range(len(which)):
@@ -177,9 +177,9 @@ def step_episodes(
 
     Each episode has the same number of rows. The last row represents waiting. If there are too few
     rows, the remaining choices are left out. ``mask`` is 1 for choices and, if the episode is over,
-    for waiting. An action is a row. If it is not ``legal``, it is counted in ``illegal`` and
-    replaced by the first row. An episode is observed right after its action, while its arena is in
-    the processor's cache.
+    for waiting. An action is the number of a row. If it is not ``legal``, it is counted in
+    ``illegal`` and replaced by the first row. An episode is observed right after its action, while
+    its arena is in the processor's cache.
     """
     rows = tokens.shape[1]
     last = rows - 1
@@ -518,7 +518,7 @@ class CompiledEpisodes:
     def begin(self, which: np.ndarray, seeds: Iterable[int]) -> np.ndarray:
         """Begin the episodes ``which`` on the job sequences with these seeds.
 
-        Returns (N,) bool: True for episodes that are over because they have no choice at all.
+        Return (N,) bool: True for episodes that are over because they have no choice at all.
         """
         for number, seed in zip(which.tolist(), seeds, strict=True):
             image = self._image(int(seed))
@@ -600,7 +600,7 @@ class CompiledEpisodes:
             outcome[0][which] = 0.0 - self._own_costs(self._own, which) * self._terms.weight / self._terms.scale
         if self._derived is not None:
             (tokens, context, _, mask), over = seen, outcome[1]
-            owners, rows = np.nonzero(mask * ~over[:, None])  # an episode that is over is shown as zeros
+            owners, rows = np.nonzero(mask * ~over[:, None])  # observations of ended episodes are all zeros
             chosen = tokens[owners, rows]
             tokens[owners, rows, -len(self._derived.names) :] = self._derived.of_rows(chosen, context, owners)
 

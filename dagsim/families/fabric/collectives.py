@@ -1,5 +1,5 @@
 """Collectives: the data that a gang sends in a step, the links that it uses, and formulas for the
-time.
+time that this takes.
 
 With n ranks on m nodes, S bytes per rank, and B bytes per second in each direction, the bandwidth
 terms are (nccl-tests, ``doc/PERFORMANCE.md``):

@@ -18,7 +18,7 @@ from dagsim.systems.cluster.models.runtime import _ByType
 
 @dataclass(frozen=True, slots=True)
 class ModelTraffic:
-    """The traffic of gangs per step, by the name of the model.
+    """The traffic that gangs send in each step, by the name of the model.
 
     A task's work is only its compute time. The time that its gang needs for communication is added,
     and depends on where the task runs.

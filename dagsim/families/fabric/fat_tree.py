@@ -104,11 +104,10 @@ class FatTree:
         return prod(self.up[:level]) * prod(self.down[level:])
 
     def _parent(self, level: int, position: int, way: int) -> int:
-        """Return the position of a neighbour above. A position encodes a label with one digit per
-        level, of which the lowest varies fastest. Digits below the node's level count the ways up
-        (``up``), and the other digits count the ways down (``down``). A step up replaces the digit
-        for the level with the chosen way.
-        """
+        """Return the position of a neighbour on the level above. A position encodes a label with
+        one digit per level, of which the lowest varies fastest. Digits below the node's level count
+        the ways up (``up``), and the other digits count the ways down (``down``). A step up
+        replaces the digit for the level with the chosen way."""
         low = prod(self.up[:level])
         below, rest = position % low, position // low // self.down[level]
         return below + low * (way + self.up[level] * rest)

@@ -25,7 +25,7 @@ _CAP = -1
 
 
 class LinkFlow:
-    """Bytes in transit over links. An object is plain data unless it is part of ``SharedLinks``."""
+    """Bytes in transit over links."""
 
     __slots__ = (
         "bottleneck", "bytes_left", "cap", "ends_s", "next_rate", "number", "rate", "route", "since_s", "weights"
@@ -85,11 +85,11 @@ class SharedLinks:
         self._bandwidths = list(bandwidths)
         self._on: list[dict[LinkFlow, None]] = [{} for _ in bandwidths]
         self._changed: dict[int, None] = {}
-        """Links with other flows or another bandwidth than at the last update."""
+        """Links whose flows or bandwidth have changed since the last update."""
         self._alone: list[LinkFlow] = []
         """New flows that use no link."""
         self._ends: list[tuple[float, int, int, LinkFlow]] = []
-        """Expected ends; an entry is outdated if its flow has another end by now."""
+        """Expected ends; an entry is outdated if its flow now has a different end."""
         self._expected = 0
         self._started = 0
 
@@ -171,9 +171,8 @@ class SharedLinks:
         return others
 
     def rate_of(self, flow: LinkFlow) -> float:
-        """Return the rate in bytes per second that a flow would have if it started beside the
-        current flows. Nothing is changed. There must be no pending updates.
-        """
+        """Return the rate in bytes per second that a flow would have if it started next to the
+        current flows. Nothing is changed. There must be no pending updates."""
         if not flow.route:
             return flow.cap
         before, changed = flow.number, self._changed
@@ -234,9 +233,8 @@ class SharedLinks:
             affected.update(more)
 
     def _fill(self, affected: dict[LinkFlow, None]) -> dict[int, list[LinkFlow]]:
-        """Set the max-min rates of the ``affected`` flows, which share the capacity that all other
-        flows leave. Return the affected flows on each link.
-        """
+        """Set the max-min rates of the ``affected`` flows, which share the capacity that is left by
+        all other flows. Return the affected flows on each link."""
         flows = sorted(affected, key=_number)
         links: dict[int, list[LinkFlow]] = {}
         for flow in flows:
@@ -293,7 +291,7 @@ class SharedLinks:
         return links
 
     def _left_by_others(self, link: int, affected: dict[LinkFlow, None]) -> float:
-        """Return the capacity of a link that all flows except the affected ones leave."""
+        """Return the capacity of a link that is left by its unaffected flows."""
         left = self._bandwidths[link]
         for other in self._on[link]:
             if other not in affected:

@@ -256,7 +256,7 @@ class SharedCarrier:
     def _look(self, event: Event) -> None:
         now = self._clock.now
         if now < self._due_s:
-            return  # an earlier event has already done this
+            return  # an earlier event has already updated the rates
         self._due_s = inf
         if self._links.next_end_s() <= now:
             self._arrive(now)

@@ -26,11 +26,10 @@ class SmallestDomain:
     """Chooses the smallest domain in which a gang fits: a node, or else a rack, or else a pod, and
     so on. If there are several, it chooses the one with the least free capacity, and among equal
     ones the first. Within the domain, a gang fills the subdomains with the most free capacity until
-    the rest fits into a single subdomain, for which the smallest sufficient one is chosen again (as
-    in Kueue's topology-aware scheduling). This breaks up the fewest domains. A required level is
-    the widest level that is tried; a preferred level needs no special rule. Tasks that are not
-    gangs use best fit. The cost is O(nodes).
-    """
+    the rest fits into a single subdomain. The rest goes to the smallest sufficient subdomain (as in
+    Kueue's topology-aware scheduling). This breaks up the fewest domains. A required level is the
+    widest level that is tried; a preferred level needs no special rule. Tasks that are not gangs
+    use best fit. The cost is O(nodes)."""
 
     def place(
         self, view: ClusterView, task: TaskState, type_: int | None = None, avoid: _Nodes = _NONE
@@ -224,9 +223,9 @@ class SkewRule:
     """The rule of Tiresias (Gu et al., NSDI 2019): a gang whose model has a skewed distribution of
     tensor sizes starts on the smallest possible number of nodes, or waits until it can. Other gangs
     take any GPUs, on the fullest nodes first, so that they fill gaps. VGG and AlexNet are skewed:
-    in the table of Tiresias' simulator (SymbioticLab/Tiresias, ``simulator/models.py``), one tensor
-    has 61% to 77% of their bytes, but at most 14% of the bytes of the other models. Models are
-    compared by the beginning of their names. O(nodes)."""
+    in the table of Tiresias' simulator (SymbioticLab/Tiresias, ``simulator/models.py``), their
+    largest tensor contains 61% to 77% of all bytes, compared with at most 14% in the other models.
+    Models are compared by the beginning of their names. O(nodes)."""
 
     skewed = ("vgg", "alexnet")
 
@@ -370,8 +369,8 @@ class _Clearing(NamedTuple):
 
 class Defrag(EasyOnNodes):
     """``topology`` with migrations: if the oldest gang fits on no single node, rack or pod although
-    there are enough free GPUs in total, the policy empties one of these by moving runs that use a
-    single node. It does so only if the moves cost fewer GPU-seconds than the gang gains.
+    there are enough free GPUs in total, the policy empties a node, rack or pod by moving runs that
+    use a single node. It does so only if the moves cost fewer GPU-seconds than the gang gains.
 
     All moves happen simultaneously, and cost the time until the runs compute again: the delays in
     ``Preemption``, the transfer of their states next to the flows in transit
@@ -503,13 +502,13 @@ def _after(free: _Free, demand: DemandClass, count: int) -> _Free:
 
 
 def _lost_s(view: ClusterView, run: Run) -> float:
-    """Return the seconds of computation that a run loses if it moves."""
+    """Return how many seconds of computation a run loses if it moves."""
     kept = view.preemption.on_resume == "resume" or run.computing_s is None
     return 0.0 if kept else view.now - run.computing_s  # type: ignore[operator]
 
 
 def _state_gb(view: ClusterView, run: Run) -> float:
-    """Return the GB that a run has to save."""
+    """Return how many GB a run has to save."""
     return run.task.task.memory_gb * run.instances if view.preemption.on_resume == "resume" else 0.0
 
 

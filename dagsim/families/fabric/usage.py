@@ -150,7 +150,8 @@ class LinkTraffic:
             run.exchange = gang_exchange(self.routing, step.traffic, step.members, step.gpu)
 
     def _send_steps(self, run: _Run, now: float, rate: float) -> None:
-        """Set the rate at which the gang sends from now on. A rate of 0 stops it."""
+        """Set the rate at which the gang sends from now on. A rate of 0 means that it stops
+        sending."""
         if run.flow is not None and not rate:
             self.changes.append(_Change(now, False, run.flow))
             run.flow = None

@@ -242,9 +242,8 @@ class Player:
         return scenario.kernel(0), policy
 
     def present(self, state: QueueState) -> tuple[Present, dict[str, TaskState], float]:
-        """Return the causes for which the jobs in a state are waiting, the first task of each
-        eligible job (by job id), and the time in the log at which the clock of the causes begins.
-        """
+        """Return the reasons why the jobs in a state are waiting, the first task of each eligible
+        job (by job id), and the time in the log at which the clock of these reasons begins."""
         scene = _Scene(self._estimated, state)
         run_s = scene.run_s(Future.LIMITS, RunTimes(), [np.random.default_rng(0)])
         kernel, policy = self._begun(scene, scene.jobs(run_s[:, 0], None))
@@ -264,10 +263,9 @@ class Player:
         return stated(policy, "decides_at_once") and stated(policy, "outlook") is not None
 
     def said(self, state: QueueState) -> dict[str, NextStep]:
-        """Return the policy's present decision about each waiting job, by the job's id. The result
+        """Return the policy's current decision about each waiting job, by the job's id. The result
         is empty for policies whose first decisions in a snapshot differ from those of the real
-        scheduler.
-        """
+        scheduler."""
         if not self.knows_queue or not len(state.waiting):
             return {}
         present, _, _ = self.present(state)
@@ -277,8 +275,7 @@ class Player:
     def planned_start(self, state: QueueState, place: int) -> tuple[float, tuple[str, ...]]:
         """Return when the job at a place in ``state.waiting`` starts, in seconds from now, and on
         which nodes. The time is infinite if it does not start within a week. All jobs are assumed
-        to run to their limits, and no further jobs to arrive.
-        """
+        to run to their limits, and no other jobs to arrive."""
         scene, rng = _Scene(self._estimated, state), np.random.default_rng(0)
         jobs = scene.jobs(scene.run_s(Future.LIMITS, RunTimes(), [rng])[:, 0], None)
         watch = self._watched(scene, jobs, _MOST_HORIZON_S, [np.array([place])], Future.LIMITS, rng)
@@ -358,8 +355,7 @@ def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | 
 
 def _moved(period: NodeReservation, zero_s: float) -> Iterator[NodeReservation]:
     """Yield a reservation on a clock that begins at ``zero_s``. If the reservation repeats, a
-    period in progress becomes a separate reservation, because no period may begin before 0 s.
-    """
+    period in progress becomes a separate reservation, because no period may begin before time 0."""
     start_s, end_s, every_s = period.start_s - zero_s, period.end_s - zero_s, period.every_s
     if every_s is not None and start_s < 0:
         over = 0 if end_s > 0 else floor(-end_s / every_s) + 1

@@ -17,9 +17,8 @@ from dagsim.workload.arrays import Labels
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """One change to a job. It may change the size, as a share of what the job requests, the number
-    of nodes for the same size, the time limit, the partition, the GPU type or the terms.
-    """
+    """One change to a job: to its size (as a share of what it requests), its number of nodes at the
+    same size, its time limit, its partition, its GPU type, or its terms."""
 
     words: str
     size: float = 1.0

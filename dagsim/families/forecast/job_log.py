@@ -127,7 +127,7 @@ class JobLog(Submissions):
 
     @classmethod
     def joined(cls, several: Sequence[JobLog], ends_s: float) -> JobLog:
-        """Return the jobs of several logs on one clock, in order of submission."""
+        """Combine several logs into one, on a common clock and in order of submission."""
         jobs = JobArrays.joined([log.jobs for log in several])
         order = np.argsort(jobs.arrival_s, kind="stable")
         columns: dict[str, Any] = {

@@ -40,9 +40,8 @@ class Watched(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """The number of forecasts in the last week, or in a part of them, and the shares of jobs that
-    started near the median.
-    """
+    """The number of forecasts in the last week (or in one group of them), and the shares of jobs
+    that started near the median."""
 
     n: int
     within: tuple[float, ...]

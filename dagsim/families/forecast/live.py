@@ -284,9 +284,8 @@ def workload_of(state: Path) -> dict[str, str]:
 
 
 def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
-    """Return the end of a sentence that states which facts from before the snapshot the policy does
-    not know.
-    """
+    """Return the end of a sentence that lists the facts from before the snapshot that the policy
+    needs but does not have."""
     decider = make_policy(scenario, policy, 0)
     unknown = forgotten(decider)
     if not has_history and (remembers := stated(decider, "remembers")):
@@ -477,10 +476,9 @@ def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
 def _shown(
     log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: ListedById | None, said: Mapping[str, NextStep]
 ) -> list[Expected]:
-    """Return the forecasts for the last rows. ``said`` contains the policy's present decisions
-    about jobs, which are the causes of their waits. If the policy starts a job immediately in every
-    future, the forecast is that the job starts now, regardless of past waits.
-    """
+    """Return the forecasts for the last rows. ``said`` contains the policy's current decisions
+    about jobs, which explain their waits. If the policy starts a job immediately in every future,
+    the forecast is that the job starts now, regardless of past waits."""
     present = several[-1]
     if not len(present.t):
         return []

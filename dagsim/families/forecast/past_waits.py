@@ -139,8 +139,8 @@ class RunTimes:
     def draw(self, levels: np.ndarray, classes: Iterable[Class], done: float = 0.0) -> np.ndarray:
         """Draw (n,) shares for a job that has already used the share ``done`` of its limit, one for
         each random number in ``levels`` (n,), from [0, 1). Shares come from the part of the mixture
-        above ``done``. If that part is empty, the share is the whole limit, or a little more than
-        ``done``."""
+        above ``done``. If that part is empty, all shares are 1 or, if it is larger, ``done`` plus
+        0.01."""
         values, weights = self.table(classes)
         larger = values > done
         if not larger.any():

@@ -1,6 +1,6 @@
 """Schedulers' reasons for a wait, and what each of them means for the start. Either the simulation
 covers the reason, or the job waits for an event outside the simulation, or the job never starts
-under the present rules.
+under the current rules.
 
 Slurm's reasons come from ``job_state_reason.c`` (24.11) and from older versions, together with the
 sentences that squeue prints instead of some reasons. Kueue's reasons are the messages of
@@ -125,8 +125,8 @@ _FAMILIES: tuple[tuple[re.Pattern[str], ReasonKind], ...] = tuple([
         (r".*workload is deactivated|Deactivated", ReasonKind(Fate.OUTSIDE, "until somebody activates it")),
         (r".*(request|requests) > maximum capacity|.*insufficient quota .*maximum",
          ReasonKind(Fate.NEVER, "it requests more than the quota of its queue can ever be")),
-        # These precede the patterns for excluded flavors and nodes, because such a message names
-        # each of those as well.
+        # These patterns come before those for excluded flavors and nodes, because the messages also
+        # name all excluded flavors and nodes.
         (r".*(insufficient unused quota|topology .*(allows|doesn't allow) to fit|preemption|[pP]reempting|"
          r"LastAcceptableFlavorName|nodes are available)|Unschedulable", _NAMES["Resources"]),
         (r".*namespace.*(doesn't match|does not exist)|.*LimitRange|.*resource validation",

@@ -20,7 +20,7 @@ _DRAWS = 500
 
 
 class Score(NamedTuple):
-    """The scores of some rows. Each interval extends from the 5th to the 95th percentile."""
+    """The scores of a set of rows. Each interval extends from the 5th to the 95th percentile."""
 
     n: int
     coverage_90: float

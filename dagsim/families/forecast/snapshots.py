@@ -186,9 +186,8 @@ class Snapshots:
     def _end_late(self) -> None:
         """End a forecast that takes longer than the interval, so that the next snapshot can be
         forecast. The first forecast of a process may take ``_BEGINNING`` intervals. Without this
-        exception, a process that needs longer than an interval to begin would be ended again and
-        again.
-        """
+        exception, a process that takes longer than an interval to start would be ended again and
+        again."""
         most_s = self._every_s * (1 if self._is_ready else _BEGINNING)
         if self._pool is None or monotonic() - self._asked_s <= most_s:
             return

@@ -47,8 +47,8 @@ _STATUSES = ("Ready", "Waiting", "Running", "Terminated", "Failed", "Cancelled")
 
 
 class Alibaba2017(Reader):
-    """Builds one job per ``job_id``, which is kept if all its tasks terminated (or with
-    ``keep_partial``); tasks have no parents.
+    """Builds one job per ``job_id``, whose tasks have no parents. The job is kept if all its tasks
+    terminated or ``keep_partial`` is set.
 
     Work is ``modify - create``, and instances are independent. A job created before the window
     arrives at the start of the window.
@@ -75,7 +75,7 @@ class Alibaba2017(Reader):
 
 
 def _tasks(source: Source) -> Source:
-    """Return the task table, if ``source`` is a directory or archive with several tables."""
+    """Return the task table in ``source``, which may be a directory or archive with several tables."""
     tables = source.select("batch_task.*")
     return tables if tables.files else source
 

@@ -94,9 +94,8 @@ class Alibaba2018(Reader):
         return job_blocks((_batch(table, joined, options) for table in parts), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Read the machines from ``machine_meta.csv``, if it is next to the tasks and the tasks need
-        no GPUs.
-        """
+        """Read the machines from ``machine_meta.csv`` next to the tasks. Return None if there is no
+        such file, or if tasks need GPUs."""
         machines = source.beside("machine_meta.csv*", "machine_meta.tar.gz")
         if options.gpus_per_task is not None or not machines.files:
             return None
@@ -117,7 +116,7 @@ class Alibaba2018(Reader):
 
 
 def _tasks(source: Source) -> Source:
-    """Return the task table, if ``source`` is a directory or archive with several tables."""
+    """Return the task table in ``source``, which may be a directory or archive with several tables."""
     tables = source.select("batch_task.*")
     return tables if tables.files else source
 

@@ -58,7 +58,8 @@ class Alibaba2026(Reader):
         return row_blocks(read, times, partial(_jobs, options), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Read the nodes from ``node_info_df*`` next to the jobs."""
+        """Read the nodes from ``node_info_df*`` next to the jobs, or return None if there is no
+        such file."""
         lists = source.beside("node_info_df*")
         return _read_nodes(lists.files[0]) if lists.files else None
 

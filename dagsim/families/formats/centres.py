@@ -62,7 +62,7 @@ class CentreLog(Reader):
     job whose GPUs cannot be divided evenly among its nodes has one instance per GPU instead.
 
     Jobs in all end states are kept, because failed jobs also held their nodes. Jobs that never
-    started or had not ended are dropped.
+    started, or had not ended when the table was written, are dropped.
     """
 
     names: ClassVar[_Names]

@@ -23,7 +23,8 @@ from dagsim.traces.workflow import shared_bytes, stem, workflow
 
 
 class Dax(Reader):
-    """Builds one job per file, and all jobs arrive at 0; a task takes one core for its runtime."""
+    """Builds one job per file, and all jobs arrive at time 0; a task takes one core for its
+    runtime."""
 
     name = "dax"
     summary = "Pegasus DAX (.xml, .dax): synthetic scientific workflows"

@@ -74,7 +74,8 @@ class Google2011(Reader):
         return events.blocks(partial(_tables, source, _tasks(source)), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Read the machines from ``machine_events`` next to the tasks, if tasks need no GPUs."""
+        """Read the machines from ``machine_events`` next to the tasks. Return None if there are
+        none, or if tasks need GPUs."""
         machine_data = None if options.gpus_per_task is not None else _machines(source)
         return machine_data and machine_data[0]
 
@@ -147,5 +148,5 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
 
 
 def _band(priority: str) -> float:
-    """Return 0 for free, 1 for batch, 2 for production, 3 for monitoring."""
+    """Return the priority band: 0 for free, 1 for batch, 2 for production, 3 for monitoring."""
     return {"0": 0.0, "1": 0.0, "9": 2.0, "10": 3.0, "11": 2.0}.get(priority, 1.0)

@@ -119,7 +119,7 @@ class Google2019(Reader):
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """Read the machines from ``machine_events``, or from a list of shapes
-        (``*host_resource*``), if tasks need no GPUs."""
+        (``*host_resource*``). Return None if there is neither, or if tasks need GPUs."""
         if options.gpus_per_task is not None:
             return None
         machine_data = _machines(source)
@@ -263,7 +263,7 @@ def _events(source: Source, required: Sequence[str], optional: Sequence[str], re
 
 
 def _objects(source: Source, names: Sequence[str], report: ReadReport) -> Iterator[NumberedRow]:
-    """Yield the fields of JSON Lines."""
+    """Yield the fields of each line of JSON."""
     defaults = [(name, _JSON_DEFAULTS.get(name, "")) for name in names]
     for place, line in source.lines():
         if not line.strip():
@@ -387,7 +387,8 @@ def shapes_beside(source: Source) -> Cluster | None:
 
 
 def band(priority: str) -> float:
-    """Return 0 for free, 1 for best-effort batch, 2 for mid, 3 for production, 4 for monitoring."""
+    """Return the priority band: 0 for free, 1 for best-effort batch, 2 for mid, 3 for production, 4
+    for monitoring."""
     try:
         value = float(priority or 0)
     except ValueError:

@@ -95,7 +95,7 @@ class GridEngine(BatchReader):
 
 def _fields(line: str) -> list[str]:
     """Split a record at its colons. The category may contain colons itself (``-l h_rt=01:00:00``).
-    It ends where a number, the task id of a slave (or ``NONE``) and another number follow."""
+    The category ends before a number, the task id of a slave (or ``NONE``) and another number."""
     fields = line.split(":")
     for end in range(_CATEGORY + 1, len(fields) - 2):
         if is_number(fields[end]) and is_number(fields[end + 2]) and _TASK_ID.fullmatch(fields[end + 1]):

@@ -70,7 +70,8 @@ class Helios(Reader):
 
 
 def read_capacity(source: Source, gpu: str) -> Cluster:
-    """Read the cluster on the last day of a table ``date, <vc> ..., total``.
+    """Read the cluster on the last day of a table with the columns ``date``, one per virtual
+    cluster, and ``total``.
 
     Raises:
         TraceError: There is no such row. The message names ``file:line``.

@@ -1,10 +1,10 @@
 """Alibaba ``cluster-trace-gpu-v2023`` ("openb"): pod lists, with the node lists as the cluster.
 
 Pods: ``name, cpu_milli, memory_mib, num_gpu, gpu_milli, gpu_spec, qos, pod_phase, creation_time,
-deletion_time, scheduled_time``, in seconds. The ``multigpu`` lists end after ``gpu_milli``.
-``gpu_milli`` is per GPU. ``gpu_spec`` may allow several types (``V100M16|V100M32``), and any type
-if it is empty. Nodes: ``sn, cpu_milli, memory_mib, gpu, model``. Jobs are sorted by creation,
-because resampled lists are not in this order.
+deletion_time, scheduled_time``, in seconds. The ``multigpu`` lists have no columns after
+``gpu_milli``. ``gpu_milli`` is per GPU. ``gpu_spec`` may allow several types (``V100M16|V100M32``);
+if it is empty, any type is allowed. Nodes: ``sn, cpu_milli, memory_mib, gpu, model``. Jobs are
+sorted by creation, because resampled lists are not in this order.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Openb2023(Reader):
         return row_blocks(read, times, partial(_jobs, options), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Read the nodes from the first ``openb_node_list*`` next to the pods. To read another
-        list, use ``read_openb_nodes``."""
+        """Read the nodes from the first ``openb_node_list*`` next to the pods, or return None if
+        there is none. To read another list, use ``read_openb_nodes``."""
         lists = source.beside("openb_node_list*")
         return read_openb_nodes(lists.files[0]) if lists.files else None
 

@@ -106,7 +106,8 @@ class Pai2020(Reader):
         return job_blocks((_batch(table, options, report) for table in tables.joined(report)), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Read the machines from ``pai_machine_spec`` next to the trace."""
+        """Read the machines from ``pai_machine_spec`` next to the trace, or return None if it is
+        missing."""
         machines = _table(source, "machine_spec")
         if machines is None:
             return None
@@ -298,9 +299,8 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
 def _drop_again(
     joined: _Joined, findings: Findings, rows: np.ndarray, first: np.ndarray, reason: str, stage: int = 0
 ) -> np.ndarray:
-    """Drop rows that repeat an earlier row, which ``first`` contains. Identical rows count as
-    duplicates, and the others are dropped for ``reason``. Return the identical rows.
-    """
+    """Drop ``rows``, each of which repeats the earlier row in ``first``. Identical rows count as
+    duplicates, and the others are dropped for ``reason``. Return the identical rows."""
     same = np.array([joined.fields(row) == joined.fields(int(first[row])) for row in rows.tolist()], bool)
     twice: np.ndarray = rows[same]
     findings.drop(twice, "given twice", stage=stage)
@@ -403,9 +403,8 @@ def _instances(
 
 
 def _table(source: Source, table: str) -> Source | None:
-    """Return the table next to ``source``. If there are files with several endings, return the
-    first one.
-    """
+    """Return the table next to ``source``. If there are files with several extensions, return the
+    first one."""
     stem = f"pai_{table}" if table == "machine_spec" else f"pai_{table}_table"
     tables = source.beside(f"{stem}.csv", f"{stem}.csv.gz", f"{stem}.tar.gz", f"{stem}.parquet")
     return tables.files[0] if tables.files else None

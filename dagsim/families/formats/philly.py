@@ -1,9 +1,9 @@
 """Microsoft Philly 2017: the official ``cluster_job_log`` (JSON), and lists derived from it (CSV).
 
 The log is one array of ``{status, vc, jobid, submitted_time, user, attempts: [{start_time,
-end_time, detail: [{ip, gpus}]}]}``. Times are local dates and times without a time zone, null, or ``None``.
-The log is read object by object into columns. The lists have the columns ``timestamp, duration,
-num_gpus, gpu_time, cluster``.
+end_time, detail: [{ip, gpus}]}]}``. A time is a local date and time without a time zone, ``null``
+or ``None``. The log is read object by object into columns. The lists have the columns ``timestamp,
+duration, num_gpus, gpu_time, cluster``.
 """
 
 from __future__ import annotations

@@ -20,9 +20,8 @@ from dagsim.traces.workflow import stem, workflow
 
 
 class Stg(Reader):
-    """Builds one job per graph, and all jobs arrive at 0; a task runs on one core, and the dummies
-    take no time.
-    """
+    """Builds one job per graph, and all jobs arrive at time 0; a task runs on one core, and the
+    dummy tasks take no time."""
 
     name = "stg"
     summary = "Standard Task Graph set (.stg): random graphs with known optimal makespans"

@@ -6,7 +6,7 @@ time, requested memory, status, user, group, executable, queue, partition, prece
 time. -1 means unknown, and numbers may be floats. A Parquet table has the 18 fields as columns in
 this order, and the names of the columns are ignored. Jobs are sorted by submit time.
 
-A log may have further fields. ``--map nodes=20`` selects a field that contains a job's number of
+A log may have additional fields. ``--map nodes=20`` selects a field that contains a job's number of
 nodes, as a number or as ``nodes=128`` within a text. A header line ``; Field 20: number of nodes``
 has the same effect. Nodes then take the place of processors.
 """

@@ -23,9 +23,8 @@ _HEAD = 4096
 
 
 class Tpch(Reader):
-    """Builds one job per query and input size, and all jobs arrive at 0; each stage is a task, and
-    each instance takes a GPU.
-    """
+    """Builds one job per query and input size, and all jobs arrive at time 0; each stage is a task,
+    and each instance takes a GPU."""
 
     name = "tpch"
     summary = "Decima's TPC-H profiles (JSON): 154 Spark queries as stages"

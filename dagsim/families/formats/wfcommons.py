@@ -30,9 +30,8 @@ _Files = dict[str, dict[str, float]]
 
 
 class WfCommons(Reader):
-    """Builds one job per file, and all jobs arrive at 0; a task takes ``coreCount`` cores (by default
-    1) for its measured runtime.
-    """
+    """Builds one job per file, and all jobs arrive at time 0; a task takes ``coreCount`` cores (by
+    default 1) for its measured runtime."""
 
     name = "wfcommons"
     summary = "WfCommons WfFormat 1.0 to 1.5 (.json): recorded workflow executions"
@@ -119,8 +118,7 @@ def _tasks(
 
 def _ids_by_reference(listed: list[Any]) -> dict[str, str]:
     """If most references to parents and children are names rather than ids, return a mapping from
-    the names that are unique to the ids of the tasks. Otherwise, return an empty dictionary.
-    """
+    the unique names to the ids of the tasks. Otherwise, return an empty dictionary."""
     items = _dicts(listed)
     names = Counter(str(item.get("name")) for item in items)
     ids = {str(item.get("name")): str(item.get("id") or item.get("name")) for item in items}

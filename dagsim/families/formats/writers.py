@@ -81,9 +81,8 @@ def _platform(size: int, name: str) -> str:
 def _write_each(
     format: str, ending: str, text: Callable[[Job], str], path: Path, jobs: Iterable[Job], cluster: Cluster | None
 ) -> tuple[Path, ...]:
-    """Write one file per job. If ``path`` has this ending, it is the file for the only job.
-    Otherwise, it is the folder for the files. Return the paths.
-    """
+    """Write one file per job. If ``path`` ends in ``ending``, it is the file for the only job.
+    Otherwise, it is the folder for the files. Return the paths."""
     files: list[Path] = []
     for job in jobs:
         content = text(job)

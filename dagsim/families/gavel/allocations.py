@@ -385,9 +385,8 @@ class GivenShares(_Rule):
 
 
 def _on_reference(situation: Situation) -> Situation:
-    """Return the situation for a policy that does not distinguish types. In it, the rate of a job
-    on every type is its rate on the reference type.
-    """
+    """Return the situation for a policy that does not distinguish types: each job's rate on every
+    type is its rate on the reference type."""
     jobs = {}
     for number, job in situation.jobs.items():
         rate = job.rate.get(_REFERENCE) or max(job.rate.values())
@@ -420,7 +419,7 @@ GAVEL_POLICIES: Mapping[str, Callable[[], Allocator]] = {
 
 
 def allocator(name: str) -> Allocator:
-    """Build Gavel's policy with that name.
+    """Build the policy that has this name in Gavel.
 
     Raises:
         ConfigError: There is no such policy.

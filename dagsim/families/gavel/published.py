@@ -62,8 +62,8 @@ class Gavel:
     as published, checked by ``scripts/validate_gavel.py``).
 
     Raises:
-        ConfigError: There is no such policy, or a time is not positive; in a simulation without a
-            sharing model, the policy needs pairs.
+        ConfigError: There is no such policy, or a time is not positive; or, in a simulation, the
+        policy needs pairs but there is no sharing model.
     """
 
     forgets = "when its rounds began, and how long each task had run on each type"

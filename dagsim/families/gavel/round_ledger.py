@@ -107,7 +107,7 @@ class Allocator(Protocol):
 
 
 class GavelLedger:
-    """The ledger and the rounds.
+    """Gavel's ledger, which also chooses the jobs for each round.
 
     A simulation calls ``arrive`` and ``close_round`` at the end of each round, then ``next_round``.
     """
@@ -196,7 +196,7 @@ class GavelLedger:
         return done
 
     def next_round(self, now_s: float, *, more_arrive: bool) -> list[MicroTask]:
-        """Solve if it is time, and choose the micro-tasks for the next round."""
+        """Compute new shares if they are due, and choose the micro-tasks for the next round."""
         if self.must_solve and (now_s - self._settled_s >= self.gap_s or self._settled_s == 0):
             self._settle(now_s)
             situation = Situation(self.jobs, self.gpus, now_s, self.pair_rates)
@@ -273,8 +273,7 @@ class GavelLedger:
         return max([task.finish_s for task in self.round])
 
     def _sums(self, ends_s: float) -> list[float]:
-        """Return all sums that a round increases: times, and the seconds and the steps of its
-        jobs."""
+        """Return all sums that a round increases: its times, and the seconds and steps of its jobs."""
         had = [self._had[task.key][task.type] for task in self.round]
         left = [self.jobs[task.key[0]].left for task in self.round]
         return [ends_s, self._round_ended_s, *self._worked.values(), *had, *left]
@@ -366,9 +365,8 @@ class GavelLedger:
 
 
 def _repetitions(before: float, after: float, low: float, high: float) -> int:
-    """Return how often the change of a sum can be repeated exactly. The change must be an even
-    multiple of the unit, and the sum must stay in its binade and between ``low`` and ``high``.
-    """
+    """Return how many times the change of a sum can be repeated exactly. The change must be an even
+    multiple of the unit, and the sum must stay in its binade and between ``low`` and ``high``."""
     if before == after:
         return _FOR_EVER
     exponent = frexp(after)[1]

@@ -101,9 +101,9 @@ class KubernetesNow(Kubernetes):
     simulation begins. Running pods have occupied their nodes since their containers started.
 
     The remaining time of a job is derived from its time limit. Without a limit, a running job is
-    assumed to take twice its present age (half of all jobs do if the tail of the run times falls as
-    1 / t), and a waiting job is assumed to take the median of the running ones. Pods and pod sets
-    with different demands become separate jobs.
+    assumed to take twice its current age, which is the median if the tail of the run times falls as
+    1 / t. A waiting job is assumed to take the median of the running ones. Pods and pod sets with
+    different demands become separate jobs.
     """
 
     name = "kubernetes-now"
@@ -269,7 +269,7 @@ class _Reading:
         return named
 
     def jobs_now(self, entries: Sequence[_Found], now_s: float, usual_s: float) -> Iterator[Job]:
-        """Build a job from each kind of demand among these pods, which must all be running or all
+        """Build one job for each kind of demand among these pods, which must all be running or all
         be waiting."""
         nodes = _nodes_of(entry.piece for entry in entries)
         kinds: dict[object, list[_Found]] = {}

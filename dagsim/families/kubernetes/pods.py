@@ -168,9 +168,8 @@ class ClusterObjects:
         }
 
     def _with_namespaces(self, affinity: Any) -> Any:
-        """Return the affinity, in which namespace selectors are replaced by the names of the
-        selected namespaces if these are known.
-        """
+        """Return the affinity with namespace selectors replaced by the names of the selected
+        namespaces, if these are known."""
         if not self._namespaces or not isinstance(affinity, dict):
             return affinity
         if "namespaceSelector" in affinity:

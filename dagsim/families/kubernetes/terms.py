@@ -97,8 +97,8 @@ def requests_of(resources: Any) -> dict[str, int]:
 def pod_requests(spec: Any, *, pod_level: bool = True, assumed: Mapping[str, int] | None = None) -> dict[str, int]:
     """Return what a pod requests. The request is the sum over its containers and sidecars. If an
     init container, together with the sidecars that start before it, needs more, that is the request
-    (KEP-753). Requests that the pod itself states replace this sum (KEP-2837). The overhead is
-    added.
+    (KEP-753). Requests that the pod itself states replace this sum (KEP-2837). The pod's overhead
+    is added.
 
     Without ``pod_level``, the pod's own requests are ignored. ``assumed`` contains, for resources
     that a container does not mention, the request that is assumed.

@@ -1,6 +1,5 @@
-"""Returns of whole episodes, and estimators for advantages. The advantage of a choice is how much
-better it was than an average choice.
-"""
+"""Returns for whole episodes, and advantage estimators. The advantage of a choice is how much
+better it was than an average choice."""
 
 from __future__ import annotations
 
@@ -44,7 +43,8 @@ def return_rms(episodes: Sequence[EpisodeSteps], time_constant_s: float) -> floa
 
 
 def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float) -> list[np.ndarray]:
-    """Subtract from each step's return the mean return of the other replicas at the same time.
+    """Subtract from each step's return the mean return of the other replicas at the same simulated
+    time.
 
     All replicas saw the same sequence of jobs, so the effect of the sequence cancels out
     (input-dependent baseline, Mao et al., ICLR 2019, section 4). The mean leaves out the step's own
@@ -84,8 +84,8 @@ class Estimator(Protocol):
     def estimate(
         self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, float]]:
-        """Return (T,) float64, the advantages of the choices of all episodes in one array, and
-        metrics for the log."""
+        """Return (T,) float64, the advantage of every choice in all episodes, and metrics for the
+        log."""
 
     def state(self) -> dict[str, Any]:
         """Return the state that a resumed training run needs."""
@@ -105,7 +105,7 @@ class StatelessEstimator:
 
 
 class ReplicaAdvantages(StatelessEstimator):
-    """Compares each episode with the other episodes on the same job sequence, at the same point in
+    """Compares each episode with the other episodes on the same job sequence, at the same simulated
     time. This needs no critic (Mao et al., ICLR 2019)."""
 
     witness: WitnessFactory | None = None
@@ -123,9 +123,8 @@ class ReplicaAdvantages(StatelessEstimator):
 
 
 class CriticAdvantages:
-    """Generalised advantage estimates (Schulman et al. 2016). Their critic is fitted to the returns
-    in every iteration.
-    """
+    """Generalised advantage estimates (Schulman et al. 2016), with a critic that is fitted to the
+    returns in every iteration."""
 
     witness: WitnessFactory | None = None
 

@@ -50,7 +50,7 @@ def agent_names() -> tuple[str, ...]:
 
 
 def agent_of(scenario: Scenario, spec: Spec) -> Policy[Any, Any]:
-    """Return the agent that ``spec`` names, with the parameters in brackets.
+    """Build the agent named in ``spec``, with the parameters given there in brackets.
 
     Raises:
         InputError: The agent's parameters or its checkpoint are invalid.

@@ -13,12 +13,12 @@ from dagsim.systems.cluster.policies import POLICIES
 
 
 class Believing:
-    """Decide as another policy would if durations were as expected. The expected durations are
-    those of agents with ``beliefs``: where durations are hidden, they depend on the service so far
-    and on tasks that have ended; elsewhere, the estimates are used, except for overdue runs.
+    """Decide as ``policy`` would if each task took as long as agents with ``beliefs`` expect. If
+    durations are hidden, this expectation depends on the service so far and on finished tasks.
+    Otherwise, it is the estimate, except for overdue runs.
 
     ``policy`` is a policy that uses estimates, such as ``eft-wait[theta=0.7]``. A new object is
-    created for each decision, so the policy has no memory. It never preempts unless ``policy``
+    created for each decision, so the policy keeps no state. It never preempts unless ``policy``
     does. The cost is that of ``policy`` on a copy of the current state, O(tasks in the system +
     machines) per decision.
 
@@ -46,11 +46,11 @@ class Believing:
                 decision = decision._replace(task=tasks[task.order, task.piece])  # type: ignore[call-arg]
             yield decision
             if isinstance(decided, GeneratorType):
-                return  # because the copy does not show the effect of the decision
+                return  # the fork does not show the effect of the decision, so ask again with a new fork
 
 
 def believed(view: ClusterView, belief: Belief) -> Simulation:
-    """Return a fork in which tasks and runs are expected to take as long as ``belief`` expects."""
+    """Return a fork of the simulation whose estimates are the times that ``belief`` expects."""
     fork = view.fork()
     originals = [(view.jobs, view.ready, view.running), (fork.frontier.jobs, fork.frontier.ready, fork.running)]
     tasks, twins = [_tasks(jobs.values(), ready, running.values()) for jobs, ready, running in originals]
@@ -75,6 +75,6 @@ def believed(view: ClusterView, belief: Belief) -> Simulation:
 def _tasks(
     jobs: Iterable[JobState], ready: Iterable[TaskState], runs: Iterable[Run]
 ) -> dict[tuple[int, int], TaskState]:
-    """Return all tasks of the jobs, and the pieces that wait or run, by order and piece."""
+    """Return all tasks of the jobs, and all waiting or running pieces, by (order, piece)."""
     tasks = [*(task for job in jobs for task in job.tasks), *ready, *(run.task for run in runs)]
     return {(task.order, task.piece): task for task in tasks}

@@ -1,4 +1,4 @@
-"""A trained agent, as a file and as a policy. It may belong to any system.
+"""A trained agent, as a file and as a policy. The agent may be for any system.
 
 Features are clipped to the range that they had in training, because networks extrapolate badly. For
 example, suppose that no task in training had more than ten instances. A task with 100,000 instances
@@ -58,7 +58,7 @@ class Checkpoint:
     system: str = DEFAULT_SYSTEM
 
     def save(self, path: Path) -> None:
-        """Write the file completely, or not at all."""
+        """Write the file atomically."""
         plain = {
             "format": _FORMAT,
             "system": self.system,
@@ -138,8 +138,8 @@ class Checkpoint:
         return codec if self.bounds is None else Clipped(codec, self.bounds)
 
     def weights_for(self, codec: CodecSettings) -> dict[str, torch.Tensor]:
-        """Return the weights for a codec that may show further columns of each choice. These columns
-        have the weight 0 at first, so that the agent ignores them.
+        """Return the weights for a codec that may have additional columns for each choice. Their
+        weights are initially 0, so the agent ignores them.
 
         Raises:
             ConfigError: The codec differs in other ways, or the network does not read choices one by one.
@@ -157,7 +157,8 @@ class Checkpoint:
         return weights
 
     def with_beliefs(self) -> Checkpoint:
-        """Return the agent with expected durations in place of hidden ones (``RelativeConfig.beliefs``).
+        """Return an agent that sees expected durations instead of hidden ones
+        (``RelativeConfig.beliefs``).
 
         Raises:
             ConfigError: The codec of the agent cannot show them.
@@ -180,7 +181,7 @@ class Checkpoint:
 class AgentPolicy:
     """Makes decisions with a network. It takes the most likely choice or, with ``sampled``, draws a
     choice from the simulation's random stream ``"agent"``. Each decision takes one observation and
-    one forward pass, about 0.3 ms on the GPU cluster."""
+    one forward pass, about 0.3 ms in the system ``cluster``."""
 
     def __init__(self, checkpoint: Checkpoint, *, sampled: bool = False) -> None:
         self.checkpoint = checkpoint
@@ -191,7 +192,7 @@ class AgentPolicy:
 
     @property
     def admits(self) -> bool:
-        """True if the agent decides on the admission of jobs."""
+        """True if the agent decides whether jobs are admitted."""
         return "admit" in getattr(self.checkpoint.codec, "actions", ())
 
     @property
@@ -236,14 +237,15 @@ def caveats(config: Config, seeds: Iterable[int], checkpoint: Path, beliefs: boo
     """Return warnings if an experiment differs from the agent's training, or if it contains jobs
     that were used for this training.
     """
-    beside = checkpoint.with_suffix(".json")  # a shipped agent's settings are in a second file beside it
+    beside = checkpoint.with_suffix(".json")  # a shipped agent's settings are in a second file next to it
     facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
     unfamiliar = None if beliefs else _unfamiliar(config, facts)
     return [said for said in (_overlap(config, seeds, facts), unfamiliar) if said is not None]
 
 
 def _unfamiliar(config: Config, facts: Mapping[str, Any]) -> str | None:
-    """Return a warning if the experiment hides durations that were never hidden from the agent."""
+    """Return a warning if the experiment hides durations that were never hidden from the agent, and
+    None otherwise."""
     trained_with = facts.get("knowledge")
     if not trained_with or not config.whole_system.hides_durations or "hidden" in trained_with:
         return None
@@ -279,8 +281,7 @@ def _overlap(config: Config, seeds: Iterable[int], facts: Mapping[str, Any]) -> 
 
 
 def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
-    """Write tensors and plain values together with their digest. The file is written completely, or
-    not at all."""
+    """Write tensors and plain values together with their digest. The file is written atomically."""
     content = {name: value for name, value in plain.items() if name != "digest"}
     # Write to memory first, because torch's own file writer reports a full disk only as a
     # RuntimeError.

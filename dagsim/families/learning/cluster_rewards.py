@@ -1,7 +1,7 @@
-"""Rewards for the GPU cluster, which are costs of a schedule. The costs are added up row by row
-from the log. The cost so far can be read at any time.
+"""Reward terms for the GPU cluster. Each term is a cost of the schedule, summed row by row from the
+log, and can be read at any time.
 
-Each term is a running total over events in the past, and it never decreases.
+A term covers only past events, and it never decreases.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _PerJob(Accrual):
         self._schedule = schedule
 
     def weight(self, job: int) -> float:
-        """Return how much one second costs that the job spends in the system."""
+        """Return the cost of each second that the job spends in the system."""
         return 1.0
 
     def take(self, row: LogRow) -> None:
@@ -80,9 +80,8 @@ class WeightedJobSeconds(_PerJob):
 
 
 class BoundedStretch(_PerJob):
-    """The sum of max(1, completion time / max(ideal time, 10 s)) over all jobs. If this ratio of a
-    job is still below 1 when the job ends, the difference from 1 is added then.
-    """
+    """The sum of max(1, completion time / max(ideal time, 10 s)) over all jobs. If a job's ratio is
+    still below 1 when the job ends, it is then raised to 1."""
 
     def weight(self, job: int) -> float:
         return 1.0 / max(self._schedule.jobs[job].ideal_s, 10.0)
@@ -140,9 +139,8 @@ class IdleGpuSeconds(Accrual):
 
 
 class Joules(Accrual):
-    """The energy consumed by all GPUs since the first arrival, whether busy or idle. GPUs on nodes
-    that are down consume no energy.
-    """
+    """The energy in joules that all GPUs, busy or idle, have consumed since the first arrival. GPUs
+    on nodes that are down consume no energy."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -221,9 +219,8 @@ class Unfairness(Accrual):
 
 
 class ShapedJobSeconds(JobSeconds):
-    """The job-seconds in excess of those that every schedule needs. For each job in the system, its
-    critical path is charged in advance. If a task starts on a slow GPU, this therefore costs
-    something immediately.
+    """The job-seconds beyond those that every schedule needs. The critical path of each job in the
+    system is charged in advance, so starting a task on a slow GPU costs something immediately.
 
     No step has a negative cost. In total, the costs are the sum of completion times minus
     the sum of critical paths. (This is potential-based shaping, Ng, Harada and Russell 1999.
@@ -247,7 +244,7 @@ class _Count(Accrual):
     """A total that increases only at the rows of the log."""
 
     def add(self, amount: float) -> None:
-        """Add to the total."""
+        """Add an amount to the total."""
         self._integral += amount
 
 
@@ -289,7 +286,7 @@ _STOPS = (int(Kind.PREEMPTED), int(Kind.FAILED))
 
 class CriticalPaths:
     """The longest path from now to the end of each job, with true durations. A running task counts
-    with the time until it ends, and any other task with its time on its fastest type.
+    as the time until it ends, and any other task as its time on its fastest type.
 
     The path of a run is its remaining time plus the path after it. Ended runs can be ignored,
     because their paths continue in a child that is ready, or because another parent of this child
@@ -395,7 +392,7 @@ class _Path:
         self.ready_s = self.until_s = 0.0
 
     def fork(self, tasks: Mapping[tuple[int, int], TaskState]) -> _Path:
-        """Return the path in a fork, whose waiting tasks are ``tasks``, by order and piece."""
+        """Return this path for a fork whose waiting tasks are ``tasks``, by (order, piece)."""
         twin = copy(self)
         twin._waiting = {tasks.get((task.order, task.piece), task): s for task, s in self._waiting.items()}
         return twin

@@ -1,5 +1,5 @@
-"""User-defined rewards that are functions of columns. They work with the compiled engine, and are
-therefore fast."""
+"""User-defined rewards that are functions of the log's columns. They work with the compiled engine,
+and are therefore fast."""
 
 from __future__ import annotations
 
@@ -90,9 +90,8 @@ class ColumnReward:
 
 
 def gathered(reward: ColumnReward, logs: Sequence[Any], facts: Sequence[Any]) -> np.ndarray:
-    """Return (episodes,) float64: for each episode, the cost of its new rows. ``facts`` contains
-    the columns of facts about jobs of each episode.
-    """
+    """Return (episodes,) float64: for each episode, the cost of its new rows. For each episode,
+    ``facts`` contains the columns of facts about its jobs."""
     lengths = [len(log) for log in logs]
     if not any(lengths):
         return np.zeros(len(logs))

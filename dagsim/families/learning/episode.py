@@ -15,8 +15,7 @@ from dagsim.systems.seam import Codec, CodecSettings, Conversation, Kernel, Rewa
 
 
 class Witness(Protocol):
-    """Takes notes about a simulation, which an advantage estimator needs. Policies must not see
-    these notes."""
+    """Takes notes about a simulation for an advantage estimator. Policies must not see these notes."""
 
     def note(self) -> Any:
         """Return a note on the current state. This is called just before a choice is carried

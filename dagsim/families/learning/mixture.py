@@ -40,7 +40,7 @@ _NODES = (1, 2, 4, 8)
 
 
 class _Worlds:
-    """The scenarios that were used last, by seed. They are not sent to other processes."""
+    """The most recently used scenarios, by seed. They are not sent to other processes."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, ClusterScenario] = OrderedDict()
@@ -341,7 +341,7 @@ def _cluster(rng: np.random.Generator, least: int, largest: int) -> tuple[Cluste
 
 
 def _with_models(jobs: JobArrays, models: tuple[str, ...], rng: np.random.Generator) -> JobArrays:
-    """Give the jobs random models. All tasks in a job get the same model."""
+    """Assign random models to the jobs. All tasks in a job get the same model."""
     model = np.repeat(rng.integers(len(models), size=len(jobs)), np.diff(jobs.first))
     kinds = tuple([kind._replace(model=name) for kind in jobs.kinds for name in models])
     kind, kinds = renumbered(jobs.kind * len(models) + model, kinds)

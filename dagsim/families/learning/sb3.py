@@ -88,7 +88,7 @@ def sb3_policy(scenario: Scenario, path: Path, level: ActionLevel = "task_type")
 
 
 def load_sb3(path: Path, types: int, level: ActionLevel = "task_type") -> Sb3Policy:
-    """Load a model that was trained on a cluster with ``types`` node types.
+    """Load a model that was trained on a cluster with ``types`` GPU types.
 
     Raises:
         RunFolderError: The file is missing or damaged, or it is not a model with a perceptron and

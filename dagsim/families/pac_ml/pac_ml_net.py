@@ -99,7 +99,7 @@ class ComputationStore:
         return ComputationBatch(*self._rows.batch(picked), self._graphs, torch.from_numpy(self._graph[picked]))
 
     def everything(self) -> ComputationBatch:
-        """Return all observations as one batch."""
+        """Combine all observations into one batch."""
         return self.batch(np.arange(len(self)))
 
 
@@ -134,9 +134,8 @@ class Round(nn.Module):
 
 
 class PacMl(ScoreNet):
-    """Embeds the graph of the job, and the job in its context. From these embeddings, it computes a
-    score for each way to partition the job.
-    """
+    """Computes embeddings of the job's graph and of the job in its context, and from these a score
+    for each way to partition the job."""
 
     observation = RampObservation
 

@@ -264,7 +264,7 @@ class _Parts(NamedTuple):
 
     @classmethod
     def of(cls, demands: Sequence[list[PbsChunk]], asked: np.ndarray) -> _Parts:
-        """Make the tasks of jobs. ``asked`` is the index of the demand of each job."""
+        """Create the tasks of all jobs. ``asked`` is the index of the demand of each job."""
         lengths = [len(demand) for demand in demands]
         sizes, begins = np.array(lengths)[asked], bounds(lengths)[asked]
         job, chunk = np.repeat(np.arange(len(asked)), sizes), ranges(begins, sizes)

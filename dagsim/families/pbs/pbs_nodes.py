@@ -45,8 +45,8 @@ def is_pbs(source: Source) -> bool:
 
 
 def pbs_nodes(source: Source) -> Iterator[FoundNode]:
-    """Yield the nodes that ``pbsnodes`` lists. In text, a node is a name at the margin, followed by
-    indented fields. In the JSON of ``-F json``, it is an entry.
+    """Yield the nodes that ``pbsnodes`` lists. In text, each node is an unindented name followed by
+    indented fields. In the output of ``-F json``, it is an entry under ``nodes``.
 
     Raises:
         TraceError: A number cannot be read, or the JSON is invalid.

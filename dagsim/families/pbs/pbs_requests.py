@@ -27,7 +27,7 @@ class PbsChunk(NamedTuple):
 
 
 def with_gpus(fields: dict[str, str]) -> dict[str, str]:
-    """Return the fields of a record. ``gpus`` is set to the total of the GPUs that the record
+    """Return the fields of a record with ``gpus`` set to the total number of GPUs that the record
     states."""
     stated = [fields.get(f"Resource_List.{name}", "") for name in GPU_KEYS]
     held = fields.get("exec_gpus", "")  # the value has the form node-gpu/0+node-gpu/1 (Torque)

@@ -1,5 +1,5 @@
 """RAMP's codec. Each row of an observation stands for one way to partition the waiting job, and a
-choice is a row.
+choice selects a row.
 
 Features describe the job, its graph and the servers. They are scaled to about 1, and computed in
 NumPy. The features of the graph are those of PAC-ML: they describe the graph with both passes,
@@ -44,8 +44,8 @@ RAMP_CODECS: Registry[Any] = Registry(
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """The first row stands for rejecting the job. Every other row stands for a degree of
-    partitioning with which the job can be placed now (Parsonson et al. 2023).
+    """Settings of RAMP's codec. The first row of an observation rejects the job. Every other row
+    stands for a degree of partitioning at which the job can be placed now (Parsonson et al. 2023).
 
     With ``blocks``, a row also determines the servers, because it stands for a degree on one
     particular block of servers. There are at most ``blocks`` rows for each degree, for the blocks
@@ -193,7 +193,7 @@ class JobRanges:
         self._limits = [(min(values), max(values)) for values in figures]
 
     def row(self, view: RampView, graph: GraphArrays) -> list[float]:
-        """Return the ``JOB_FEATURES`` of the waiting job. The features of its graph are given."""
+        """Return the ``JOB_FEATURES`` of the waiting job, whose graph has the arrays ``graph``."""
         job, servers, means = view.job, view.fabric.servers, graph.means
         figures = (*graph.counts, job.sequential_s, job.acceptable_s, job.beta, *graph.bytes, job.steps)
         ranged = [_between(value, *limits) for value, limits in zip(figures, self._limits, strict=True)]

@@ -1,7 +1,7 @@
 """Decisions about a job, and the rules for carrying them out.
 
 A policy sends a ``Partition``. The planner then places and orders the job's pieces according to the
-``Rules``. All values are frozen.
+``Rules``. All classes are immutable.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Rules:
 
     @property
     def of_steps(self) -> tuple[object, ...]:
-        """Those rules that affect the time of a training step, for given splits and servers."""
+        """The rules that affect the time of a training step for given splits and servers."""
         return self.flow_bytes, self.sync_bytes, self.joins, self.collectives, self.flows, self.early_release
 
     @property
@@ -110,8 +110,8 @@ class Partition(NamedTuple):
     """Split each operation in the job into at most ``degree`` pieces, and start the job. Degree 0
     rejects the job.
 
-    ``placer`` names the placer for this job, in place of the kernel's. ``servers`` is a bit mask of
-    free servers that the job may use. If it is given, there is no placer.
+    ``placer`` names the placer for this job, instead of the kernel's placer. ``servers`` is a bit
+    mask of free servers that the job may use. If it is given, there is no placer.
     """
 
     job: int
@@ -121,9 +121,8 @@ class Partition(NamedTuple):
 
 
 class OpPlacement(NamedTuple):
-    """The block of servers on which each operation runs. Piece ``k`` of the operation and piece
-    ``k`` of its mirror run on the ``k``-th server of the block.
-    """
+    """The block of servers on which each operation runs. Piece ``k`` of an operation and piece
+    ``k`` of its mirror run on the ``k``-th server in the block."""
 
     job: int
     blocks: tuple[Block, ...]

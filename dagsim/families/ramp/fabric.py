@@ -19,9 +19,8 @@ servers form a block."""
 
 
 class Lane(NamedTuple):
-    """Transfers between the pieces of two operations that have the same cost. ``key`` identifies
-    this cost. It is None if both pieces are on one server.
-    """
+    """Equally costly transfers between the pieces of two operations. ``key`` identifies their cost.
+    It is None if both pieces are on the same server."""
 
     key: Hashable
     local: bool
@@ -126,7 +125,7 @@ class Fabric:
         return places
 
     def group(self, blocks: Iterable[Block]) -> Hashable:
-        """Return the key of a collective over all servers of the blocks."""
+        """Return a key for a collective over all servers in the blocks."""
         key = tuple(blocks)
         group = self._groups.get(key)
         if group is None:

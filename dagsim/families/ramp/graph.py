@@ -233,9 +233,8 @@ def costed(graph: ComputationGraph, profiled_on: GpuType, types: Iterable[GpuTyp
 
 
 def bound(op: Op) -> str:
-    """Tell by the name of an operation what limits its speed: ``arithmetic``, ``bandwidth`` or
-    ``loading``.
-    """
+    """Return what limits the speed of an operation, judging by its name: ``arithmetic``,
+    ``bandwidth`` or ``loading``."""
     name = op.name.split("(")[0].lower()
     if any(name.startswith(word) for word in _LOADING):
         return "loading"

@@ -60,11 +60,12 @@ class Running(NamedTuple):
 
 
 class RampKernel:
-    """One fabric and one sequence of jobs in order of arrival. Kernels may share a planner.
+    """A simulation of one fabric and one sequence of jobs in order of arrival. Kernels may share a
+    planner.
 
     The simulation stops at ``horizon_s``. A job that arrives at this time gets no decision, and
-    running jobs remain unfinished. ``examples`` are jobs similar to the future ones. Policies may
-    look at them.
+    running jobs remain unfinished. ``examples`` are jobs similar to the future ones, which policies
+    may inspect.
 
     Raises:
         ModelError: A job is listed after a job that arrives later.

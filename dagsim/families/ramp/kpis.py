@@ -2,8 +2,9 @@
 job.
 
 Times are in seconds, sizes in bytes and rates in bytes per second, and fractions are between 0 and
-1 (``UNITS``). Means over time are weighted by time. Utilisation is a fraction of the GPU time that
-jobs hold. The values of ddls are smaller: they are divided by the number of training steps.
+1 (``UNITS``). Means over time are weighted by time. The utilisation of a job is the busy fraction
+of the GPU time that it holds. The values of ddls are smaller: they are divided by the number of
+training steps.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Each server runs the ready operation with the highest rank, and may change to another one at every
 tick. A tick lasts until an operation ends, or until a dependency at the head of its channel ends.
 Operations advance piece by piece. Dependencies that became ready together and take the same time
-remain equal, so they advance together as one *cohort*. Pairs of pieces are never listed.
+remain equal, so they advance together as one *cohort*. The simulation never lists individual pairs
+of pieces.
 
 The memo stores the time of each step under a key, which contains everything that affects this time.
 Kernels share the memo, and processes share it through a file.
@@ -63,9 +64,8 @@ class _Cohort:
 def look_ahead(
     timed: TimedGraph, schedule: OpSchedule, fabric: Fabric, rules: Rules, *, shortest_flow_first: bool = True
 ) -> StepTime:
-    """Simulate one training step. This takes one pass over operations, bundles and ticks, because
-    pairs of pieces are never listed.
-    """
+    """Simulate one training step. The cost is one pass over operations, bundles and ticks, because
+    pairs of pieces are never listed."""
     return _Walk(timed, schedule, fabric, rules, shortest_flow_first).run()
 
 

@@ -183,9 +183,9 @@ def _of_output(graph: ComputationGraph, splits: tuple[int, ...], source: int, ta
 
 
 def _in_memory(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
-    """Return the bytes of output and weights at the end of the edge that ddls splits first. This is
-    an end that is not split. If both are split, it is the operation with the lower number.
-    """
+    """Return the bytes of the output and weights of the operation on the edge that ddls splits
+    first. This is an operation with a single piece or, if both have several pieces, the one with
+    the lower number."""
     count = len(graph)
     one, other = source % count, target % count
     if splits[one] == 1:

@@ -139,8 +139,8 @@ class Planner:
         return self._inside[key]
 
     def step_s(self, graph: ComputationGraph, degree: int, servers: int) -> float | None:
-        """Return the seconds of a training step within these servers (a bit mask), or None if the job
-        cannot be placed there."""
+        """Return how many seconds a training step takes on these servers (a bit mask), or None if
+        the job cannot be placed there."""
         key = (graph.digest, degree, servers)
         if key not in self._seconds:
             if len(self._seconds) > _KEPT:

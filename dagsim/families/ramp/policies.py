@@ -185,8 +185,8 @@ class RoomWeights:
 
 
 class Roomy:
-    """Of the ways in which the job would be in time, chooses the one that leaves the fewest block
-    sizes scarce. If there is none, the policy rejects the job.
+    """Chooses, among the ways in which the job would be in time, the one that leaves the fewest
+    block sizes scarce. If there is no such way, the policy rejects the job.
 
     All combinations of a degree and a free block are compared by the blocks that will be free at
     the next arrivals (``dagsim.families.ramp.view``). Degrees below ``least`` are only used if the

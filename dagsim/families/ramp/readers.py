@@ -30,7 +30,7 @@ _TIMES = ("forward_compute_time", "backward_compute_time")
 
 
 def read_graph(path: Path, time_unit: TimeUnit | None = None) -> ComputationGraph:
-    """Read the graph in ``path``. The ending ``.txt`` means PipeDream's format, ``.pbtxt`` a cost
+    """Read the graph in ``path``. The suffix ``.txt`` means PipeDream's format, ``.pbtxt`` a cost
     graph, and ``.json`` dagsim's own format.
 
     ``time_unit`` is the unit of the times in the file (default: milliseconds, or the unit that a

@@ -213,8 +213,8 @@ class RampScenario(Scenario):
         return scenario
 
     def planned_by(self, planner: Planner) -> RampScenario:
-        """Return the same scenario with another planner, and with the fabric and the rules of that
-        planner."""
+        """Return the same scenario with a different planner, and with the fabric and the rules of
+        that planner."""
         scenario = replace(self)
         scenario._made.planner = planner
         return scenario

@@ -157,9 +157,8 @@ class _Pricing:
 
 @lru_cache(maxsize=65536)
 def _summed(terms: tuple[tuple[float, int], ...]) -> float:
-    """Return the sum of all terms in a fixed order. Each term is counted ``count`` times. The order
-    matters, because ddls rounds sizes up after this sum.
-    """
+    """Add up all terms ``(size, count)`` in a fixed order, each size ``count`` times. The order
+    matters, because ddls rounds sizes up after this sum."""
     if all(count & (count - 1) == 0 for _, count in terms):
         return ordered_sum(size * count for size, count in terms)
     return float(np.cumsum(np.repeat([size for size, _ in terms], [count for _, count in terms]))[-1])

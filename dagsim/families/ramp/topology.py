@@ -25,8 +25,8 @@ Block: TypeAlias = tuple[int, ...]
 
 
 class Topology(Protocol):
-    """The interface of topologies: servers, blocks on which a collective may run, and the seconds
-    that transfers take."""
+    """The interface of topologies: servers, blocks on which a collective may run, and the durations
+    of transfers."""
 
     @property
     def name(self) -> str:
@@ -60,14 +60,14 @@ class Topology(Protocol):
         """Return the numbers of the channels that a transfer uses."""
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
-        """Return the seconds that one transfer takes."""
+        """Return how many seconds a transfer takes."""
 
     def group(self, servers: frozenset[int]) -> Hashable:
         """Return a key for the cost of a collective among the servers."""
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds of a collective that sends ``total_bytes`` in total. On a single
-        server, this is 0."""
+        """Return how many seconds a collective takes that sends ``total_bytes`` in total. On a
+        single server, this is 0."""
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
         """Return a key for a list of blocks. Lists with the same costs have the same key, wherever
@@ -88,9 +88,8 @@ TOPOLOGIES: Registry[Topology] = Registry(
 
 
 def ring_s(among: int, total_bytes: float, bytes_per_s: float, latency_s: float) -> float:
-    """Return the seconds of one half of a ring all-reduce. It has ``among - 1`` rounds, and each
-    round sends 1 / ``among`` of the bytes.
-    """
+    """Return how many seconds one half of a ring all-reduce takes. It has ``among - 1`` rounds, and
+    each round sends 1 / ``among`` of the bytes."""
     return (among - 1) * (latency_s + total_bytes / among / bytes_per_s)
 
 
@@ -161,7 +160,7 @@ class Switch:
         return len(servers)
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds of a reduce-scatter followed by an all-gather around a ring."""
+        """Return how many seconds a reduce-scatter followed by an all-gather takes around a ring."""
         return 2 * ring_s(cast("int", group), total_bytes, self.link_bytes_per_s, self.latency_s)
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
@@ -256,10 +255,9 @@ class TorusBoxes:
         return counts if prod(counts) == len(servers) else (len(servers),)
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds of a reduce-scatter and an all-gather. The reduce-scatter runs along
-        one dimension after another, each on the data that the previous one has left. The all-gather
-        runs in the reverse order.
-        """
+        """Return how many seconds a reduce-scatter and an all-gather take. The reduce-scatter runs
+        along one dimension after another, each on the data that the previous one has left. The
+        all-gather runs in the reverse order."""
         left, seconds = total_bytes, 0.0
         for among in cast("tuple[int, ...]", group):
             seconds += ring_s(among, left, self.link_bytes_per_s, self.hop_s)
@@ -366,9 +364,8 @@ class LeafSpine:
         return source, self.servers + target
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
-        """Return the seconds that a transfer takes: two hops within a leaf, and four hops at the
-        reduced rate between leaves.
-        """
+        """Return how many seconds a transfer takes: two hops within a leaf, and four hops at the
+        reduced rate between leaves."""
         if pair:
             return 2 * self.hop_s + size_bytes / self.link_bytes_per_s
         return 4 * self.hop_s + size_bytes * self.oversubscription / self.link_bytes_per_s
@@ -383,9 +380,8 @@ class LeafSpine:
         return len(counts), max(counts.values())
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds of a collective. Rings run within each leaf first, and then between
-        leaves for the data that is left at each server.
-        """
+        """Return how many seconds a collective takes. Rings run within each leaf first, and then
+        between leaves for the data that is left at each server."""
         leaves, most = cast("tuple[int, int]", group)
         within_s = ring_s(most, total_bytes, self.link_bytes_per_s, 2 * self.hop_s)
         between_s = ring_s(leaves, total_bytes / most, self.link_bytes_per_s / self.oversubscription, 4 * self.hop_s)
@@ -404,8 +400,8 @@ _NUMBER_BYTES = 2
 
 
 class Ramp:
-    """RAMP(C, R, S). ``node_bytes_per_s`` is the total rate at which a server sends; each channel has
-    1 / C of it.
+    """RAMP(C, R, S). ``node_bytes_per_s`` is the total rate at which a server sends; each channel
+    has 1 / C of this rate.
 
     ``ddls=True`` computes the cost of collectives as ddls does: their bandwidth is divided by C
     once more, and collectives within one rack are free.

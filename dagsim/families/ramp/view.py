@@ -1,6 +1,6 @@
-"""The view. It is all that a policy may see when a job has arrived. This module also measures the
-space for later jobs: which blocks of servers will be free at the next arrivals, with and without
-the waiting job.
+"""The view, which is all that a policy may see when a job has arrived. This module also measures
+the space for later jobs: which blocks of servers will be free at the next arrivals, with and
+without the waiting job.
 
 A fabric can become fragmented in space, if blocks of one size do not fill the gaps between other
 blocks. It can also become fragmented in time: jobs that end together free whole blocks, but jobs
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 class RampView:
     """The waiting job and the fabric as it is now. The view always shows the current state of the
-    kernel, so do not keep it."""
+    kernel, so do not store it for later use."""
 
     __slots__ = ("_kernel",)
 
@@ -91,8 +91,7 @@ class RampView:
     @property
     def ends(self) -> tuple[tuple[float, int], ...]:
         """The end of each running job (in seconds since the start), and its servers as a bit mask.
-        The order has no meaning.
-        """
+        The order is arbitrary."""
         return tuple((run.end_s, run.servers) for run in self._kernel.running)
 
     @property

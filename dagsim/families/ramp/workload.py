@@ -94,7 +94,7 @@ class UniformBeta:
 
 
 class ListedBeta:
-    """A distribution over some values. The values and their weights are given as two tuples.
+    """A distribution over listed values. The values and their weights are given as two tuples.
 
     Raises:
         WorkloadError: The tuples differ in length, or no weight is positive.

@@ -169,7 +169,7 @@ def _audit_of(config: Config, log: Trace) -> tuple[Audit, list[str]]:
     """Return the contradictions between a site's log and its configuration, and any fault that kept
     the log from being checked in full.
     """
-    # Recorded suits jobs from a log, which have no model name
+    # use recorded run times, because jobs from a log have no model name
     scenario = replace(cluster_scenario_of(config), runtime=Recorded())
     log.change = lambda jobs: accepting(jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types)
     log.watcher = auditor = scenario.auditor(log)

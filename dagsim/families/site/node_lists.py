@@ -46,7 +46,7 @@ class FoundNode:
     """When it is powered up and down, or None if it is always up."""
 
     def of_group(self, name: str, rule: OnDemand) -> FoundNode:
-        """Return a further node like this one, which an on-demand rule powers up and down."""
+        """Return another node like this one, which an on-demand rule powers up and down."""
         labels = {label: text for label, text in self.labels.items() if text != self.name}
         return replace(self, name=name, labels=labels, state="off", usable=True, on_demand=rule)
 

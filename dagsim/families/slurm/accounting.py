@@ -218,9 +218,8 @@ def _is_quoted(source: Source, mark: str) -> bool:
 
 
 def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
-    """Return True if these fields are a row or its beginning. This is assumed if each number, time
-    and state is in the right column.
-    """
+    """Return True if these fields are a row or the beginning of one. This is assumed if every field
+    that should be a number, a time or a state is one."""
     known = False
     for name, field in zip(names, fields if len(fields) >= len(names) else fields[:-1], strict=False):
         if (form := _FORMS.get(name)) is not None:
@@ -350,9 +349,8 @@ def _in_epoch(file: Source, mark: str, names: list[str]) -> bool:
 
 
 def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
-    """Yield the rows of the logs. Empty columns are filled in from rows of the other files with the
-    same JobIDRaw (or JobID).
-    """
+    """Yield the rows of the logs. Empty columns are filled in from rows with the same JobIDRaw (or
+    JobID) in the other files."""
     further: dict[str, dict[str, str]] = {}
     for file in parts.further:
         scratch = ReadReport()

@@ -1,14 +1,14 @@
 """Slurm's accounting: the output of ``sacct -P`` or ``sacct --json``.
 
-``docs/reference/traces.md`` has the command. All rows with the same ``JobID`` are attempts of one
-job, in order of submission. (``JobIDRaw`` cannot be the key, because the last task of an array has
-the number of the array.) This was tested with Slurm 22.05.8 and 24.11.5.
+``docs/reference/traces.md`` contains the full command. All rows with the same ``JobID`` are
+attempts of one job, in order of submission. (``JobIDRaw`` cannot be the key, because the last task
+of an array has the number of the array.) This was tested with Slurm 22.05.8 and 24.11.5.
 
-Most jobs have one row, about which there is nothing to report. These jobs are converted column by
-column. Few jobs have several rows (because they were requeued or are heterogeneous) or something to
-report. All rows of such a job are needed together, so these jobs are built one at a time
-(``SacctJobs.job``). Both ways call the same function to compute demands, once for each distinct
-combination of fields (``_Kinds``).
+Most jobs have one row, without any problem. These jobs are converted column by column. A few jobs
+have several rows (because they were requeued or are heterogeneous) or a problem to report. All rows
+of such a job are needed together, so these jobs are built one at a time (``SacctJobs.job``). Both
+ways call the same function to compute demands, once for each distinct combination of fields
+(``_Kinds``).
 """
 
 from __future__ import annotations
@@ -236,9 +236,8 @@ class _Reading:
         return ids, submit
 
     def batch(self, table: Table) -> JobBatch:
-        """Convert the jobs in a table. Jobs with one row and nothing to report are converted
-        together. Other jobs are built from their attempts.
-        """
+        """Convert the jobs in a table. Jobs with one row and without problems are converted
+        together. Other jobs are built from their attempts."""
         ids, submit = self.keys(table)
         findings = Findings()
         times = self._times(table, submit, findings)

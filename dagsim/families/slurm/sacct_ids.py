@@ -57,8 +57,8 @@ class ReusedIds:
     """Finds job ids that Slurm has used for more than one job.
 
     Rows with the same id, user and cluster are attempts of one job if each attempt was submitted
-    soon after the end of the previous one. Soon means within a day, because Slurm submits a
-    requeued job again, or within five minutes (MinJobAge) if the previous attempt completed.
+    soon after the end of the previous one. Soon means within five minutes (MinJobAge) if the
+    previous attempt completed, and otherwise within a day, because Slurm may have requeued the job.
     If an attempt was submitted later, Slurm has used the id again for another job.
     """
 

@@ -50,7 +50,7 @@ _MIXED = Disagreement("that mix GPU types on a node, which all run on one type h
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """A valid row."""
+    """A valid row, which describes one attempt of a job."""
 
     place: int
     id: str
@@ -123,8 +123,7 @@ class SacctJobs:
 
     def unstarted(self, place: int, row: list[str]) -> Unstarted | None:
         """Build a job that never ran from its row. Return ``None`` if the job was never eligible,
-        or if the row is unusable, which was reported when the same log was read for its jobs.
-        """
+        or if the row is unusable (this was reported when the jobs were read)."""
         try:
             attempt = self._attempt(place, dict(zip(COLUMNS, row, strict=True)))
             job = self._made(attempt.submit_s, [replace(attempt, allocated=attempt.asked)])
@@ -267,9 +266,9 @@ class SacctJobs:
         return terms
 
     def _lasting(self, attempts: list[_Attempt]) -> list[_Attempt]:
-        """Return the attempts that ran, in order. Return none if the job is dropped. A requeued job
-        that is still waiting when the log ends is kept, because its earlier attempts held nodes.
-        """
+        """Return the attempts that ran, in order. Return no attempts if the job is dropped. A
+        requeued job that is still waiting when the log ends is kept, because its earlier attempts
+        held nodes."""
         attempts.sort(key=lambda row: (row.submit_s, inf if row.start_s is None else row.start_s, row.place))
         ran: list[_Attempt] = []
         for attempt in attempts:
@@ -470,9 +469,8 @@ def _moment_or_none(text: str, zone: ZoneInfo | None) -> float | None:
 
 
 def note_nodes(table: Table, rows: np.ndarray, findings: Findings) -> None:
-    """Report each row whose list of nodes cannot be read, or whose list has another number of
-    nodes than the row states.
-    """
+    """Report each row whose list of nodes cannot be read, or whose list does not have as many nodes
+    as the row states."""
     listed, count = table.words(AT["NodeList"]), table.words(AT["NNodes"])
     resources = table.words(AT["AllocTRES"])
     stated = np.array([int(text) if text.isdecimal() and len(text) < 9 else 0 for text in count.words])[count.place]

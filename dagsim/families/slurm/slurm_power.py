@@ -96,7 +96,7 @@ def _words(state: str) -> set[str]:
 
 
 def _rate(conf: Mapping[str, str], key: str, nodes: int) -> int:
-    """Return how many nodes may change per minute, or 0 if there is no limit."""
+    """Return how many nodes may be powered up (or down) per minute, or 0 if there is no limit."""
     text = conf.get(key, "").partition(" ")[0]
     rate = int(text) if text.isdecimal() else _RATES[key]
     return rate if rate < nodes else 0

@@ -80,8 +80,7 @@ _LINES = re.IGNORECASE | re.MULTILINE
 def _copied(file: Path, kind: str, kinds: Sequence[tuple[Path, str]]) -> str:
     """Return the name of the file that Slurm reads instead of this one, if this one is only a copy.
     Otherwise, return an empty text. Slurm reads ``slurm.conf`` and similar files by name, and the
-    name of a copy usually has a further ending (``slurm.conf.bak``).
-    """
+    name of a copy usually has an additional suffix (``slurm.conf.bak``)."""
     names = {other.name: other_kind for other, other_kind in kinds}
     if kind in _CONFIGURATION and file.name != kind and kind in names:
         return kind
@@ -92,7 +91,7 @@ def _copied(file: Path, kind: str, kinds: Sequence[tuple[Path, str]]) -> str:
 
 
 def _is_copy(name: str, of: str) -> bool:
-    """Return True if a file's name is that of another file plus an ending."""
+    """Return True if a file's name is that of another file plus a suffix."""
     return name.startswith(of) and _BACKUP.fullmatch(name[len(of) :]) is not None
 
 
@@ -355,8 +354,8 @@ def _read_licences(site: SlurmSite, file: Path) -> None:
 
 
 def _blocks(file: Path, first: str) -> Iterator[dict[str, str]]:
-    """Yield the blocks that ``scontrol show`` prints. Each block lasts from its first key to the
-    next block, and its keys are in lower case."""
+    """Yield the blocks that ``scontrol show`` prints. Each block begins with the key ``first``, and
+    keys are converted to lower case."""
     block: dict[str, str] = {}
     for _, line in Source(file).lines():
         if line.lstrip().startswith(f"{first}="):

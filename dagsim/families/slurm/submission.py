@@ -193,9 +193,8 @@ def _gpus(options: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 def _shape(options: dict[str, str]) -> tuple[bool | None, int | None, tuple[int | None, int | None]]:
     """Return whether each instance takes a node of its own. If not, also return the number of
-    tasks, and the range of the number of their nodes. All results are ``None`` if the options do
-    not determine them.
-    """
+    tasks, and the smallest and largest number of nodes for them. All results are ``None`` if the
+    options do not determine them."""
     free = None, None
     if not options.keys() - {"job-name"}:
         return None, None, free
@@ -293,7 +292,8 @@ def _stated(text: str) -> str:
 
 
 def options_of(line: str) -> dict[str, str]:
-    """Return the options of a Slurm command by their long names. The script ends the options."""
+    """Return the options of a Slurm command by their long names. The options end at the name of the
+    script."""
     try:
         words = shlex.split(line)
     except ValueError:

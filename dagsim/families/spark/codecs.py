@@ -292,7 +292,7 @@ def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class StagesConfig:
-    """A choice consists of a stage and a number.
+    """Settings of Decima's codec. A choice consists of a stage and a number.
 
     ``action`` determines what the number means: with ``executors``, the number of executors to add;
     with ``limit``, a limit on the number of executors of the stage's job (the parallelism limit of
@@ -363,10 +363,10 @@ PaddedObservation: TypeAlias = dict[str, np.ndarray]
 
 
 class PaddedStages:
-    """Encodes the current state, and decodes actions.
+    """The codec of ``dagsim/Decima-v0``, which encodes the current state and decodes actions.
 
-    ``kept``, (jobs,) int64, contains the number of executors of each job, without those to be
-    committed now.
+    ``kept``, (jobs,) int64, contains the number of executors that each job keeps, without those to
+    be committed now.
     """
 
     def __init__(self, executors: int, most_stages: int, most_edges: int, action: Action) -> None:

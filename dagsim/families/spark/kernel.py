@@ -35,7 +35,8 @@ from dagsim.text import count_of
 
 
 class SparkKernel:
-    """One cluster of executors, and one sequence of jobs in order of arrival, which is read lazily.
+    """A simulation of one cluster of executors and one sequence of jobs in order of arrival, which
+    is read lazily.
 
     ``executors`` is a number of executors, or a list of types with speeds. An executor that moves
     to another job is unavailable for ``moving_delay_ms``. ``draws`` provides the durations that are
@@ -75,9 +76,8 @@ class SparkKernel:
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule so far. It is built on request, which costs O(launches). Without ``record``
-        its log contains only arrivals and completions.
-        """
+        """The schedule so far. It is built on request, which costs O(launches). Without ``record``,
+        its log contains only arrivals and completions."""
         self.episode.ended_ms = self.cluster.now_ms
         return schedule_of(self.episode)
 
@@ -183,7 +183,8 @@ class SparkKernel:
                 return True
 
     def _opens(self) -> bool:
-        """Open a round for a pool with executors that can be committed, if there is one."""
+        """Open a round for a pool with executors that can be committed. Return False if there is
+        none."""
         cluster = self.cluster
         while True:
             source = cluster.source

@@ -151,7 +151,7 @@ class SparkScenario(Scenario):
         return None if self.trace is None else Path(self.trace)
 
     def read_from(self, path: str) -> Mapping[str, Any]:
-        """Return the configuration keys, with another path for the trace."""
+        """Return the configuration keys, with a different path for the trace."""
         return {"system": replace(self, trace=path)}
 
     @property
@@ -170,7 +170,7 @@ class SparkScenario(Scenario):
         """Return the executors for a seed, as a number or as types."""
         match self.executors:
             case (int() as least, int() as largest):
-                if self.load is not None:  # keep only executors whose gap lies within its limits
+                if self.load is not None:  # leave out numbers for which the gap would be out of range
                     soonest_s, latest_s = _range(self.mean_gap_s) or (0.0, inf)
                     rate = self._pool.mean_work_s(self._read) / self._load_of(seed)
                     least = min(max(least, ceil(rate / latest_s)), largest)
@@ -208,7 +208,7 @@ class SparkScenario(Scenario):
         return jobs
 
     def drawing_from(self, pool: Sequence[SparkJob]) -> SparkScenario:
-        """Return the same scenario with another pool of jobs."""
+        """Return the same scenario with a different pool of jobs."""
         scenario = replace(self)
         object.__setattr__(scenario, "_pool", _Pool(pool))
         return scenario

@@ -43,9 +43,8 @@ def executor_types(executors: int | tuple[ExecutorType, ...]) -> tuple[ExecutorT
 
 
 class ExecutorMove:
-    """An executor on the way to ``stage``. In an event, it stands for a stage that has no tasks to
-    launch.
-    """
+    """The move of an executor to ``stage``. The event loop treats it like a stage without tasks to
+    launch."""
 
     __slots__ = ("stage",)
     remaining = 0

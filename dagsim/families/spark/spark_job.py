@@ -168,7 +168,7 @@ class SparkJob:
         return cls(job.id, job.graph, tuple(stages), job.arrival_s * 1000)
 
     def at(self, arrival_ms: float, id: str | None = None) -> SparkJob:
-        """Return the same job with another arrival time. Both jobs share the graph."""
+        """Return the same job with a different arrival time. Both jobs share the graph."""
         return replace(self, arrival_ms=arrival_ms, id=self.id if id is None else id)
 
     @property

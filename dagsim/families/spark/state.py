@@ -169,7 +169,7 @@ class SparkJobState:
 
 
 def work_left_ms(job: SparkJobState) -> float:
-    """Return the executor-milliseconds that the tasks without a launch will take. O(incomplete
+    """Return the executor-milliseconds that the tasks not launched yet will take. O(incomplete
     stages)."""
     return ordered_sum([stage.remaining * stage.seen_ms for stage in job.active])
 

@@ -27,8 +27,8 @@ class StageGraph(NamedTuple):
 
     remaining: np.ndarray  # (N,) int64: tasks that have not been launched
     seen_ms: np.ndarray  # (N,) float64: duration of a task, as policies see it.
-    # (N,) int64: number of further executors that the stage could use, beyond those working for it
-    # or on their way to it. May be negative.
+    # (N,) int64: number of additional executors that the stage could use, beyond those working for
+    # it or on their way to it. May be negative.
     demand: np.ndarray
     executing: np.ndarray  # (N,) int64: running tasks
     ready: np.ndarray  # (N,) bool: True if all parents are complete

@@ -32,8 +32,8 @@ _GZIP = b"\x1f\x8b"
 
 
 def read_profiles(path: Path, *, warmup_ms: float = 1000.0) -> list[SparkJob]:
-    """Read all profiled queries as jobs that arrive at 0. They are sorted by query, and then by
-    size as in ``SIZES``.
+    """Read all profiled queries as jobs that arrive at time 0. They are sorted by query, and then
+    by size in the order of ``SIZES``.
 
     Raises:
         TraceError: ``path`` cannot be read, or contains no such profiles.
@@ -92,12 +92,12 @@ def sequence(
     batch: int = 1,
     until_ms: float | None = None,
 ) -> Iterator[SparkJob]:
-    """Draw jobs uniformly from ``pool``. The first ``batch`` jobs arrive at 0, and the others
+    """Draw jobs uniformly from ``pool``. The first ``batch`` jobs arrive at time 0, and the others
     arrive one at a time, with exponential gaps.
 
     The sequence ends after ``jobs`` jobs, or with the last job before ``until_ms``. Without a
     limit, it is endless. It is generated lazily. Jobs and arrivals are drawn from separate streams,
-    so another gap does not change which jobs are drawn.
+    so changing the gap does not change which jobs are drawn.
 
     Raises:
         WorkloadError: The pool is empty, the gap is not positive, or a count is below 1.
@@ -180,7 +180,7 @@ _SAMPLES = 24
 
 def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJob]:
     """Build ``queries`` synthetic queries at the seven input sizes, in the order of
-    ``read_profiles``. All of them arrive at 0.
+    ``read_profiles``. All of them arrive at time 0.
 
     Raises:
         WorkloadError: ``queries`` is less than 1.

@@ -323,7 +323,8 @@ class Packer:
         return place
 
     def packed(self, facts: dict[str, Any]) -> str:
-        """Encode everything as base64 of gzip. Equal facts and arrays give equal text."""
+        """Compress everything with gzip, and encode it in base64. Equal facts and arrays give equal
+        text."""
         listed, offset = [], 0
         for kind, data, length in self._arrays:
             listed.append([kind, offset, length])

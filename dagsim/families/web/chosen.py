@@ -43,7 +43,7 @@ class Chosen:
 
     @property
     def lines(self) -> list[CellRun]:
-        """The rows of all runs."""
+        """The result rows of all runs."""
         return [run.line for run in self.runs]
 
     @property

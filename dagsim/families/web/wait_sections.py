@@ -93,7 +93,7 @@ def worst_waits(cols: ScheduleColumns, explain: Explain | None = None) -> Grid:
 def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats, explain: Explain | None) -> list[str]:
     """Describe the known reasons for each wait.
 
-    For a large run, the reasons consider all free GPUs in the cluster, rather than the free GPUs of
+    For a large run, the reasons are based on all free GPUs in the cluster rather than on those of
     the types on which a job ran.
     """
     stopped = np.bincount(cols.runs.job[cols.runs.stopped], minlength=len(cols.jobs))
@@ -144,7 +144,7 @@ def _missing(cols: ScheduleColumns, job: int) -> list[str]:
 
 
 def _worded(shares: Iterable[tuple[str, float]]) -> list[str]:
-    """List the shares of a wait that are large enough."""
+    """List the shares of a wait that are large enough to be shown."""
     return [f"{100 * share:.0f}%: {what}" for what, share in shares if share >= _LEAST]
 
 
@@ -157,7 +157,7 @@ def _free(cols: ScheduleColumns) -> Steps:
 
 
 def _room(free: Steps, asked: float, arrival_s: float, until_s: float) -> str:
-    """State in which share of the time before the job's first run fewer GPUs were free than the job
+    """State for what share of the time before the job's first run fewer GPUs were free than the job
     requested."""
     full = Steps(free.time_s, (free.value < asked - 1e-9).astype(float), free.end_s)
     reached = full.until(np.array([arrival_s, until_s]))

@@ -265,7 +265,7 @@ def shaded_nodes(cols: ScheduleColumns, title: str, note: str) -> Figure:
 
 def binned(row: Ints, start_s: Floats, end_s: Floats, weight: Floats, edges_s: Floats, rows: int) -> np.ndarray:
     """For each of several equally wide bins of time, return the average total weight of the active
-    intervals in each row, (rows, bins). O(intervals + rows x bins).
+    intervals in each row, (rows, bins). The cost is O(intervals + rows x bins).
     """
     bins = len(edges_s) - 1
     width = (edges_s[-1] - edges_s[0]) / bins

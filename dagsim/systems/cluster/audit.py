@@ -44,7 +44,8 @@ URGENT = 0.01
 _NAMED = 4
 """Maximum number of reasons, or of names (of nodes, partitions and so on), in one sentence."""
 _KEPT = 50
-"""Maximum number of reasons of a kind that a run folder keeps, the most frequent ones."""
+"""Maximum number of reasons that a run folder stores for each kind of contradiction. The most
+frequent ones are stored."""
 
 
 class ContradictoryInput(TraceError):
@@ -65,8 +66,8 @@ class Audit:
     hours: Hours = NO_HOURS
     contradictions: dict[str, Contradiction] = field(default_factory=dict)
     unused: dict[str, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
-    """Number and first names of the site's nodes, partitions and so on that no job in the log
-    names."""
+    """For nodes, partitions and so on: the number of those at the site that no job in the log uses,
+    and the names of the first few."""
     hint: str = ""
     """Remedies for a log with jobs that can never run here."""
     doubts: tuple[str, ...] = ()
@@ -211,8 +212,8 @@ class _Verdict(NamedTuple):
 
 
 class Auditor:
-    """A check whether the jobs in a log contradict a cluster and its site. The jobs are read block
-    by block.
+    """A checker that compares the jobs in a log with a cluster and its site. The jobs are read
+    block by block.
 
     Nodes are compared by name only if the site has queues or at least one of the nodes in the log.
     Otherwise, the log comes from a different cluster, so its node names contradict nothing.
@@ -262,7 +263,7 @@ class Auditor:
         self.begin()
 
     def begin(self) -> None:
-        """Reset the audit, because the log will be read again."""
+        """Reset the audit. Call this before the log is read again."""
         self._audit = Audit()
         self._log_names: dict[str, set[str]] = {kind: set() for kind in (*self._names, "nodes", "gpu types")}
         self._impossible: dict[tuple[str, str], tuple[float, float]] = {}
@@ -323,7 +324,7 @@ class Auditor:
         return Audit(found.jobs, rows, found.hours, kinds, self._unused(), self._hint, self._doubts())
 
     def _doubts(self) -> tuple[str, ...]:
-        """Return a warning if the size of an invented cluster is due to a single job."""
+        """Return a warning if the size of an invented cluster is due to a single job, and otherwise nothing."""
         if len(self._widest) < 2:
             return ()
         (second, _), (gpus, job) = self._widest
@@ -393,7 +394,7 @@ class Auditor:
         """
         jobs, texts = block.jobs, list[str]()
         broken = np.full(len(jobs), -1)
-        """Index of the words of each job, -1 for none."""
+        """For each job, the index of the text that describes the broken rules, or -1 for none."""
         labels = [jobs.partition, jobs.request, jobs.account, jobs.qos, jobs.user if self._names_users else None]
         terms = [of.place[job] for of in labels if of is not None]
 
@@ -505,9 +506,7 @@ class Auditor:
             self._judge_members(block, column, jobs.partition)
 
     def _judge_members(self, block: _Block, column: Labels, partition: Labels) -> None:
-        """Find the jobs that ran on nodes which, in the cluster, belong to none of the job's
-        partitions.
-        """
+        """Find the jobs that ran on nodes that do not belong to any of the job's partitions at the site."""
         none = np.zeros(len(block.jobs), np.int32)
         request, chosen = block.jobs.request or Labels(none, (None,)), dict[str, list[int]]()
         code, firsts = combinations([column.place, partition.place, request.place])

@@ -45,14 +45,15 @@ class Clock(Environment):
 
     def at(self, time_s: float, order: int, event: Event) -> None:
         """Schedule the triggered ``event`` for ``time_s``. Its ``order`` ranks it among
-        simultaneous events; events with the same order happen in the order of these calls.
+        simultaneous events. Events with the same order happen in the order in which they were
+        scheduled.
         """
         entry: Any = (time_s, order, next(self._eid), event)
         heappush(self._queue, entry)
 
     def settle(self) -> None:
-        """Process all events at the next time. This includes events at the same time that these
-        events cause.
+        """Process all events at the next time. This includes events that these events cause at the
+        same time.
 
         This does the same as a loop that calls ``Environment.step``, but saves one call per event.
         """

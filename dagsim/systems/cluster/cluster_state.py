@@ -22,9 +22,8 @@ from dagsim.systems.cluster.nodes import MICRO, DemandClass, NodeState
 from dagsim.systems.cluster.site import SiteState, Terms, nodes_by_counts
 
 _LOOK_BACK = 8
-"""Number of releases up to which a demand class that did not fit checks only the released machines.
-After more releases it searches all machines again.
-"""
+"""If a demand class did not fit and at most this many releases have happened since then, only the
+machines of these releases are checked. After more releases, all machines are searched again."""
 
 
 class ClusterState(Forked):
@@ -62,14 +61,14 @@ class ClusterState(Forked):
         self.asleep = 0
         """The nodes that are off and would have to boot, as a bit set; others are used first."""
         self.reopen_s = inf
-        """The next time at which these rules change the nodes that are open to any task."""
+        """The next time at which the site's rules open nodes to a task or close them."""
         self.judged: dict[DemandClass, bool] = {}
         """For the classes checked since nodes last opened or closed, whether they will ever fit on
         the nodes ``_judged_on`` (``hopeless``).
         """
         self._judged_on = -1
         self._held_on: dict[tuple[DemandClass, int], bool] = {}
-        """Results of ``holds``, because repeating reservations open and close the same nodes often."""
+        """Cached results of ``holds``, because recurring reservations open and close the same nodes often."""
         self.types: tuple[GpuType | None, ...] = cluster.gpu_types
         place = {gpu: index for index, gpu in enumerate(self.types)}
         self.list = [NodeState(index, node, place[node.gpu]) for index, node in enumerate(cluster.nodes)]
@@ -82,16 +81,15 @@ class ClusterState(Forked):
         )
         """For each type, the bit sets of machines that are equal when empty."""
         self.by_gpus = [FreeIndex() for _ in self.types]
-        """For each type, machines by entirely idle GPUs."""
+        """For each type, the machines by number of completely idle GPUs."""
         self.shared = [0] * len(self.types)
         """For each type, the bit set of machines with a partly used GPU."""
         self.by_share = [ShareIndex() for _ in self.types]
-        """For each type, these machines by the free amounts of their partly used GPUs."""
+        """For each type, the machines with partly used GPUs, by the free amounts on these GPUs."""
         self._enough_cpus, self._enough_memory = EnoughIndex(), EnoughIndex()
         self.by_cpus: list[FreeIndex] | None = None
-        """For each type, machines by whole free CPU cores (up to a limit); kept from the first
-        CPU-only task on.
-        """
+        """For each type, the machines by number of whole free CPU cores (up to a limit). Created
+        for the first CPU-only task."""
         self.released = 0
         """Number of releases. A demand class that did not fit need not be tried again until it
         changes.
@@ -176,7 +174,7 @@ class ClusterState(Forked):
 
     def types_with_room(self, demand: DemandClass) -> list[int]:
         """Return the types on which one instance (or the whole gang) could start now. If there are
-        none, this is cached, as in ``fits``.
+        none, this result is cached, as in ``fits``.
         """
         if demand.blocked_at == self.released:
             return []
@@ -192,8 +190,8 @@ class ClusterState(Forked):
         return room
 
     def best(self, demand: DemandClass, type_: int) -> int:
-        """Return the best fit, which is the machine with the least free resources among the
-        machines of ``type_`` on which one instance fits. Return -1 if there is none.
+        """Return the best fit: of the machines of ``type_`` on which one instance fits, the one
+        with the least free resources. Return -1 if there is none.
         """
         if demand.plain and not self.asleep:
             return self.by_gpus[type_].first(demand.whole)
@@ -326,8 +324,8 @@ class ClusterState(Forked):
         self.join(machine, demand, -count)
 
     def lend_cpus(self, machine: NodeState, cpus: int) -> None:
-        """Free CPUs (in millionths) that belong to a run which keeps its other resources. If the
-        number is negative, occupy them again.
+        """Free CPUs (in millionths) of a run that keeps its other resources. If the number is
+        negative, occupy them again.
         """
         self.released += 1
         self.recent.append(machine)
@@ -406,9 +404,7 @@ class ClusterState(Forked):
 
     @contextmanager
     def within(self, demand: DemandClass, nodes: int) -> Iterator[None]:
-        """While the ``with`` block is running, let tasks of a class be placed only on these nodes
-        (a bit set).
-        """
+        """Restrict the placement of tasks of a class to these nodes (a bit set) while the ``with`` block is running."""
         kept = demand.nodes, demand.opened, demand.blocked_at, demand.roomy
         demand.open_to(demand.opened & nodes)
         demand.blocked_at = demand.roomy = -1
@@ -477,10 +473,10 @@ class ClusterState(Forked):
         return fits
 
     def capacity(self, demand: DemandClass, type_: int, *, now: float | None = None) -> int:
-        """Return how many instances would fit on all machines of ``type_`` together if these were
-        empty. Machines that are closed to these instances now are included. A gang must be placed
-        within one of its domains. If ``now`` is given, only the machines that are ``usable`` at
-        that time count.
+        """Return how many instances would fit on all machines of ``type_`` together if these
+        machines were empty. Machines that are closed to these instances now are included. A gang
+        must be placed within one of its domains. If ``now`` is given, only the machines that are
+        ``usable`` at that time count.
         """
         nodes, opened = demand.nodes, demand.opened
         if now is None:
@@ -499,8 +495,8 @@ class ClusterState(Forked):
         return up if self.site is None else up & self.site.lasting(terms, now)
 
     def room_on_idle(self, demand: DemandClass, type_: int) -> int:
-        """Return how many instances would fit on all those machines of ``type_`` which are open to
-        them, if these machines were empty.
+        """Return how many instances would fit on all machines of ``type_`` that are open to them,
+        if these machines were empty.
         """
         room = 0
         if demand.counted and not self._could_count(demand, (type_,)):
@@ -525,7 +521,7 @@ class ClusterState(Forked):
         return max(rooms)
 
     def _could_count(self, demand: DemandClass, types: tuple[int, ...]) -> bool:
-        """Return True if some empty nodes of these types would satisfy the counts of a gang."""
+        """Return True if nodes of these types, when empty, could satisfy the node counts of a gang."""
         empty = [
             machine.index
             for machine in self.list
@@ -534,8 +530,8 @@ class ClusterState(Forked):
         return nodes_by_counts(empty, demand.gang, demand.terms.counts) is not None  # type: ignore[union-attr]
 
     def _choose(self, demand: DemandClass, type_: int) -> None:
-        """Choose as many nodes as the gang has instances, so that the nodes satisfy its counts, and
-        store them in ``demand.nodes``. If this is impossible, store no node.
+        """Choose as many nodes as the gang has instances, so that the nodes satisfy the gang's node
+        counts, and store them in ``demand.nodes``. If this is impossible, store an empty set.
         """
         if not demand.bound:
             demand.nodes = demand.opened
@@ -549,7 +545,7 @@ class ClusterState(Forked):
 
     def _focus(self, demand: DemandClass, type_: int) -> None:
         """Store in ``demand.nodes`` the tightest domain in which the gang fits. If it fits in no
-        domain, store no node.
+        domain, store an empty set.
         """
         best, chosen = 0, 0
         for domain in demand.terms.domains:  # type: ignore[union-attr]
@@ -619,8 +615,9 @@ class ClusterState(Forked):
         return None
 
     def _fit_whole_gang(self, demand: DemandClass, type_: int) -> Placement | None:
-        """Return a placement of a gang that needs only whole GPUs. Machines with the same number of
-        idle GPUs are taken together, so that they need not be examined one by one.
+        """Return a placement of a gang that needs only whole GPUs, or None if it does not fit.
+        Machines with the same number of idle GPUs are taken together, so that they need not be
+        examined one by one.
         """
         levels, whole, needed = self.by_gpus[type_], demand.whole, demand.gang
         alone = levels.first(whole * needed)

@@ -34,7 +34,7 @@ def _depends(request: Request | None) -> bool:
 
 
 def _most(active: JobState) -> int:
-    """Return how many tasks of a job's array may be in the system at a time."""
+    """Return the maximum number of tasks of a job's array that may be in the system at a time."""
     return (active.job.request and active.job.request.array_limit) or 1
 
 
@@ -77,7 +77,7 @@ class Dependencies(Forked):
 
     def __init__(self) -> None:
         self.eligible_s: dict[int, float] = {}
-        """When jobs became eligible, for those whose conditions or array determined it."""
+        """For each job that had to wait for conditions or its array, the time at which it became eligible."""
         self.waiting: dict[int, JobState] = {}
         """The waiting jobs, by number."""
         self._numbers: dict[str, list[int]] = {}
@@ -91,26 +91,26 @@ class Dependencies(Forked):
         self._one_of: set[int] = set()
         """Jobs that need only one of the jobs that they name (``Request.after_one``)."""
         self._on_left: dict[int, list[int]] = {}
-        """The jobs that wait until a job has left."""
+        """For each job, the jobs that wait until it has left."""
         self._on_start: dict[int, list[tuple[int, float]]] = {}
-        """The jobs that wait until so many seconds after a job has started."""
+        """For each job, the jobs that wait until a number of seconds after its start."""
         self._times: list[tuple[float, int, bool]] = []
-        """When other conditions will be met: a heap of the time, the job, and whether it is the
-        job's own begin time."""
+        """A heap of the times at which other conditions will be met: the time, the job, and whether
+        the condition is the job's own begin time."""
         self._inside: dict[str, int] = {}
-        """The tasks of each array that are in the system and do not wait for the array."""
+        """Number of tasks of each array that are in the system and not waiting for the limit of the array."""
         self._behind: dict[str, deque[int]] = {}
-        """The tasks that wait for their array."""
+        """The tasks of each array that are waiting for its limit."""
         self._array_of: dict[int, str] = {}
         """The array of each task that is inside."""
         self._queued_s: dict[int, float] = {}
-        """Since when each task of an array only its limit could keep from starting."""
+        """For each task of an array, the time from which nothing but the array's limit could prevent its start."""
         self._at_work: dict[str, int] = {}
-        """The tasks of each array that have started and not left."""
+        """Number of tasks of each array that have started and not left."""
         self._limits: dict[str, int] = {}
-        """How many tasks of each array may run at a time."""
+        """Maximum number of tasks of each array that may run at a time."""
         self._full_until_s: dict[str, float] = {}
-        """When as many tasks of each array as its limit allows had last been running."""
+        """For each array, the last time at which as many of its tasks were running as its limit allows."""
 
     @property
     def next_s(self) -> float:
@@ -162,8 +162,8 @@ class Dependencies(Forked):
         return None
 
     def _ask(self, number: int, conditions: Sequence[Condition], now: float) -> tuple[int, bool]:
-        """Register a job for its unmet conditions. Return how many there are, and whether any
-        condition is already met.
+        """Register a job for its unmet conditions. Return the number of unmet conditions, and
+        whether any condition is already met.
         """
         needed, met = 0, False
         for id, starts, delay_s in conditions:
@@ -290,7 +290,7 @@ class Dependencies(Forked):
             freed.append(active)
 
     def _joins(self, active: JobState, now: float) -> bool:
-        """Add a task to its array. Return True if the task has to wait."""
+        """Add a task to its array. Return True if the task has to wait for the array's limit."""
         request = active.job.request
         assert request is not None
         self._queued_s[active.number] = now

@@ -122,7 +122,7 @@ class DownNodes(Forked):
 
     def withdraw(self) -> None:
         """Remove from the queue all tasks that can never start, because the nodes that they need
-        have left for good or because the site's rules forbid it. In the queue, these tasks would
+        have left permanently or because the site's rules forbid it. In the queue, these tasks would
         block others. Their jobs stay unfinished.
         """
         kernel, site = self._kernel, self._kernel.machines.site

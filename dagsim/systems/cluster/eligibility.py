@@ -42,7 +42,7 @@ class Eligibility(Forked):
         self.dependencies = Dependencies() if depends else None
         """Conditions between jobs, and limits of arrays, or None if no job can have any."""
         self._held: list[tuple[float, int, JobState]] = []
-        """Jobs that wait for a time: a heap by time and number."""
+        """Jobs that wait until a given time: a heap by time and number."""
         self._condition_s = inf
         """The time of the next timer for conditions."""
 
@@ -93,7 +93,7 @@ class Eligibility(Forked):
 
     def holds(self, active: JobState) -> bool:
         """Hold back a job that arrives now if it is not eligible yet or has to be admitted first.
-        Return True if the job is held back.
+        Return True in this case.
         """
         kernel, job, decides = self._kernel, active.job, None
         if self.dependencies is not None:

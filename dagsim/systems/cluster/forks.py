@@ -45,7 +45,7 @@ class Forked:
 
     __slots__ = ()
     _alike: ClassVar[Callable[[Any], Any]]
-    """Makes an object with the same fields."""
+    """Creates another object with the same field values."""
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
@@ -71,8 +71,8 @@ _WAYS = {
 
 
 def _copier(cls: type, signature: str, note: str, fields: dict[str, str]) -> Callable[..., Any]:
-    """Compile a function that copies an object, just as ``dataclasses`` compiles ``__init__``. A
-    loop over the field names would take three times as long.
+    """Compile a function that copies an object, just as ``dataclasses`` compiles ``__init__``. The
+    compiled function takes a third of the time of a loop over the field names.
     """
     lines = [f"    new.{name} = {_WAYS[way].format(name)}" for name, way in fields.items()]
     names: dict[str, Any] = {"cls": cls, "make": object.__new__, "empty": _empty}

@@ -1,5 +1,5 @@
-"""Indexes that find nodes by the amounts of resources that are free on them. They are based on bit
-sets of machines.
+"""Indexes that find nodes by their amounts of free resources. They are based on bit sets of
+machines.
 
 A bit set is a single integer with one bit per machine. A single operation intersects two bit sets,
 and another one finds the first machine in the result. Finding a machine on which something fits
@@ -120,7 +120,7 @@ class ShareIndex(Forked):
         self._sets: dict[int, int] = {}
 
     def add(self, bit: int, free: int) -> None:
-        """Record that a GPU of the machine has ``free`` millionths free."""
+        """Record that ``free`` millionths of a GPU on the machine are free."""
         there = self._sets.get(free)
         if there is None:
             insort(self._amounts, free)
@@ -129,7 +129,7 @@ class ShareIndex(Forked):
             self._sets[free] = there | bit
 
     def remove(self, bit: int, free: int) -> None:
-        """Record that no GPU of the machine has ``free`` millionths free any more."""
+        """Record that there is no longer a GPU on the machine with exactly ``free`` free millionths."""
         left = self._sets[free] & ~bit
         if left:
             self._sets[free] = left

@@ -63,13 +63,14 @@ class _Heaps(Generic[SlotT]):
     def __init__(self, machines: ClusterState) -> None:
         self._machines = machines
         self._quiet = -1
-        """``ClusterState.released`` when nothing fitted. Nothing will fit until it changes or a
-        task is added.
-        """
+        """The value of ``ClusterState.released`` when nothing fitted last time. Nothing will fit
+        until this value changes or a task is added."""
         self._heaps: dict[SlotT, list[_Entry]] = {}
 
     def _first_fit(self, fits: Callable[[SlotT], bool]) -> tuple[TaskState, SlotT] | None:
-        """Return the first task with a slot for which ``fits`` is true now, and this slot."""
+        """Return the first task with a slot for which ``fits`` is true now, and this slot. Return
+        None if there is none.
+        """
         if self._quiet == self._machines.released:
             return None
         best: _Entry | None = None
@@ -107,7 +108,7 @@ class Queue(_Heaps[DemandClass]):
         self._quiet = -1
 
     def first(self) -> TaskState | None:
-        """Return the first of all tasks, whether or not it fits now."""
+        """Return the first of all tasks, whether or not it fits now, or None if there are no tasks."""
         best: _Entry | None = None
         for heap in self._heaps.values():
             while heap and not heap[0][2].waiting:
@@ -117,7 +118,7 @@ class Queue(_Heaps[DemandClass]):
         return None if best is None else best[2]
 
     def first_fit(self) -> TaskState | None:
-        """Return the first task among those that fit somewhere now."""
+        """Return the first task among those that fit somewhere now, or None if none fits."""
         first = self._first_fit(self._machines.fits)
         return None if first is None else first[0]
 
@@ -144,7 +145,7 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
         self._quiet = -1
 
     def first(self) -> tuple[TaskState, int] | None:
-        """Return the first of all pairs, whether or not it fits now."""
+        """Return the first of all pairs, whether or not it fits now, or None if there are no pairs."""
         best: tuple[_Entry, int] | None = None
         for (_, type_), heap in self._heaps.items():
             while heap and not heap[0][2].waiting:
@@ -154,7 +155,7 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
         return None if best is None else (best[0][2], best[1])
 
     def first_fit(self) -> tuple[TaskState, int] | None:
-        """Return the first pair of a task and a type among those that fit now."""
+        """Return the first pair of a task and a type among those that fit now, or None if none fits."""
         first = self._first_fit(self._fits)
         return None if first is None else (first[0], first[1][1])
 
@@ -166,15 +167,13 @@ class Past(Protocol):
     """The events before the beginning of the simulation."""
 
     at_s: float
-    """The beginning."""
+    """The time at which the simulation begins."""
     jobs: Sequence[Job]
-    """The jobs of the simulation that arrived before."""
+    """The jobs of the simulation that arrived before the beginning."""
     is_whole: bool
-    """True if nothing that happened before is missing."""
+    """True if all events before the beginning are known."""
     reminded: list[object]
-    """Listeners that remember what happened before, and receive only what happens at the
-    beginning.
-    """
+    """Listeners that already remember the earlier events and therefore receive only the events at the beginning."""
 
     def tell(self, index: object) -> None:
         """Call the methods of an index for all events, in their original order and with their
@@ -202,7 +201,7 @@ class Frontier(Forked):
 
     def __init__(self) -> None:
         self.indexes: dict[object, Any] = {}
-        """``Index`` or ``RunIndex`` or both, by the policy's key."""
+        """The indexes (``Index``, ``RunIndex`` or both), by the key that the policy chose."""
         self._pushes: list[Callable[[TaskState], None]] = []
         self.started: list[Callable[[Run, float], None]] = []
         """Called on each start."""
@@ -213,7 +212,7 @@ class Frontier(Forked):
         self.past: Past | None = None
         """The events before the beginning of a simulation that begins in the middle."""
         self.unknown: dict[str, None] = {}
-        """Memories of listeners about jobs that had left, if these are not known."""
+        """The ``remembers`` texts of listeners that would need jobs which had left, if these jobs are not known."""
         self.jobs: Live[int, JobState] = Live()
         self.ready: Live[TaskState, None] = Live()
         """Ready tasks, in the order in which they became ready."""
@@ -285,7 +284,7 @@ class Frontier(Forked):
             listeners[:] = [call for call in listeners if call != getattr(index, name, None)]
 
     def believe_estimates(self) -> None:
-        """Use the estimated durations of tasks from now on. Forks for look-ahead call this."""
+        """Use the estimated durations of tasks from now on. Called in forks for look-ahead."""
         everything = [task for job in self.jobs.values() for task in job.tasks]
         for task in (*everything, *(task for task in self.ready if task.piece)):
             task.believe_estimate()

@@ -104,8 +104,8 @@ class Gangs(Forked):
         return 1.0 if gang is None else self._carrier.expected(gang)
 
     def _gang(self, task: TaskState, type_: int, placement: Iterable[tuple[NodeState, int, int]], now: float) -> Any:
-        """Return what a task sends on certain machines, or None if the task sends nothing. Each
-        machine is given with its number of instances and the bit mask of their GPUs.
+        """Return the traffic of a task on the machines of a placement, or None if the task sends
+        nothing. Each machine is given with its number of instances and the bit mask of their GPUs.
         """
         held = [(machine.index, count, mask) for machine, count, mask in placement]
         try:

@@ -54,7 +54,7 @@ class JobSource(ABC):
 
     @abstractmethod
     def read_first(self) -> None:
-        """Return the first job without removing it."""
+        """Read the first job without removing it."""
 
     @abstractmethod
     def may_have(self, tasks: int) -> bool:
@@ -228,7 +228,8 @@ class TraceJobs(ReadJobs):
 
     def states_limits(self) -> bool | None:
         limited = super().states_limits()
-        # the trace is too large to keep in memory, so read it once for this and then start again
+        # the trace is too large to keep in memory, so read it once for this check and then start
+        # again
         if limited is None and self._trace.is_streamed():
             limited = any(map(has_limit, self._trace.jobs()))
             self._jobs = self._trace.jobs()

@@ -62,7 +62,7 @@ class JobsToCome:
 
 
 _NAMED = 3
-"""Maximum number of unknown nodes that are named."""
+"""Maximum number of unknown nodes that a message names."""
 
 
 class JobStream:
@@ -313,8 +313,8 @@ class JobStream:
         return facts
 
     def knowledge(self, estimates: Estimates) -> Knowledge:
-        """Return what policies know about run times: for a list, those of all jobs, and otherwise
-        those of the jobs that have arrived.
+        """Return what policies know about run times. For a list, this covers all jobs, and
+        otherwise the jobs that have arrived.
         """
         held = self._source.in_memory
         jobs, limited = (len(self._started_s), self._limited) if held is None else held.counts

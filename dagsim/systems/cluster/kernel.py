@@ -1,7 +1,7 @@
 """The kernel. It simulates DAG jobs on a cluster with SimPy processes and events.
 
 - *Arrivals* are one process (``_arrivals``), which waits until the arrival time of the next job and
-  then lets the job arrive.
+  then adds the job.
 - *Nodes* are resources (``machines``). For each failure model, a process takes nodes down and
   brings them back (``down_nodes.py``).
 - *Tasks* run as events. A ``Run`` consists of instances of a task that started together, and is
@@ -74,7 +74,7 @@ from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import CountedJobs, decisions_of, drive
 
 Observer = Callable[[tuple[int, float, int, int, int, int, int, int, float]], None]
-"""Called with each row of the log as it is written (fields as in ``Record``)."""
+"""A function that receives each row of the log when it is written (with the fields of ``Record``)."""
 
 _ARRIVED, _ADMITTED, _REJECTED = int(Kind.ARRIVED), int(Kind.ADMITTED), int(Kind.REJECTED)
 _STARTED, _FINISHED, _COMPLETED = int(Kind.STARTED), int(Kind.FINISHED), int(Kind.COMPLETED)
@@ -183,14 +183,14 @@ class ClusterKernel(Forked):
         """Jobs, by number, with a task that was taken out of the queue because it can never start,
         and the reason."""
         self.reminded = False
-        """True if the policy remembers the past as if it had made it."""
+        """True if the policy remembers the events before the beginning as if its own decisions had caused them."""
         self.streams = Streams(seed)
         """The random streams of this simulation (``ClusterView.stream``)."""
         self.preparation = Preparation(self)
         self.down_nodes = DownNodes(self, names, origin_s)
         depends = any_depends(jobs)
         self.eligibility = Eligibility(self, depends=depends) if depends or models.admission else None
-        """Jobs that have arrived and may not start yet; None until there can be any."""
+        """Jobs that have arrived but may not start yet. None as long as there cannot be any."""
         self.life: Life | None = Life(self, cluster) if Life.is_needed(models, cluster) else None
         """Phases and rates of runs, or None if every run is a single timeout."""
         self.observe(observers)
@@ -202,7 +202,7 @@ class ClusterKernel(Forked):
         if begins_s:
             recall_past(self, left)
 
-    # Queries from outside.
+    # Queries from outside the kernel.
 
     @property
     def done(self) -> bool:
@@ -258,7 +258,7 @@ class ClusterKernel(Forked):
         return drive(self, policy, until_s)
 
     def show_truth(self) -> None:
-        """From now on, show true durations (the policy has declared ``clairvoyant = True``)."""
+        """Show true durations from now on, because the policy has declared ``clairvoyant = True``."""
         self.preparation.shows_truth = True
         for active in (*self.frontier.jobs.values(), *self.applicants.values()):
             active.shows_truth = True
@@ -273,7 +273,7 @@ class ClusterKernel(Forked):
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
         """Yield a view whenever something has changed, and receive the decisions for this view
         (``None`` if there are none). Repeat this until there are no more decisions or no task is
-        waiting. Then let time pass until the next events, and continue in this way until the end.
+        waiting. Then advance to the next events, and continue in this way until the end.
         """
         clock, machines, down_nodes = self.clock, self.machines, self.down_nodes
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
@@ -405,7 +405,7 @@ class ClusterKernel(Forked):
         self._leave(active.number, _REJECTED, float(RejectReason.BY_POLICY))
 
     def _leave(self, number: int, kind: int, value: float = 0.0) -> None:
-        """Record that a job leaves, and let jobs that were waiting for this job enter the system."""
+        """Record that a job leaves, and add jobs to the system that were only waiting for this job."""
         self._record_job(kind, number, value)
         if self.eligibility is not None:
             self.eligibility.left(number)
@@ -519,8 +519,8 @@ class ClusterKernel(Forked):
         beside: Run | None = None,
         computes: bool = False,
     ) -> None:
-        """Create the run, and let it begin unless one of its nodes has to boot. The run uses the
-        same GPUs as the run ``beside`` it, if there is one.
+        """Create the run, and begin it unless one of its nodes has to boot. The run uses the same
+        GPUs as the run ``beside`` it, if there is one.
         """
         now = self.now
         run = self.running[self._started] = Run(self.clock, self._started, task, instances, held, now)

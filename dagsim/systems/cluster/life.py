@@ -97,7 +97,7 @@ class Life(Forked):
             self.set_up(run)
 
     def set_up(self, run: Run) -> None:
-        """Set up a run that has all its inputs, if it needs set-up. Then let it compute."""
+        """Set up a run that has all its inputs, if it needs set-up. Then start its computation."""
         kernel, now, preemption = self._kernel, self._kernel.now, self._preemption
         if run.setup_s:
             run.callbacks = [self._has_set_up]
@@ -215,7 +215,7 @@ class Life(Forked):
             self.set_rate(run, 1.0)
 
     def join(self, host: Run, task: TaskState) -> None:
-        """Start the task on the GPUs of a running task, so that both share them."""
+        """Start the task on the GPUs of the run ``host``, so that both share them."""
         for machine, count, *_ in host.held:
             self._kernel.machines.join(machine, task.demand, count)
         self._kernel.launch(task, host.instances, host.held, beside=host)
@@ -256,7 +256,7 @@ class Life(Forked):
 
     def _reached(self, event: Event) -> None:
         """Handle the end of a period of constant rate: end the run, end the epoch of an elastic
-        run, or let the run write a checkpoint.
+        run, or begin a checkpoint.
         """
         run: Run = event.value  # type: ignore[assignment]
         training, progress = run.task.training, run.progress
@@ -285,7 +285,7 @@ class Life(Forked):
     # Checkpoints, and the work left after a stop.
 
     def _checkpoint(self, run: Run, progress: WorkProgress) -> None:
-        """Pause a run until its state is in the storage."""
+        """Pause a run while its state is being written to the storage."""
         assert self._transfers is not None
         self.settle(run, progress)
         # the exact value, because ``settle`` adds up steps, each of which is rounded
@@ -353,12 +353,12 @@ class Life(Forked):
         return self._transfers.keep_state(run, again, kind, notice_s)
 
     def killed(self, number: int) -> None:
-        """Discard everything that is still stored for a job."""
+        """Discard all data that is still stored for a job."""
         if self._transfers is not None:
             self._transfers.cancel(number)
 
     def _left(self, run: Run, kept: KeptWork) -> float:
-        """Return which fraction of the task's work would remain if the run stopped now."""
+        """Return the fraction of the task's work that would remain if the run stopped now."""
         task, progress, preemption = run.task, run.progress, self._preemption
         if progress is not None:
             self.settle(run, progress)
@@ -424,7 +424,9 @@ class Life(Forked):
     # Methods for simulations that begin with jobs in the system, and for forks.
 
     def recall(self, run: Run) -> None:
-        """Manage a run that started to compute before the beginning of the simulation."""
+        """Set up the rate and the checkpoints of a run that started to compute before the beginning
+        of the simulation.
+        """
         self._setup_s(run)  # called only because it records which job the GPUs run; the result is not needed
         preemption, begins_s = self._preemption, self._kernel.now
         if self.by_network and preemption.checkpoint_interval_s is not None:

@@ -30,7 +30,7 @@ mask).
 _MOST = 1e15
 """Upper bound for cores and GB, so that even an infinite amount can be counted in millionths."""
 _RESIDUE = 1e-3
-"""Millionths by which rounding may leave an amount below a whole number of millionths."""
+"""Maximum number of millionths by which rounding may leave an amount below a whole number of millionths."""
 
 
 def _millionths(amount: float) -> int:
@@ -88,9 +88,8 @@ class DemandClass(Forked):
         self.demand = demand
         self.terms = terms
         self.nodes = self.opened = ALL if terms is None else terms.nodes
-        """The nodes on which it may start now, as a bit set. ``opened`` changes with reservations and
-        licences; of these, ``nodes`` are those of the domain in which a gang would be placed.
-        """
+        """The nodes on which it may start now, as a bit set. ``opened`` changes with reservations
+        and licences, and ``nodes`` is the part of it in the domain where a gang would be placed."""
         self.key = key
         self.gang = gang
         self.types = types
@@ -159,7 +158,7 @@ class NodeState(Forked):
         self.gpus = node.gpus
         self.named = node.gpus <= NAMED_GPUS
         self.levels = FreeIndex()
-        """The index of its type, by idle GPUs, that contains it."""
+        """The index by idle GPUs, for its type, that contains this node."""
         self.idle = node.gpus
         self.free = (1 << node.gpus) - 1
         self.cpus = _millionths(node.cpus)
@@ -172,7 +171,8 @@ class NodeState(Forked):
 
     def room(self, demand: DemandClass, *, anywhere: bool = False) -> int:
         """Return the number of instances of ``demand`` that could start on this node now. With
-        ``anywhere``, ignore which nodes are open to the demand, and how many nodes it counts.
+        ``anywhere``, ignore which nodes are open to the demand, and the node counts in its
+        constraint.
         """
         if demand.plain:
             return self.idle // demand.whole if self.up else 0

@@ -87,20 +87,20 @@ class OnDemandNodes(Forked):
         self.states = {at: _UP if rule.up else _OFF for at, rule in self._rules.items()}
         """The ``PowerState`` of each node that is powered on demand."""
         self._since_s = dict.fromkeys(self._rules, begins_s)
-        """When each of them came into its state."""
+        """The time at which each of these nodes entered its state."""
         self._due_s = dict.fromkeys(self._rules, inf)
-        """When its state ends, or when an idle node is checked again."""
+        """The time at which its state ends or, for an idle node, at which it is checked again."""
         self._idle_since_s = dict.fromkeys(self._rules, begins_s)
         self._runs = dict.fromkeys(self._rules, 0)
         """Number of runs that hold each node."""
         self._allocated: dict[int, int] = {}
-        """For each run that has not started, the number of its nodes that boot."""
+        """For each run that has not started, the number of its nodes that are booting."""
         self._failing: dict[int, None] = {}
         """The booting nodes whose boot will fail."""
         self._broken_s: dict[int, float] = {}
-        """When each node is repaired whose boot failed; infinite for never."""
+        """For each node whose boot failed, the time at which it will be repaired (infinite for never)."""
         self._changes: dict[str, tuple[float, float]] = {}
-        """For boots and for stops, the number of recent ones as Slurm counts it, and at what time."""
+        """For boots and for stops, Slurm's count of recent changes and the time of this count."""
         self._streams = dict[int, np.random.Generator]()
         self._expected = False
         """True if boots take their expected time, in a fork without more information than a policy."""
@@ -145,9 +145,7 @@ class OnDemandNodes(Forked):
                 self._kernel.call_at(until_s, partial(self._mend, node))
 
     def believe_estimates(self) -> None:
-        """Set the duration of every boot to its expected value from now on. Forks for look-ahead
-        use this.
-        """
+        """Set the duration of every boot to its expected value from now on. Called in forks for look-ahead."""
         self._expected, now = True, self._kernel.now
         self._failing.clear()
         for node, state in self.states.items():
@@ -390,8 +388,8 @@ class OnDemandNodes(Forked):
             self._boot(node)
 
     def _wanted(self) -> list[int]:
-        """Choose the nodes to boot for waiting tasks that fit on no node which is up or booting.
-        The tasks are examined in the order in which they became ready. Each gets the first nodes on
+        """Choose the nodes to boot for waiting tasks that fit on no node that is up or booting. The
+        tasks are examined in the order in which they became ready. Each gets the first nodes on
         which it fits.
         """
         empty, coming = list(self._twins(_OFF)), list(self._twins(_BOOTING))

@@ -31,7 +31,7 @@ class Ended(NamedTuple):
 
     @property
     def was_decided(self) -> bool:
-        """True if a decision ended the run: a preemption, or its own start because it had no work."""
+        """True if a decision ended the run: either its preemption or, if the run had no work to do, its start."""
         return self.run.stopped == "preempted" or self.run.until_s == self.run.since_s
 
 
@@ -41,8 +41,8 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
     complete, runs that fail, arrivals, and then preemptions and starts. Each group is in the order
     of the log's rows, or sorted by job if that order is unknown.
 
-    Raises: ModelError: The jobs are not in order of arrival, or a run starts at the beginning or
-        later.
+    Raises:
+        ModelError: The jobs are not in order of arrival, or a run starts at the beginning or later.
     """
     events: list[tuple[float, int, int, int, int, Job | InFlight | Ended]] = []
     for number, job in enumerate(jobs):
@@ -80,16 +80,15 @@ class PastEvents:
     This object records the kernel's events until the kernel has processed the beginning of the
     simulation. Later, it can repeat them: which tasks became ready, which runs started, ended or
     were suspended, and when. Listeners with an attribute ``remembers`` also receive the events of
-    jobs that have ended: those of the simulation, in their place, and those that had ``left``. The
-    latter are not part of the simulation, so their numbers and those of their runs are negative.
-    ``jobs`` are the jobs of the simulation that arrived before
-    the beginning.
+    jobs that have ended: jobs of the simulation, and jobs that had ``left`` before it began. The
+    latter are not part of the simulation, so they and their runs have negative numbers. ``jobs``
+    are the jobs of the simulation that arrived before the beginning.
     """
 
     def __init__(self, kernel: ClusterKernel, jobs: Sequence[Job], left: Iterable[Job] | None) -> None:
         self.at_s, self.jobs = kernel.now, jobs
         self.is_whole = left is not None and not any(True for _ in left)
-        """True if nothing that happened before is missing: no other jobs had left."""
+        """True if no event before the beginning is missing, because no other jobs had left."""
         self.reminded: list[object] = []
         """Listeners that remember what happened before the beginning."""
         self._kernel = kernel
@@ -111,7 +110,7 @@ class PastEvents:
         self._events.append((now, "ended", run))
 
     def rated(self, run: Run, now: float) -> None:
-        """Record that a run was suspended, or resumed."""
+        """Record that a run was suspended or resumed."""
         self._events.append((now, "rated", run))
 
     def tell(self, index: object) -> None:
@@ -143,7 +142,9 @@ class PastEvents:
                 calls[name](what, time_s)
 
     def _restore_tasks(self) -> None:
-        """Give the jobs that ended before the beginning the tasks that they lost when they ended."""
+        """Restore the tasks of jobs that ended before the beginning. The kernel removed these tasks
+        when the jobs ended.
+        """
         emptied: dict[int, list[TaskState]] = {}
         for _, name, what in self._events:
             if name == "push" and not what.piece and not what.job.tasks:
@@ -246,16 +247,16 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
 
 def forgotten(policy: object) -> list[str]:
     """Return the ``forgets`` texts of a policy and its parts (a placement, an order). They describe
-    what these remember between decisions although neither the log nor the state of the cluster
-    contains it.
+    what the policy and its parts remember between decisions although neither the log nor the state
+    of the cluster contains it.
     """
     texts = [stated(part, "forgets") for part in parts_of(policy)]
     return list(dict.fromkeys([text for text in texts if isinstance(text, str) and text]))
 
 
 def parts_of(policy: object) -> Iterator[object]:
-    """Yield those of a policy and its parts, such as its placement and its order, that dagsim
-    itself defines.
+    """Yield a policy and its parts, such as its placement and its order, except for those that
+    dagsim does not define.
     """
     parts, seen = [policy], set[int]()
     while parts:
@@ -271,8 +272,8 @@ def parts_of(policy: object) -> Iterator[object]:
 
 
 def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
-    """For a simulation that began in the middle of a log, return sentences that state which parts
-    of the past the policy has no information about.
+    """For a simulation that began in the middle of a log, return sentences that state about which
+    parts of the past the policy has no information.
     """
     begins_s = kernel.schedule.begins_s
     if not begins_s:
@@ -297,8 +298,8 @@ def is_done(job: Job) -> bool:
 
 
 def _pass_time(kernel: ClusterKernel, until_s: float) -> None:
-    """Process all events before ``until_s`` that depend only on time: let jobs enter the system
-    when they become eligible, and suspend and resume jobs.
+    """Process all events before ``until_s`` that depend only on time: add jobs to the system when
+    they become eligible, and suspend and resume jobs.
     """
     parts = [part for part in (kernel.suspensions, kernel.eligibility) if part is not None]
     while parts and (next_s := min(part.next_s for part in parts)) < until_s:

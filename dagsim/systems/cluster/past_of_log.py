@@ -44,9 +44,9 @@ def jobs_at(
     placed first. A job that fits nowhere waits. A job without a start keeps the runs in flight that
     it states itself, if there are any. Other jobs without a start are waiting if the input is a
     snapshot (``stated``). In a log, it is unknown when such jobs ran, so they are left out. If a
-    job was suspended, its run is moved later by the length of the suspension. The ids in
-    ``suspended`` are exceptions, because the simulation itself suspends these jobs. Other jobs may
-    have started on their CPUs.
+    job was suspended, its run is moved later by the length of the suspension. This does not apply
+    to the ids in ``suspended``, because the simulation itself suspends these jobs. Other jobs may
+    have started on their CPUs in the meantime.
 
     Raises:
         ModelError: With ``exact``, a node that the log names does not exist or is too full. The
@@ -112,13 +112,13 @@ class JobsLeft:
 
 def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float | None:
     """For a log that begins with a full cluster, return the first time at which the log contains
-    all running jobs. This is the first end of a job.
+    all running jobs. This is the time at which the first job in the log ends.
 
     A log of all jobs that ran in some period (``sacct -S``) lists the jobs that were running at the
     beginning of the period, but not those that had ended before. Such a log is complete from the
-    first end of a job onwards. Return None if the log does not begin in this way. This is the case
-    if starts are unknown, if the jobs hold fewer than half of the average number of busy GPUs at
-    that time, or if more than a quarter of the jobs arrived before it.
+    time at which its first job ends. Return None if the log does not begin in this way. This is the
+    case if starts are unknown, if the jobs hold fewer than half of the average number of busy GPUs
+    at that time, or if more than a quarter of the jobs arrived before that time.
     """
     start_s = _observed_start_s(jobs)
     if not np.isfinite(start_s).any() or (np.diff(jobs.first) != 1).any():
@@ -172,8 +172,8 @@ def _observed_start_s(jobs: JobArrays) -> np.ndarray:
 
 
 def _in_attempt_at(jobs: JobArrays, begins_s: float) -> JobArrays:
-    """Return the jobs with the observations of a single attempt: the first one that had not ended
-    by ``begins_s`` or, if all had ended, the last one.
+    """Return the jobs, each with the observations of a single attempt: the first attempt that had
+    not ended by ``begins_s`` or, if all had ended, the last one.
     """
     if jobs.observed_attempts is None or jobs.observed_start_s is None:
         return jobs
@@ -204,9 +204,7 @@ def _end_s_at(jobs: JobArrays, at_s: float) -> np.ndarray:
 
 
 def _own_runs(jobs: JobArrays) -> dict[int, tuple[InFlight, ...]]:
-    """For jobs without a start in the log, return the runs in flight that the jobs themselves
-    state, by number of the job.
-    """
+    """For jobs without a start in the log, return the runs in flight that the jobs themselves state, by job number."""
     if jobs.in_flight is None:
         return {}
     unknown = np.isnan(_observed_start_s(jobs)).tolist()
@@ -250,8 +248,8 @@ def _flights(
     exact: bool,
     suspended: Collection[str],
 ) -> dict[int, tuple[InFlight, ...]]:
-    """Return the runs in flight of single-task jobs that have started, by number of the job. The
-    entry of a job that does not fit is empty. A job that is done has no entry.
+    """Return the runs in flight of single-task jobs that have started, by job number. The entry of
+    a job that does not fit is empty. A job that is done has no entry.
     """
     seconds = seconds_of(jobs, runtime, machines.types)
     by_name = nodes_by_name(machine.node.name for machine in machines.list)
@@ -336,9 +334,9 @@ def placement_on(
     job: Job, by_name: Mapping[str, Sequence[int]], machines: ClusterState, demand: DemandClass, waiting: int
 ) -> Placement | None:
     """Place the waiting instances of a job's task on the nodes that the log names. A gang is placed
-    as a whole, and independent instances as far as possible. The nodes must be of a single type,
-    unless the job may mix types. If a batch job has enough instances, at least one is placed on
-    each node. Return ``None`` if the nodes do not exist or are full.
+    as a whole. Of independent instances, as many as possible are placed. The nodes must be of a
+    single type, unless the job may mix types. If a batch job has enough instances, at least one is
+    placed on each node. Return ``None`` if the nodes do not exist or are full.
     """
     held = Counter(job.observed_nodes)
     if len(held) < len(job.observed_nodes) == waiting and (stated := _as_stated(job, held, by_name, machines, demand)):

@@ -22,7 +22,7 @@ _NO_LIMITS = TimeLimits()
 
 
 class Preparation(Forked):
-    """Prepares the jobs of a kernel: it turns each job into the state of a job in the system."""
+    """The preparation of a kernel's jobs: it creates the state of each arriving job."""
 
     __slots__ = {"_estimates": SAME, "_kernel": COPIED, "_runtime": SAME, "shows_truth": SAME}
 

@@ -59,7 +59,7 @@ class Present:
             for machine, *_ in run.held:
                 self._users.setdefault(machine.index, []).append(run.task)
         self.standings: list[Standing]
-        """The waiting tasks that are eligible, the first to be served first."""
+        """The waiting tasks that are eligible, in the order in which they would be served."""
         if (outlook := stated(policy, "outlook")) is not None:
             self.rules, self.standings = outlook(view)
         else:
@@ -86,7 +86,7 @@ class Present:
         return sorted(met, key=lambda closed: closed.start_s)
 
     def own_reservation(self, task: TaskState) -> ClosedTime | None:
-        """Return the reservation in which the task runs, if this reservation has not begun yet."""
+        """Return the reservation in which the task runs. Return None if there is none, or if it has already begun."""
         site, terms = self._view.machines.site, task.demand.terms
         if site is None or terms is None or terms.reservation < 0:
             return None
@@ -112,8 +112,8 @@ class Present:
         return self._tally(task).fits(NodeStanding.OPEN)
 
     def lacking(self, task: TaskState) -> list[Cause]:
-        """Return which resources the nodes lack for starting the task. The list is empty if the
-        task fits.
+        """Return the resources that are missing on the nodes for the task to start. The list is
+        empty if the task fits.
         """
         tally = self._tally(task)
         return [] if tally.fits(NodeStanding.OPEN) else list(lacking_causes(tally, self.rules.elsewhere))
@@ -137,14 +137,14 @@ class Present:
 
 
 class Obstacles:
-    """The rules of a site and of a policy because of which jobs can never start, even if nothing
-    else is running.
+    """The rules of a site and of a policy that prevent some jobs from ever starting, even if
+    nothing else is running.
     """
 
     def __init__(self, scenario: ClusterScenario, policy: str | None) -> None:
-        """Set up the empty site. The times of reservations are on the clock of ``scenario.queues``.
-        If ``policy`` is None, the rules are those that a family derives from these queues
-        (``site_rules``).
+        """Create a simulation of the site without jobs. The times of reservations are on the clock
+        of ``scenario.queues``. If ``policy`` is None, the rules are those that a family derives
+        from these queues (``site_rules``).
         """
         empty = replace(scenario, workload=(), outages=False, failures=(), admission=False, engine="simpy")
         self._queues, self._kernel = scenario.queues or QueueTree(), empty.kernel(0)
@@ -153,7 +153,7 @@ class Obstacles:
         self._numbers = count()
 
     def rules_against(self, job: Job) -> str:
-        """Describe the rules because of which the job can never start, however many resources are
+        """Describe the rules that prevent the job from ever starting, however many resources are
         free. The result is empty if there are no such rules.
         """
         active, machines = JobState(job, next(self._numbers)), self._kernel.machines

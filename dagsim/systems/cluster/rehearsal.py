@@ -1,5 +1,5 @@
 """Functions that turn the past of a schedule into runs in flight, and that restore the memory of
-the policy which made the decisions in this past.
+the policy that made the decisions in this past.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ def _without_rows(run: InFlight) -> tuple[Any, ...]:
 
 def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapping[int, int]) -> list[Job]:
     """Return the jobs with their runs that started before ``at_s`` in a schedule, so that a
-    simulation can begin at that time. ``jobs`` are the jobs in the schedule, in order of arrival.
-    A job that a policy killed before that time counts as done with the instances that ran. It is
-    left out if none ran.
+    simulation can begin at that time. ``jobs`` are the jobs in the schedule, in order of arrival. A
+    job that a policy killed before that time counts as done with the instances that ran. If none
+    ran, the job is left out.
 
     A log does not state which stopped run is resumed by which later run. ``pieces`` therefore maps
     each run to the number of its piece (``TaskState.piece``): 0, or a number that counts the

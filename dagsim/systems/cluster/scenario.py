@@ -59,7 +59,7 @@ class _Sequences:
         self._kept: OrderedDict[int, StoredJobs] = OrderedDict()
         self._jobs = 0
         self.why_empty: str | None = None
-        """The reason why windows begin on an empty cluster; None before the first."""
+        """The reason why windows begin on an empty cluster. None until the first window has been taken."""
 
     def __reduce__(self) -> tuple[type[_Sequences], tuple[()]]:
         return _Sequences, ()
@@ -85,7 +85,7 @@ class ChangesJobs(Protocol):
         """
 
     def job(self, job: Job, seconds: Callable[..., Sequence[float]], cluster: Cluster) -> Job:
-        """Return the job with elastic tasks."""
+        """Return the job with its tasks made elastic."""
 
 
 def refused_engine(why: str) -> ConfigError:
@@ -207,11 +207,11 @@ class ClusterScenario(Models, ClusterWorld):
     ``accept`` lists GPU types that jobs from a trace may use in addition to those that they name.
     ``request`` contains the terms of jobs that state no terms themselves. ``outages`` removes nodes
     for as long as the trace's own machines were absent. If ``workload`` is a list of jobs, the
-    simulation begins at ``begins_s``. A trace has its own beginning. ``left`` contains the jobs
-    that had left the system by then, with their runs, if these jobs are known and not in the list.
-    With ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine`` applies only to
-    policies that are given by name (``engaged``). Code that calls ``kernel`` makes decisions during
-    the simulation, so it always gets the SimPy kernel.
+    simulation begins at ``begins_s``. For a trace, the trace determines the beginning. ``left``
+    contains the jobs that had left the system by then, with their runs, if these jobs are known and
+    not in the list. With ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine``
+    applies only to policies that are given by name (``engaged``). Code that calls ``kernel`` makes
+    decisions during the simulation, so it always gets the SimPy kernel.
     """
 
     cluster: Cluster
@@ -472,8 +472,8 @@ class ClusterScenario(Models, ClusterWorld):
         )
 
     def _broken_rules(self) -> Callable[[Job], str]:
-        """Set up the empty site. Return a function that names the site's rules, if any, under which
-        a given job could never start.
+        """Create a simulation of the site without jobs. Return a function that names the site's
+        rules, if any, under which a given job could never start.
         """
         # imported here because present_waits imports this module
         from dagsim.systems.cluster.present_waits import Obstacles

@@ -346,8 +346,8 @@ class ClusterKeys(Section):
                 up[replace(group.on_demand, up=False)] += len(group.nodes)
 
         def powered(rule: OnDemand | None) -> OnDemand | None:
-            """Make a further node of the group start powered up if fewer than the minimum are up so
-            far.
+            """Return the rule for a further node of the group. The node starts powered up if fewer
+            nodes than the minimum are up so far.
             """
             if rule is None or rule.up or up[rule] >= rule.min_nodes:
                 return rule
@@ -450,7 +450,7 @@ class DescribedCluster(GpuCluster):
 
     @property
     def trace_path(self) -> Path | None:
-        """The path of the trace that contains the jobs."""
+        """The path of the trace that contains the jobs, or None if they do not come from a trace."""
         trace = self.keys.trace_file
         return None if trace is None else trace.source.path
 

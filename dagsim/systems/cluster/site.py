@@ -184,7 +184,7 @@ class SiteState(Forked):
         """Times at which a reservation or a drain of nodes begins or ends."""
         self._owned = MappingProxyType(dict(queues.licences))
         self.licences = dict(queues.licences)
-        """Number of each licence that is free."""
+        """Number of free licences of each kind."""
         gone_s = [times[-1].end_s for times in held] + [drain.start_s for drain in drained if drain.end_s == inf]
         self.doubt_s = min(gone_s, default=inf)
         """The time from which some tasks may wait forever, because a reservation has ended or nodes
@@ -227,7 +227,7 @@ class SiteState(Forked):
 
     @classmethod
     def binds(cls, cluster: Cluster, queues: QueueTree | None) -> bool:
-        """Return True if any job could be restricted."""
+        """Return True if the site's rules could restrict any job."""
         if queues is not None and (queues.reservations or queues.outages or queues.licences):
             return True
         if queues is not None and any(part.nodes for part in queues.partitions):
@@ -388,12 +388,12 @@ class SiteState(Forked):
         return min([times[place] for times, place in places if place < len(times)], key=_start_s, default=None)
 
     def magnetic_nodes(self) -> dict[int, int]:
-        """Return the nodes of the magnetic reservations, by their numbers."""
+        """Return the nodes of each magnetic reservation, by the number of the reservation."""
         numbers = [self._numbers[one.name] for one in self.magnets if one.name in self._numbers]
         return {number: self.reserved_nodes(number) for number in numbers}
 
     def attracting(self, now: float) -> dict[int, int]:
-        """Return the nodes of the magnetic reservations that are in effect, by their numbers."""
+        """Return the nodes of each magnetic reservation that is in effect, by the number of the reservation."""
         held = {number: self.held(number, now) for number in self.magnetic_nodes()}
         return {number: one.nodes for number, one in held.items() if one is not None and one.start_s <= now}
 

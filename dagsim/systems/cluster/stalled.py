@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 _NAMED = 5
 """Maximum number of runs that a message names."""
 JUDGED_EVERY = 256
-"""Number of times that a policy wakes up between two judgements of whether it makes progress."""
+"""Number of counted calls of a policy between two checks of whether it makes progress."""
 _IDLE = 16
-"""Number of judgements in a row without progress after which a simulation is given up."""
+"""Number of consecutive checks without progress after which a simulation is stopped."""
 MOST_WAKES = 1_000_000
-"""Maximum number of times that a policy may wake up before a task ends or a job arrives."""
+"""Maximum number of counted calls of a policy before a task ends or a job arrives."""
 _MOST_SPEEDUP = 64.0
 """Largest factor by which the rate of an elastic task may increase."""
 
@@ -40,9 +40,9 @@ class Wakes(Forked):
     def __init__(self) -> None:
         self.count = 0
         self.since_s = 0.0
-        """Time of the first."""
+        """Time of the first call that was counted."""
         self.least_s, self.idle = inf, 0
-        """The least work that was left, and the number of judgements since then."""
+        """The least amount of work that was left at any check, and the number of checks since then."""
         self.until_s = inf
         """End of the simulation, if it ends before its jobs."""
 
@@ -55,7 +55,7 @@ class Wakes(Forked):
         ``JUDGED_EVERY`` calls costs O(tasks).
 
         Raises:
-            Stalled: Runs stop and start without progress, or would do so too often.
+            Stalled: Runs are stopped and started without progress, or would be too often.
         """
         if not self.count:
             self.since_s = kernel.now
@@ -115,7 +115,7 @@ def _speedup(task: TaskState) -> float:
 
 
 def _work_left_s(run: Run, now: float) -> float:
-    """Return how many seconds of work a run still has to do, without its set-up."""
+    """Return the seconds of work that a run still has to do, not counting its set-up."""
     if run.task.training is not None:
         return _shortest_s(run.task) * (1.0 - run.done(now) / run.task.training.total)
     return max(run.true_seconds - run.done(now), 0.0)
@@ -143,7 +143,7 @@ def only_endless(kernel: ClusterKernel) -> bool:
 
 def why_unfinished(kernel: ClusterKernel) -> dict[int, str]:
     """For each job that is still in the system at the end of a simulation, return the reason why it
-    is unfinished, by number of the job.
+    is unfinished, by job number.
     """
     reasons = dict.fromkeys(kernel.frontier.jobs, "it waited when the simulation ended")
     for run in kernel.running.values():

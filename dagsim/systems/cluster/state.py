@@ -49,7 +49,7 @@ class Live(dict[KeyT, ValueT]):
 
 
 _MANY = 64
-"""Number of tasks from which on a job keeps the terms of its remaining work."""
+"""Minimum number of tasks for which a job caches the terms of its remaining work."""
 
 
 class JobState(Forked):
@@ -88,7 +88,7 @@ class JobState(Forked):
         """True if the policy declared itself clairvoyant and may read true durations."""
         self._work_left_gpu_s: float | None = None
         self._terms: np.ndarray | None = None
-        """The terms of this sum by task, kept only for jobs of ``_MANY`` tasks."""
+        """The terms of this sum by task, which are stored only for jobs with at least ``_MANY`` tasks."""
         self._stale: list[int] = []
         """Tasks whose terms have to be computed again."""
         self.places: dict[int, dict[int, int]] = {}
@@ -105,8 +105,8 @@ class JobState(Forked):
         return self._work_left_gpu_s
 
     def _sum_of_many(self) -> float:
-        """Return the same sum as a loop for ``work_left_gpu_s``, but in one NumPy pass. This pass
-        also adds from left to right.
+        """Compute ``work_left_gpu_s`` in one NumPy pass. It adds from left to right, so the sum is
+        the same as that of a loop.
         """
         terms = self._terms
         if terms is None:
@@ -306,7 +306,7 @@ class TaskState(Forked):
         return tuple(rests)
 
     def believe_estimate(self) -> None:
-        """Use the estimate as the true duration from now on. Forks for look-ahead call this."""
+        """Use the estimate as the true duration from now on. Called in forks for look-ahead."""
         self.job.has_limits = False
         self.true_seconds = tuple([seconds / self.left for seconds in self.seconds]) if self.left else self.seconds
 
@@ -380,9 +380,9 @@ class Run(Due, Forked):
     current phase.
 
     Its phases are fetching inputs (with a network), set-up and computing. A run that only computes
-    is a single timeout. Everything except the SimPy event is plain data. ``computing_s`` is when it
-    started to compute (``None`` before), and ``ends_s`` is when the current phase ends (``inf``
-    while that depends on the network).
+    is a single timeout. Everything except the SimPy event is plain data. ``computing_s`` is the
+    time at which it started to compute (``None`` before), and ``ends_s`` is the end of the current
+    phase (``inf`` while that depends on the network).
     """
 
     # Each attribute has a slot, including those of an Event, so runs need no ``__dict__``.
@@ -433,7 +433,7 @@ class Run(Due, Forked):
         self.setup_s = 0.0
         self.computing_s: float | None = None
         self.flows: Sequence[Flow] = ()
-        """What it reads before it computes, or writes in a checkpoint."""
+        """The transfers that it reads before it computes, or writes in a checkpoint."""
         self.process: Process | None = None
         """Waits for these flows."""
         self.progress: WorkProgress | None = None
@@ -441,9 +441,9 @@ class Run(Due, Forked):
         self.beside: tuple[int, ...] = ()
         """The runs that share its GPUs."""
         self.suspended_s = 0.0
-        """For how long it has been suspended in all."""
+        """Total number of seconds for which it has been suspended."""
         self.suspended_since_s: float | None = None
-        """Since when it is suspended; None while it is not."""
+        """Start of the current suspension. None if it is not suspended."""
 
     @property
     def job(self) -> JobState:
@@ -594,21 +594,21 @@ class Run(Due, Forked):
         return self.task.left * max(0.0, 1.0 - (passed_s / self.true_seconds if self.true_seconds else 0.0))
 
     def believe_estimate(self, now: float) -> None:
-        """Use the estimate as the true compute time from now on. Forks for look-ahead call this."""
+        """Use the estimate as the true compute time from now on. Called in forks for look-ahead."""
         self.true_seconds = self.estimate_s
         pauses = self.progress is not None and self.progress.checkpoint < self.true_seconds
         if self.computing_s is not None and self.task.training is None and not pauses:
             self.scheduled_end_s = self.estimated_end_s(now)
 
     def disarm(self) -> None:
-        """Make the run's scheduled events have no effect."""
+        """Cancel the effects of the run's scheduled events."""
         self.callbacks = []
         if self.progress is not None and self.progress.event is not None:
             self.progress.event.callbacks = []
             self.progress.event = None
 
     def halt(self) -> None:
-        """Make the run's events have no effect, and interrupt its process."""
+        """Cancel the effects of the run's scheduled events, and interrupt its process."""
         self.disarm()
         if self.process is not None and self.process.is_alive:
             self.process.interrupt()

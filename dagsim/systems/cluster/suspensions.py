@@ -50,20 +50,20 @@ class Suspensions(Forked):
         self._times = [(one.start_s - origin_s, one.end_s - origin_s, one.job) for one in suspensions]
         """When each suspension begins and ends, and the id of its job."""
         self._before: list[tuple[float, float, str]] = []
-        """Of these, the ones that began before the beginning and are yet to be recalled, the latest first."""
+        """The suspensions that began before the simulation and have not been applied yet, latest first."""
         self._left_s: dict[int, tuple[float, float]] = {}
         """For each suspended run, the seconds that it still has to compute, and when it resumes."""
         self._lent: dict[int, dict[int, int]] = {}
         """The CPUs of each run, by node, that others may use although the run continues."""
         self._since_s: dict[int, float] = {}
-        """For each run that resumed and holds its cores again, when it had been suspended."""
+        """For each run that resumed and holds its cores again, the time at which it was suspended."""
 
     @classmethod
     def of(cls, kernel: ClusterKernel, origin_s: float) -> Suspensions | None:
         """Create the suspensions of a kernel. Return None if there are none.
 
         Raises:
-            ModelError: Runs have phases or rates (``refuse_rates``).
+            ModelError: Runs have phases or changing rates (``refuse_rates``).
         """
         if kernel.queues is None or not kernel.queues.suspensions:
             return None
@@ -73,8 +73,8 @@ class Suspensions(Forked):
         return suspensions
 
     def refuse_rates(self) -> None:
-        """Reject suspensions in a simulation whose runs have phases or rates, which a suspension
-        would have to interrupt.
+        """Reject suspensions in a simulation whose runs have phases or changing rates, because a
+        suspension would have to interrupt them.
 
         Raises:
             ModelError: Always.
@@ -170,7 +170,7 @@ class Suspensions(Forked):
 
     def _ended(self, run: Run, now: float) -> None:
         """Occupy the CPUs that the end of a run would otherwise free twice, and the cores that it
-        shared with a run that goes on.
+        shared with a run that continues.
         """
         self._left_s.pop(run.id, None)
         self._since_s.pop(run.id, None)

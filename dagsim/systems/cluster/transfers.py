@@ -1,6 +1,6 @@
-"""Transfers over the network before a run computes, while it computes, and after it. They transport
-the outputs of parents, data, and the states of runs (checkpoints, and states that are written after
-a run was stopped).
+"""Transfers over the network before a run computes, while it computes, and after it has stopped.
+They transport the outputs of parents, data, and the states of runs (checkpoints, and states that
+are written after a run was stopped).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StateWrite(Forked):
 
     def __init__(self, run: Run, flows: Sequence[Flow]) -> None:
         self.run = run.task.job.number, run.task.index, run.id
-        """Numbers of its job and its task, and its own."""
+        """The numbers of the run's job and task, and of the run itself."""
         self.flows = flows
         self.deadline_s = inf
         self.pieces: tuple[TaskState, ...] = ()
@@ -124,9 +124,9 @@ class Transfers(Forked):
         self, task: TaskState, places: Sequence[tuple[int, int]], state: Sequence[tuple[int, int]] | None
     ) -> list[Flow]:
         """Return the flows that a run on ``places`` must read. The output of each parent comes from
-        the nodes where the parent's instances ran, in proportion to their number there. Data come
-        from the storage. A run that has kept its work reads its ``state`` instead. It reads the
-        state from the nodes that still have it or, if there are none, from the storage.
+        the nodes where the parent's instances ran, in proportion to their number there. Data is
+        read from the storage. A run that has kept its work reads its ``state`` instead. It reads
+        the state from the nodes that still have it or, if there are none, from the storage.
         """
         active, index = task.job, task.index
         graph = active.job.graph
@@ -231,7 +231,7 @@ class Transfers(Forked):
         return bool(notice_s)
 
     def cancel(self, number: int) -> None:
-        """End the writes of a job that has been killed."""
+        """Stop writing the states of a job that has been killed."""
         for write in {id(write): write for write in self.writes.values() if write.run[0] == number}.values():
             self._cancel(write)
 
@@ -265,7 +265,7 @@ class Transfers(Forked):
             write.process.interrupt()
 
     def _cancel(self, write: StateWrite) -> None:
-        """End a write that is no longer needed."""
+        """Stop writing a state that is no longer needed."""
         self._forget(write)
         write.pieces = ()
         self._interrupt(write)

@@ -302,8 +302,8 @@ class ClusterView:
         return self._simulation.source
 
     def as_arrived(self, job: Job, number: int) -> JobState:
-        """Return the state that a job would have if it arrived now, without letting it arrive. The
-        job's number has to be negative, so that no other job has the same number.
+        """Return the state that a job would have if it arrived now. This does not add the job to
+        the system. The job's number has to be negative, so that no other job has the same number.
         """
         return self._simulation.preparation.as_arrived(job, number)
 
@@ -356,14 +356,14 @@ class ExpectedFree:
         """Runs that make no progress yet. Their expected ends may change as time passes."""
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run."""
+        """Add a run that has started."""
         entry = self._of[run.id] = (run.estimated_end_s(now), run.id, run.gpus)
         insort(self._ends[run.type], entry)
         if run.computing_s is None:
             self._moving[run.id] = run
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run."""
+        """Remove a run that has ended."""
         self._forget(run)
         self._moving.pop(run.id, None)
 

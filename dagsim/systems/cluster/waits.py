@@ -44,7 +44,7 @@ class Stretch:
 
 
 class ReachedLimit(NamedTuple):
-    """A limit that a start of the task would exceed now."""
+    """A limit that would be exceeded if the task started now."""
 
     reason: str
     """The scheduler's name for it."""
@@ -86,7 +86,7 @@ class ReachedLimit(NamedTuple):
 
 
 class NextStep(NamedTuple):
-    """The step that a scheduler takes next for a waiting task, in the scheduler's own words."""
+    """The next step of a scheduler for a waiting task, in the scheduler's own words."""
 
     reason: str
     """Its name for the cause; ``None`` if the task starts."""
@@ -116,7 +116,7 @@ class Standing(NamedTuple):
     nodes: int
     """The nodes of the group, as a bit set."""
     outcome: NextStep | None = None
-    """What the policy does about it, if it can tell without the nodes."""
+    """What the policy does with the task, if this does not depend on the nodes."""
 
 
 class WaitRules(Protocol):
@@ -131,10 +131,10 @@ class WaitRules(Protocol):
     """Describes nodes outside ``nodes`` on which the job would have fitted."""
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
-        """Add a run."""
+        """Add a run that has started."""
 
     def ended(self, run: int) -> None:
-        """Remove a run."""
+        """Remove a run that has ended."""
 
     def limits(self, task: TaskState) -> Iterable[str]:
         """Describe the limits that prevent the task from starting now."""
@@ -187,7 +187,7 @@ _WHOLE, _PARTS = len(_SETS) + 1, len(_SETS) + 2
 
 
 class NodeStanding(IntEnum):
-    """The answer to whether a node is available to a task and, if it is not, the reason."""
+    """The availability of a node to a task: available, or the reason why it is not."""
 
     OPEN = 0
     CLOSED = 1
@@ -217,7 +217,7 @@ class RoomTally:
         self._needed, self._distinct = task.demand.gang or 1, distinct and bool(task.demand.gang)
         self._nodes: dict[int, tuple[tuple[NodeStanding, int], int, list[int]]] = {}
         self._sums: dict[tuple[NodeStanding, int, int], list[int]] = {}
-        """By standing, type and domain."""
+        """The sums by standing, type and domain."""
 
     def put(self, machine: NodeState, place: NodeStanding) -> None:
         """Update the count of a node."""
@@ -234,8 +234,8 @@ class RoomTally:
         return self._fits(0, places)
 
     def lacking(self, *places: NodeStanding) -> ResourceNames | None:
-        """Return the smallest set of resources of which the nodes with one of these standings have
-        too little. Return ``None`` if these nodes would not be enough even if they were empty.
+        """Return the smallest set of resources that are insufficient on the nodes with one of these
+        standings. Return ``None`` if these nodes would not be enough even if they were empty.
         """
         return next((resources for at, resources in enumerate(_SETS, 1) if self._fits(at, places)), None)
 
@@ -370,7 +370,7 @@ class _Past:
         self._facts, self._source = schedule.jobs, iter(jobs)
         self._jobs: list[JobState] = []
         self._held: dict[tuple[int, int], tuple[TaskState, int, int, tuple[int, ...]]] = {}
-        """By run and node."""
+        """The task, instances and GPUs of each run, by run and node."""
         self._joint: dict[tuple[int, int], bool] = {}
         """Nodes and GPUs that two runs share."""
         self._parts: dict[int, int] = {}
@@ -442,7 +442,7 @@ class _Past:
         return (Cause(CauseKind.BOOT, "its nodes were booting"),) if job in self._allocated.values() else ()
 
     def waiting(self, job: int, rows: Iterable[tuple[Any, ...]]) -> TaskState:
-        """Return which task of a job starts next according to the following ``rows``. If none
+        """Return the task of a job that starts next according to the following ``rows``. If none
         starts, return the first task that could start.
         """
         for row in rows:
@@ -498,8 +498,8 @@ class _Past:
         )
 
     def _of_power(self, cause: Cause) -> Cause:
-        """Return the cause. If it states that nodes have failed but no node has, let it state that
-        nodes are powered down.
+        """Return the cause. If it states that nodes have failed although none has, change it to
+        state that nodes are powered down.
         """
         if cause.kind is not CauseKind.DOWN or self._down or not self._power:
             return cause
@@ -610,7 +610,7 @@ def rules_of_policy(policy: str, view: ClusterView) -> WaitRules:
 
 
 def lacking_causes(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
-    """Yield a cause for each resource that the task lacks for a start."""
+    """Yield a cause for each resource that is missing for the task to start."""
     if tally.fits(*_UP):
         yield Cause(CauseKind.WHOLE_NODES, "nodes with room were not to be shared")
         return

@@ -38,14 +38,15 @@ class JsonLines(Reader):
             yield job
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
-        """Return the time at which a simulation of the jobs begins, if the file was written with
-        runs in progress.
+        """Return the time at which a simulation of the jobs begins, or None if the file was written
+        without runs in progress.
         """
         begins_s = records.read_meta(source.files[0].path).get("begins_s")
         return float(begins_s) if isinstance(begins_s, int | float) and begins_s > 0 else None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        """Return the assumptions under which the jobs were read, if they were written with the
-        jobs."""
+        """Return the assumptions under which the jobs were read. The result is empty if they were
+        not written with the jobs.
+        """
         recorded = records.read_meta(source.files[0].path).get("assumptions")
         return {name: str(text) for name, text in recorded.items()} if isinstance(recorded, dict) else {}

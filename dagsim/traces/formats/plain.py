@@ -571,7 +571,7 @@ def _parents(
     table: Table, tasks: JobArrays, groups: Grouped, whole: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
     """Return the edges of all jobs in the mask ``whole`` whose graphs are DAGs, as ``waits`` and
-    ``parent``, and the reason why for each job whose graph is not a DAG.
+    ``parent``, and for each of the other jobs, the reason why its graph is not a DAG.
     """
     texts, waits, parent, wrong = table.texts(_AT["parents"]), np.zeros(len(table), np.int64), [], {}
     for job in np.flatnonzero(whole).tolist():

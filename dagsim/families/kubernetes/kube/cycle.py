@@ -67,7 +67,7 @@ class PodCycle:
 
     def may_preempt(self, waiting: WaitingPod) -> bool:
         """Return True if the pod may preempt other pods now. Its policy must allow preemption, and
-        no pods may be leaving its nominated node already to make space for it."""
+        no pods may already be terminating on its nominated node to make space for it."""
         if not (self.profile.preempts and waiting.pod.preempts):
             return False
         nominated = self.snapshot.nomination(waiting.key)

@@ -66,7 +66,7 @@ class Idleness:
             self._sent[{"ADDED": "NodeAdd", "MODIFIED": "NodeUpdate", "DELETED": "NodeDelete"}[change.event]] += 1
 
     async def reset(self) -> None:
-        """Record the current numbers as those of an idle program."""
+        """Record the current numbers, as the baseline that an idle program returns to."""
         for _ in range(10):
             if (account := await self._account()) is not None:
                 self._slack = account[0]
@@ -103,8 +103,8 @@ class Idleness:
                 pause = min(2 * pause, 0.02)
 
     async def _account(self) -> tuple[_Account, bool] | None:
-        """Return the pods on which no decision has been made, and whether any work is in
-        progress."""
+        """Return the numbers of unfinished items according to the metrics, and whether any work is
+        in progress. Return None if the metrics cannot be read."""
         assert self.metrics is not None
         page = await self.metrics.page()
         if page is None:

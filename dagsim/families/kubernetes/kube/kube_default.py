@@ -48,11 +48,12 @@ def profile_from(scoring: str, cpu: float, memory: float, gpu: float, config: st
 
 class KubeDefault:
     """Schedules pods by ``Job.priority`` and, within a priority, by the time of the last attempt to
-    find a node for them. Unless nodes fail or close, this is the order in which the pods arrived or
-    came back. A pod for which no node is found is set aside and does not block any other pod. A pod
-    is assigned to the feasible node with the highest score, or to the first of them if several have
-    the same score (kube-scheduler picks one at random). The filters, the scores and preemption are
-    the same as in kube-scheduler 1.35 if all nodes are scored (see ``docs/kubernetes.md``).
+    find a node for them. Unless nodes fail or are closed, this is the order in which the pods
+    arrived or came back. A pod for which no node is found is set aside and does not block any other
+    pod. A pod is assigned to the feasible node with the highest score, or to the first of them if
+    several have the same score (kube-scheduler picks one at random). The filters, the scores and
+    preemption are the same as in kube-scheduler 1.35 if all nodes are scored (see
+    ``docs/kubernetes.md``).
 
     ``config`` is a KubeSchedulerConfiguration that sets the weights and arguments of the plugins.
     If there is no ``config``, NodeResourcesFit uses the strategy ``scoring`` (``least`` or ``most``

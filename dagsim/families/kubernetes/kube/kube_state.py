@@ -1,5 +1,5 @@
-"""The pods on the nodes of a simulation, as kube-scheduler sees them, and the placement of further
-pods."""
+"""The pods on the nodes of a simulation, as kube-scheduler sees them, and the placement of
+additional pods."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class KubeState:
 
     def linger(self, leaving: Leaving) -> None:
         """Keep the resources of a preempted run occupied until its pods have terminated, unless
-        they are kept already."""
+        this has already been done."""
         for node, bound in leaving.pods:
             if (key := ("leaving", *bound.key)) not in self.snapshot.pods[node]:
                 self.snapshot.add(node, bound._replace(key=key, leaving=True))

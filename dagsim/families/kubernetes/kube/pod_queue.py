@@ -28,9 +28,8 @@ class _Rejection(NamedTuple):
 
 
 class Turns:
-    """The order in which pods were last tried, stored only for pods whose order of arrival is
-    different. This belongs to the policy and not to the queue, because a fork gets a new queue.
-    """
+    """The order in which pods were last tried, stored only for pods for which this differs from the
+    order of arrival. The policy stores it instead of the queue, because a fork gets a new queue."""
 
     def __init__(self) -> None:
         self.round = 0

@@ -133,7 +133,7 @@ def profile_of(document: Mapping[str, Any], where: str, name: str = "") -> Profi
 
 
 class _Reading:
-    """Reads a single profile of a document."""
+    """Reads a single profile in a document."""
 
     def __init__(self, where: str, number: int) -> None:
         self._where = where

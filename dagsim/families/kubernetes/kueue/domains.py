@@ -58,9 +58,8 @@ class PodSetDemand:
 
 class Domain:
     """A node in the tree of domains. ``pods`` and ``slices`` first contain the domain's capacity,
-    and later the numbers that are assigned to it. ``*_beside`` is the capacity that is left next to
-    a leader. ``leaders`` is 1 if a leader fits into the domain.
-    """
+    and later the numbers that are assigned to it. ``*_beside`` is the capacity that is left if a
+    leader is placed there as well. ``leaders`` is 1 if a leader fits into the domain."""
 
     __slots__ = (
         "children", "free", "labels", "leaders", "number", "pods", "pods_beside", "slices", "slices_beside", "taints",

@@ -41,9 +41,8 @@ _OVERLAP = "Workload has overlapping preemption targets with another workload"
 
 
 class EndlessPreemption(Exception):
-    """Workloads preempt each other endlessly in a cycle. ``pairs`` lists each workload with the one
-    that preempted it, by name.
-    """
+    """Raised if workloads preempt each other endlessly. ``pairs`` lists each workload with the one
+    that preempted it, by name."""
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         super().__init__(", ".join(f"{by} preempts {name}" for name, by in pairs))
@@ -105,7 +104,7 @@ class Admission:
 
     ``requeue_s`` is the time from a release of quota until workloads that were set aside come back
     (Kueue collects releases for 1 s). With ``exact``, each cycle is yielded, with full messages.
-    Without ``exact``, cycles that would only set heads aside are not yielded, which changes no
+    Without ``exact``, cycles that would only set heads aside are left out. This changes no
     decision.
     """
 
@@ -250,7 +249,7 @@ class Admission:
         return back
 
     def cycles(self, now: float) -> Iterator[Cycle]:
-        """Run cycles until a further cycle would change nothing.
+        """Run cycles until another cycle would change nothing.
 
         Raises:
             EndlessPreemption: Workloads preempt each other in an endless cycle, as they do in
@@ -567,7 +566,7 @@ class Admission:
             penalty[resource] = penalty.get(resource, 0) + int(float(amount * 1000 // unit(resource)) * share)
 
     def _sample(self, now: float) -> None:
-        """Decay past usage. Once per interval, add the present usage and the penalties."""
+        """Decay past usage. Once per interval, add the current usage and the penalties."""
         sharing = self.objects.admission_fair_sharing
         if sharing is None or not self._by_usage:
             return

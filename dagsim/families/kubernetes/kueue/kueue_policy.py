@@ -25,9 +25,8 @@ _Place: TypeAlias = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _Admitted:
-    """A workload that holds quota, with its tasks that have not started. ``from_s`` is the time at
-    which the admission checks of the workload are complete.
-    """
+    """A workload that holds quota, with those of its tasks that have not started. ``from_s`` is the
+    time at which the admission checks of the workload are complete."""
 
     places: dict[_Place, None]
     from_s: float
@@ -76,14 +75,13 @@ class Kueue:
         """True if Kueue's messages are wanted."""
 
     def wait_rules(self, view: ClusterView) -> KueueWaits:
-        """Return the quotas of the queues, to explain waits."""
+        """Return the quotas of the queues, from which waits are explained."""
         return KueueWaits(view, Site(view))
 
     def outlook(self, view: ClusterView) -> tuple[KueueWaits, list[Standing]]:
-        """Return the quotas with their present usage, and the waiting workloads of each
+        """Return the quotas with their current usage, and the waiting workloads of each
         ClusterQueue in order. Each workload comes with its outcome in the next cycles. No decisions
-        are made.
-        """
+        are made."""
         self._now, self._exact = view.now, True
         self._set_up(view)
         view.follow(self)
@@ -253,7 +251,7 @@ class Kueue:
                 del self._waiting[name]
 
     def _leave(self, name: str, place: _Place) -> None:
-        """Remove a task of a workload. Remove the workload with its last task."""
+        """Remove a task from a workload. Remove the workload with its last task."""
         self._unclaim(name, place)
         self._places[name].pop(place, None)
         if self._open.get(place) == name:

@@ -196,8 +196,8 @@ class Site:
                     yield name
 
     def _topology(self, task: TaskState, queue: ClusterQueue) -> TopologyRequest | None:
-        """Return the topology that a job requests, if its level is one of the levels of its
-        queue."""
+        """Return the topology that a job requests, or None if the requested level is not one of the
+        queue's levels."""
         request = task.job.job.request
         names = {self._flavors[name].topology_name for group in queue.resource_groups for name in _names(group)
                  if name in self._flavors}  # fmt: skip

@@ -3,7 +3,7 @@
 A pair of a flavor and a resource is called a *slot*. Slots are numbered across all queues, so that
 the quotas and the usage of a node can be stored in lists. The guaranteed part of a node's quota is
 the part that the node does not lend. Usage within this part does not count towards the parent,
-whereas any further usage does.
+whereas usage beyond it does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The quotas that make a job wait. They are reconstructed from a log or, for the present, reported
-by the engine.
-"""
+"""The quotas that make a job wait. They are reconstructed from a log or, for the current time,
+reported by the engine."""
 
 from __future__ import annotations
 
@@ -194,9 +193,8 @@ class KueueWaits:
 
 
 class Rehearsal:
-    """Runs the cycles of an engine until nothing changes, starting from the present, and records
-    the outcome for each waiting workload. The engine cannot be used afterwards.
-    """
+    """Runs the cycles of an engine until nothing changes, starting from the current state, and
+    records the outcome for each waiting workload. The engine cannot be used afterwards."""
 
     def __init__(self, engine: Admission, now: float, runs: Mapping[int, str]) -> None:
         """``runs`` maps each run to the name of the workload that is running."""

@@ -125,7 +125,7 @@ class Snapshot:
 
     @contextmanager
     def without(self, workloads: Iterable[WorkloadState]) -> Iterator[None]:
-        """Remove some workloads from the state for the time being."""
+        """Remove some workloads from the state inside the ``with`` statement."""
         gone = list(workloads)
         for workload in gone:
             self.remove(workload)

@@ -45,8 +45,8 @@ class Candidate(NamedTuple):
 
 @dataclass(slots=True)
 class VictimSearch:
-    """A search for targets. ``slots`` are the slots without enough quota, and ``amounts`` is the
-    request."""
+    """A search for workloads to preempt (targets). ``slots`` are the slots without enough quota,
+    and ``amounts`` is the request."""
 
     workload: WorkloadState
     queue: ClusterQueueState
@@ -56,9 +56,9 @@ class VictimSearch:
 
 
 class Preemptor:
-    """Finds targets. ``usage_of`` returns the past usage of a workload's LocalQueue, if the
-    ClusterQueue uses admission fair sharing. ``fair`` lists the strategies of fair sharing, or is
-    None for classic preemption."""
+    """Finds workloads to preempt. ``usage_of`` returns the past usage of a workload's LocalQueue,
+    if the ClusterQueue uses admission fair sharing. ``fair`` lists the strategies of fair sharing,
+    or is None for classic preemption."""
 
     def __init__(
         self, snapshot: Snapshot, fair: Sequence[str] | None, usage_of: Callable[[WorkloadState], float | None] | None
@@ -79,7 +79,7 @@ class Preemptor:
         return self._targets(VictimSearch(workload, queue, frozenset(slots), amounts, demands))
 
     def price(self, workload: WorkloadState, queue: ClusterQueueState, slot: int, amount: int) -> Price:
-        """Return the price of preempting workloads for one slot alone."""
+        """Return the price of preempting workloads so that the amount fits into the slot."""
         targets = self._targets(VictimSearch(workload, queue, frozenset({slot}), {slot: amount}))
         if not targets:
             return Price(NO_CANDIDATES, queue.node.height_that_fits(slot, amount)[0])

@@ -60,9 +60,8 @@ class SetAssignment:
 
 @dataclass(slots=True)
 class Assignment:
-    """A possible assignment to a workload. ``usage`` is the quota by slot. ``pods`` contains the
-    topology domains of each flavor, with the requests of one pod and the number of pods.
-    """
+    """A possible assignment to a workload. ``usage`` is the quota used, by slot. ``pods`` contains
+    the topology domains of each flavor, with the requests of one pod and the number of pods."""
 
     sets: list[SetAssignment] = field(default_factory=list)
     mode: Mode = Mode.NO_FIT

@@ -35,7 +35,7 @@ ObjectKey: TypeAlias = tuple[str, str]
 
 
 class Refusal(Exception):
-    """A response other than success."""
+    """A response that reports a failure."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)

@@ -1,5 +1,5 @@
-"""The codec ``relative`` with further actions: stop runs so that a task can start, migrate a run,
-and admit or reject a job."""
+"""The codec ``relative`` with additional actions: to stop runs so that a task can start, to migrate
+a run, and to admit or reject a job."""
 
 from __future__ import annotations
 
@@ -89,8 +89,7 @@ class Acting(Relative):
         return self._observe(view, view.machines, pool, offers)
 
     def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:  # type: ignore[override]
-        """Carry out the choice that a row stands for. The row after all others stands for
-        waiting."""
+        """Carry out the choice that row ``choice`` stands for. The last row stands for waiting."""
         if self._applicant is not None:
             yield (Admit if choice == 0 else Reject)(self._applicant.number)
             return
@@ -188,7 +187,7 @@ class Acting(Relative):
         types: Sequence[tuple[float, ...]],
         unit_s: float,
     ) -> list[list[float]]:
-        """Return the rows for all starts, takeovers and moves."""
+        """Return the features of all starts, takeovers and moves, one row each."""
         taken = [(pool.tasks[action.task], [action.type]) for action in self._actions if isinstance(action, _TakeOver)]
         rows = super()._rows(view, pool, [*offers, *taken], expected, idle, types, unit_s)
         del self.rows[self._starts :]

@@ -26,8 +26,8 @@ class Belief(ExpectedFree):
     tasks that have ended. Tasks with the same tenant, model and width have greater weights. On
     other types, the expected time is inversely proportional to the peak rate of the GPU. A task
     that has already run for longer is expected to take the same time again. If durations are not
-    hidden, the estimates are used. An overdue run is expected to take as much more time as it is
-    already overdue.
+    hidden, the estimates are used. An overdue run is expected to need as much additional time as it
+    is already overdue.
 
     An observation costs O(running log running).
     """
@@ -113,7 +113,7 @@ class Belief(ExpectedFree):
         return max(self.typical_s(run.task), self.served_s(run)) * self._slower(run.task)[run.type]
 
     def served_s(self, of: Run | TaskState) -> float:
-        """Return how much service time a task, or the task of a run, has had, in seconds on its
+        """Return how much service a task, or the task of a run, has received, in seconds on its
         fastest type."""
         if isinstance(of, TaskState):
             return self._had.get(of.order, 0.0)

@@ -1,5 +1,5 @@
-"""The codec ``candidates``. Its choices are all pairs of a ready task and a GPU type on which the
-task fits, and waiting."""
+"""The codec ``candidates``. Its choices are waiting, and all pairs of a ready task and a GPU type
+on which the task fits."""
 
 from __future__ import annotations
 
@@ -56,14 +56,13 @@ Offer: TypeAlias = tuple[ReadyTask, list[int]]
 
 
 class Candidates:
-    """Choices at the level of task and GPU type.
+    """Choices of a task and a GPU type.
 
-    Similar ready tasks form a group. Each group offers its shortest task, and the task whose
-    job has the least remaining work, on every type on which they fit. ``CandidatesConfig.select``
-    can offer the tasks in a window instead. Waiting is a choice as long as any event is still to
-    come.
+    Similar ready tasks form a group. Each group offers its shortest task, and the task whose job
+    has the least remaining work, on every type on which they fit. ``CandidatesConfig.select`` can
+    offer the tasks in a window instead. Waiting is a choice as long as there are future events.
 
-    Because of the groups, there are few choices even if the queue is long. All times are
+    Because of the groups, there are few choices even if the queue is long. All times are given as
     logarithms. Two features compare starting on this type with waiting for a better one:
 
     - ``finish_on_best`` is the logarithm of (expected wait for the task's fastest type + its
@@ -130,7 +129,8 @@ class Candidates:
         return self._observe(view, machines, pool, offers)
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
-        """Start the task on the type. The row after all pairs stands for waiting."""
+        """Start the task of row ``choice`` on the row's type. The row after all pairs stands for
+        waiting."""
         if choice >= len(self.rows):
             return ()
         task, type_ = self.rows[choice]
@@ -275,9 +275,8 @@ class Candidates:
         ]
 
     def _ahead(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> Sequence[float]:
-        """Return four values per type, which describe when runs are expected to end in the form
-        that ``look_ahead`` selects.
-        """
+        """Return four values per type that describe when runs are expected to end, in the form
+        selected by ``look_ahead``."""
         match self.config.look_ahead:
             case "sorted":
                 waits = expected.free_in_each_s(_PROBES, idle)

@@ -16,7 +16,7 @@ Floats32 = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 
 class Observation(NamedTuple):
-    """The current choices, and the state in which they have to be made."""
+    """The current choices, and the state in which they are made."""
 
     tokens: Floats32
     """(n, F) float32: one row per choice. If waiting is allowed, it is the last row."""
@@ -32,8 +32,8 @@ class Observation(NamedTuple):
 
 
 class ClusterCodec(Protocol):
-    """Translates views to arrays, and choices to decisions, for a single simulation. It may keep
-    state about this simulation."""
+    """Translates views into arrays, and choices into decisions, for a single simulation. It may
+    keep state about this simulation."""
 
     token_features: tuple[str, ...]
     """Names of the F columns of ``Observation.tokens``."""
@@ -43,7 +43,7 @@ class ClusterCodec(Protocol):
     """Names of the D columns of ``Observation.gpus``."""
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices. Return ``None`` if waiting is the only one."""
+        """Encode the choices. Return ``None`` if waiting is the only choice."""
 
     def decode(self, view: ClusterView, choice: int) -> Iterable[Decision]:
         """Return the decisions that row ``choice`` of the last observation represents. An empty
@@ -61,7 +61,7 @@ ExtraAction = Literal["preempt", "migrate", "admit"]
 
 @dataclass(frozen=True, slots=True)
 class CandidatesConfig:
-    """Settings for which tasks the agent can choose and which features describe them.
+    """Settings that determine which tasks the agent can choose, and which features describe them.
 
     ``select`` is one of:
 
@@ -128,10 +128,9 @@ class CandidatesConfig:
 
 @dataclass(frozen=True, slots=True)
 class RelativeConfig:
-    """Settings for choices with features that have no units. They suit agents that are used on
-    other clusters and workloads than those on which they were trained. Decisions stay the same if
-    all times are multiplied by a constant.
-    """
+    """Settings for choices with unit-free features. They suit agents that are used on clusters and
+    workloads other than those on which they were trained. Decisions stay the same if all times are
+    multiplied by a constant."""
 
     reference: str = "eft-wait[theta=0.7,order=work]"
     """A heuristic that makes one decision at a time (``dagsim list policies``). The heuristic's

@@ -17,17 +17,16 @@ from dagsim.systems.cluster.api import ClusterView
 
 @dataclass(frozen=True)
 class FurtherColumns:
-    """The choices of the codec ``candidates``, with further columns. A subclass lists their names in
-    ``names`` and computes them in ``columns``. This excludes the compiled engine; ``DerivedColumns``
-    does not.
-    """
+    """The choices of the codec ``candidates``, with additional columns. A subclass lists their
+    names in ``names`` and computes them in ``columns``. The compiled engine supports only
+    subclasses of ``DerivedColumns``."""
 
     names: ClassVar[tuple[str, ...]] = ()
 
     def columns(self, view: ClusterView, rows: list[Any]) -> Any:
-        """Return the values of ``names`` for each choice. ``rows`` has the task and the GPU type of
-        each choice that starts a task. If waiting is allowed, it is an additional choice at the
-        end.
+        """Return the values of ``names`` for each choice. ``rows`` contains the task and the GPU
+        type of each choice that starts a task. If waiting is allowed, it is an additional choice at
+        the end.
 
         Returns:
             A number or an array that NumPy can broadcast to shape (choices, names).
@@ -51,8 +50,8 @@ class FurtherColumns:
 
 @dataclass(frozen=True)
 class DerivedColumns(FurtherColumns):
-    """Further columns that follow from columns of the codec ``candidates``. ``derive`` computes them for
-    the choices of all episodes together, so environments with them stay in the compiled engine.
+    """Additional columns that are computed from columns of the codec ``candidates``. ``derive``
+    computes them for the choices of all episodes together, so the compiled engine supports them.
 
     ``of`` names the columns that ``derive`` receives: features of the choice, or of the state of the
     system. ``derive`` must not keep any state.

@@ -49,12 +49,12 @@ _Heap: TypeAlias = "list[tuple[float, int, int, ReadyTask]]"
 
 
 class ReadyTask:
-    """A ready task with those of its values that do not change while it waits.
+    """A ready task, and the values of it that do not change while it waits.
 
-    There are three values per type: ``seconds``, ``slowdown`` (the logarithm of its seconds divided
-    by the seconds on the best type), and ``rows``, the float32 bytes of a 0 (the row does not
-    represent waiting) and of the ``STATIC`` columns. Two values are integers, so that sums of them
-    are exact: ``area``, the GPU-seconds on the best type, and ``slowdowns``.
+    Three fields have one value per type: ``seconds``, ``slowdown`` (the logarithm of the seconds
+    divided by the seconds on the best type), and ``rows``, the float32 bytes of a 0 (the row does
+    not represent waiting) and of the ``STATIC`` columns. Two fields are integers, so that their
+    sums are exact: ``area``, the GPU-seconds on the best type, and ``slowdowns``.
     """
 
     __slots__ = (
@@ -258,13 +258,12 @@ class Pool:
         self.new.append(run)
 
     def place_of(self, ready: ReadyTask) -> int:
-        """Return how many tasks are shorter than this one, where each task is on its best type."""
+        """Return how many tasks are shorter than this one, each on its best type."""
         return bisect_left(self.best_s, ready.best_s)
 
     def drop_gone(self, ready: Collection[TaskState]) -> None:
-        """Remove the tasks that no longer wait. ``ready`` contains the tasks that do. This costs
-        O(starts), or O(tasks) if a job was killed.
-        """
+        """Remove the tasks that no longer wait. ``ready`` contains those that still do. This costs
+        O(starts), or O(tasks) if a job was killed."""
         for run in self.new:
             if not run.task.waiting:
                 self._drop(run.task)

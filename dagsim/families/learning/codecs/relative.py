@@ -64,9 +64,9 @@ class Relative(Candidates):
     fit on the type. Rows have the same columns for any number of GPU types.
     ``Observation.gpus`` has a single row, the mean over the types.
 
-    The codec reads only estimates or, with ``beliefs``, a ``Belief``. An observation takes as long
+    The codec reads only estimates or, with ``beliefs``, a ``Belief``. An observation costs as much
     as with ``candidates``, plus a decision by each of two heuristics, O(rows log rows), and
-    O(tasks) for each job that has a choice.
+    O(tasks) for each job among the choices.
     """
 
     token_features: tuple[str, ...] = ("wait", *TASK_FEATURES, "proposed", *(f"type_{name}" for name in _TYPE))
@@ -77,7 +77,7 @@ class Relative(Candidates):
         super().__init__(CandidatesConfig(placement=config.placement))
         self.settings = config
         self._belief: Belief | None = None
-        self.forks = not config.beliefs  # beliefs depend on the past
+        self.forks = not config.beliefs  # beliefs depend on past events, which a fork lacks
         if config.beliefs:
             self.token_features = (*Relative.token_features, *BELIEF_FEATURES)
         self._reference = POLICIES.create(config.reference)
@@ -206,7 +206,7 @@ class Relative(Candidates):
         types: Sequence[tuple[float, ...]],
         unit_s: float,
     ) -> list[list[float]]:
-        """Return the rows for all pairs."""
+        """Return the features of all pairs, one row per pair."""
         now = view.now
         rows, works, seconds_here = [], [], []
         for ready, room in offers:

@@ -25,8 +25,8 @@ class EnvConfig:
     - ``job``: a job, whose task with the longest path starts on the fastest type on which it fits;
     - ``task``: a task;
     - ``task_type``: a pair of a task and a GPU type;
-    - ``task_type_par``: a pair, and the number of instances that start together (one, half, or
-      all);
+    - ``task_type_par``: a task, a GPU type, and the number of instances that start together (one,
+      half, or all);
 
     ``observation`` is one of:
 

@@ -57,8 +57,8 @@ class EnvState(NamedTuple):
 
 
 class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
-    """The base class of environments, a thin wrapper around ``Episode``. A system adds spaces,
-    choices and ``info``.
+    """The base class of environments, a thin wrapper around ``Episode``. The subclass for a system
+    adds spaces, choices and ``info``.
 
     ``reset(seed=n)`` starts the job sequence with the seed n. Render modes are ``ansi`` (text),
     ``rgb_array`` and ``human`` (a window).
@@ -107,7 +107,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
 
     @classmethod
     def settings(cls) -> tuple[str, ...]:
-        """Return the names of the settings that ``of`` takes."""
+        """Return the names of the settings that ``of`` accepts."""
         return tuple(name for name in signature(cls).parameters if name not in ("scenario", "render_mode"))
 
     @classmethod
@@ -180,7 +180,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         return state if state.episode is None else state._replace(episode=state.episode.fork())
 
     def _state(self) -> EnvState:
-        """Return the current state, which changes with the environment."""
+        """Return the current state without copying the episode, so later steps change it."""
         rng = self.np_random.bit_generator.state
         return EnvState(self._seed, self._options, tuple(self._actions), rng, self._illegal, episode=self._episode)
 
@@ -230,8 +230,8 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         return _remade, (type(self), *self._made_with, self._state())
 
     def render(self) -> Any:
-        """Render the current state according to the render mode, as text, (540, 960, 3) uint8, or a
-        window.
+        """Render the current state according to the render mode: as text, as a (540, 960, 3) uint8
+        array, or in a window.
 
         Raises:
             ResetNeeded: The episode has not begun.
@@ -273,7 +273,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
 
     @abstractmethod
     def _picture(self) -> np.ndarray:
-        """Draw the current state as (540, 960, 3) uint8."""
+        """Draw the current state as a (540, 960, 3) uint8 array."""
 
     @abstractmethod
     def _text(self) -> str:
@@ -292,7 +292,7 @@ def _remade(kind: type[EpisodeEnv], arguments: Any, settings: Any, state: EnvSta
 
 
 def picture_of(kernel: Kernel[Any, Any] | None, title: str) -> np.ndarray:
-    """Draw the cluster at the current time of an episode, as (540, 960, 3) uint8.
+    """Draw the cluster at the current time of an episode, as a (540, 960, 3) uint8 array.
 
     Raises:
         ResetNeeded: The episode has not begun.

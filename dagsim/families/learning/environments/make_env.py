@@ -27,8 +27,8 @@ def make_env(
     render_mode: str | None = None,
     **changes: Any,
 ) -> Any:
-    """Build the environment for an experiment; this is a ``DecimaEnv`` for the system ``spark`` and
-    a ``PartitionEnv`` for ``ramp``.
+    """Build the environment for an experiment. This is a ``SchedulingEnv`` for the GPU cluster, a
+    ``DecimaEnv`` for the system ``spark``, and a ``PartitionEnv`` for ``ramp``.
 
     ``config`` is a configuration, a file, or a name from ``dagsim list configs`` or ``dagsim list
     workloads``; ``settings`` has the same form as ``--set``. The fields of ``EnvConfig`` (or of

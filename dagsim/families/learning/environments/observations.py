@@ -103,9 +103,8 @@ class Presets:
 
     def mask(self, legal: Legal) -> np.ndarray:
         """Return (slots,) int8: 1 for legal actions and 0 for all others. When the episode is over,
-        the mask is 1 for waiting. A loop that samples actions from the mask then still finds one,
-        before a vector of environments starts the next episode.
-        """
+        the mask is 1 for waiting. A loop that samples actions from the mask therefore still finds
+        one before the vector environment starts the next episode."""
         mask = np.zeros(self.config.slots, np.int8)
         mask[: legal.starts] = 1
         mask[-1] = legal.wait is not None or not legal.starts

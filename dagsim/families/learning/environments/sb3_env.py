@@ -24,8 +24,8 @@ def make_sb3_env(num_envs: int = 8, *arguments: Any, **settings: Any) -> Sb3VecE
 
 
 class Sb3VecEnv(VecEnv):
-    """A ``VecEnv`` around environments from ``make_vector_env``. When an episode ends, they start
-    the next one in the same step. ``MaskablePPO`` from sb3-contrib calls
+    """A ``VecEnv`` around environments from ``make_vector_env``. When an episode ends, its
+    environment starts the next one in the same step. ``MaskablePPO`` from sb3-contrib calls
     ``env_method("action_masks")``.
 
     Raises:

@@ -131,7 +131,7 @@ class SchedulingEnv(EpisodeEnv):
 
     def _another(self) -> Self:
         if not type(self).__module__.startswith("dagsim."):
-            return super()._another()  # because a subclass may have further parts
+            return super()._another()  # because a subclass may have additional parts
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
         twin.action_space, twin.observation_space = deepcopy((self.action_space, self.observation_space))

@@ -24,7 +24,7 @@ _FORGET = 4096
 
 
 def episode_seeds(config: EnvConfig) -> range:
-    """Return the seeds from which episodes without a given seed draw their seeds."""
+    """Return the range from which the seed of an episode is drawn if none is given."""
     return EpisodeEnv.random_seeds[: config.pool]
 
 
@@ -36,9 +36,9 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
     returns new arrays. ``make_vec`` builds this class if the compiled engine supports the
     configuration.
 
-    ``copy.deepcopy`` and ``get_state`` with ``set_state`` copy the memory of the simulations.
-    ``pickle`` repeats the actions of the current episodes, as ``render`` and ``call`` do in a separate
-    environment (``moment``).
+    ``copy.deepcopy`` and ``get_state`` with ``set_state`` copy the memory of the simulations. After
+    ``pickle``, the actions of the current episodes are repeated. ``render`` and ``call`` repeat
+    them in a separate environment (``moment``).
     """
 
     def __init__(

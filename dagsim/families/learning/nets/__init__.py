@@ -1,5 +1,5 @@
-"""Neural networks. For a batch of observations, they compute choices, with their log-probabilities
-and entropies."""
+"""Neural networks. For a batch of observations, they compute choices, together with
+log-probabilities and entropies."""
 
 from __future__ import annotations
 

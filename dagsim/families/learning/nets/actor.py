@@ -67,7 +67,7 @@ class ObservationStore:
 
 
 def stack(observations: Sequence[Observation]) -> ObservationBatch:
-    """Return one batch of all observations."""
+    """Combine all observations into one batch."""
     tokens, context, gpus = zip(*[observation[:3] for observation in observations], strict=True)
     lengths = np.array([len(rows) for rows in tokens])
     return ObservationBatch(
@@ -157,7 +157,7 @@ class ActorNet(nn.Module, ABC):
 
     @abstractmethod
     def stack(self, observations: Sequence[Any]) -> Any:
-        """Return one batch of all observations."""
+        """Combine all observations into one batch."""
 
     @abstractmethod
     def act(

@@ -1,6 +1,5 @@
-"""Networks over rows, and a critic. A network computes a score for each row of an observation, and
-the critic estimates the value of the whole observation.
-"""
+"""Networks that score the rows of an observation, and a critic that estimates the value of the
+whole observation."""
 
 from __future__ import annotations
 

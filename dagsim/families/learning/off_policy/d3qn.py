@@ -95,8 +95,8 @@ class QLearner(ABC, Generic[ConfigT, QT]):
 
 
 class Duelling(nn.Module):
-    """Return Q(s, a), (N,), by the duelling formula: V(s) + A(s, a) - mean of A over the legal
-    choices (Wang et al. 2016, equation 9)."""
+    """A network that computes Q(s, a), (N,), by the duelling formula: V(s) + A(s, a) - mean of A
+    over the legal choices (Wang et al. 2016, equation 9)."""
 
     def __init__(self, advantage: nn.Module, value: nn.Module) -> None:
         super().__init__()

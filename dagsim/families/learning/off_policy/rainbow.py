@@ -81,8 +81,8 @@ class RainbowNet(ScoreNet):
         self.register_buffer("support", torch.linspace(settings.low, settings.high, atoms))
 
     def log_distribution(self, batch: ObservationBatch) -> Tensor:
-        """Return (N, atoms): the log-probabilities from V + A - mean of A over the legal choices,
-        for each atom."""
+        """Return (N, atoms): the log-probabilities, which are computed for each atom from V + A -
+        mean of A over the legal choices."""
         rows = self.embed(batch.tokens)
         around = self.around(torch.cat([mean_rows(rows, batch), batch.context], dim=1))
         advantage = self.advantage(torch.relu(self.own(rows) + around[batch.segment]))

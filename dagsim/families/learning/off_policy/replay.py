@@ -222,7 +222,7 @@ class ReplayArchive:
             self._written = replay.span[1]
 
     def prune(self, replay: ReplayBuffer) -> None:
-        """Delete the files all of whose transitions have been dropped. Call this after writing the
+        """Delete the files whose transitions have all been dropped. Call this after writing the
         checkpoint."""
         for path, following in pairwise(self._paths()):
             if int(following.stem) <= replay.span[0]:

@@ -38,9 +38,8 @@ def actor_loss(scores: Tensor, batch: ObservationBatch, q: Tensor, temperature: 
 
 def temperature_loss(log_temperature: Tensor, policy_entropy: Tensor, wanted: Tensor) -> Tensor:
     """Return the loss for the temperature. It raises the temperature if the entropy (B,) of the
-    policy is below the target entropy (B,). This is the entropy of the whole policy: each choice
-    counts with its probability (equation 11).
-    """
+    policy is below the target entropy (B,). This is the entropy of the whole policy, in which each
+    choice is weighted by its probability (equation 11)."""
     return (torch.exp(log_temperature) * (policy_entropy - wanted).detach()).mean()
 
 

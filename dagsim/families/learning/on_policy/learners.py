@@ -1,6 +1,7 @@
-"""The learners of both algorithms. They work with every network and every advantage estimator. The
-algorithms are proximal policy optimisation (Schulman et al. 2017), and REINFORCE (Williams 1992)
-with input-dependent baselines, which was used to train Decima (Mao et al., SIGCOMM 2019)."""
+"""The learners of the two policy-gradient algorithms. They work with every network and every
+advantage estimator. The algorithms are proximal policy optimisation (Schulman et al. 2017), and
+REINFORCE (Williams 1992) with input-dependent baselines, which was used to train Decima (Mao et
+al., SIGCOMM 2019)."""
 
 from __future__ import annotations
 

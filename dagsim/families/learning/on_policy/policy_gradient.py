@@ -54,7 +54,7 @@ def equal_weights(advantages: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
 
 
 class Choices(NamedTuple):
-    """All choices in a number of episodes."""
+    """All choices in several episodes."""
 
     observations: Observations
     choices: np.ndarray

@@ -149,9 +149,8 @@ class _RolloutActor:
         self._player: Any = None
 
     def ready(self) -> None:
-        """Load everything that the episodes need now, so that the caller sees errors in loading
-        unchanged.
-        """
+        """Load everything that the episodes need now, so that loading errors reach the caller
+        unchanged."""
         from dagsim.families.learning.training.rollouts import EpisodePlayer, one_thread
 
         factory, config, code = self._shared

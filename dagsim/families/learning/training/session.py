@@ -66,9 +66,9 @@ def train(
     (``key=value``) change it as ``--set`` does. ``init`` is a checkpoint to start from. ``workers``
     is the number of processes that run the episodes. ``on`` determines where the policies of the
     final test run, like ``--executor``. By default, they run in ``workers`` processes. If this is
-    Ray, the episodes run on Ray as well. Neither changes the result. ``device`` is the device on
-    which the network is trained (``cpu``, ``cuda``, ``mps`` or ``auto``). Weights from different
-    devices differ slightly.
+    Ray, the episodes run on Ray as well. Neither ``workers`` nor ``on`` changes the result.
+    ``device`` is the device on which the network is trained (``cpu``, ``cuda``, ``mps`` or
+    ``auto``). Weights from different devices differ slightly.
 
     Raises:
         InputError: The configuration or the checkpoint is invalid, or this machine has no such device.
@@ -110,16 +110,15 @@ def begin_training(
 
 
 def resumed_training(path: Path, iterations: int | None = None) -> Store:
-    """Open the run folder of a stopped training run, or of a finished one that is to be made
-    longer.
+    """Open the run folder of a stopped training run, or of a finished one that is to be extended.
 
     With ``iterations``, the training run continues up to this number of iterations. Values that
     change over a training run (a learning rate, a time constant) then change over the new length,
     and the final test takes new seeds.
 
     Raises:
-        InputError: Another command made the folder, a file on which the training run depends has
-            changed, or the training run cannot be made longer.
+        InputError: Another command created the folder, a file on which the training run depends has
+        changed, or the training run cannot be extended.
     """
     folder = Store.open(path, own=True)
     if (command := folder.manifest["command"]) != "train":

@@ -103,7 +103,7 @@ class TrainConfig(CheckedSettings):
     non-preemptive heuristic that is best on the validation seeds, including tuned heuristics.
     """
     rivals: tuple[str, ...] = ("fifo", "sjf", "eft-wait")
-    """Further heuristics to include in the final comparison."""
+    """Additional heuristics for the final comparison."""
     linear_iterations: int = 12
     """Number of iterations for training a linear policy on the same features, for the final
     comparison. With 0, no linear policy is trained.
@@ -116,7 +116,7 @@ class TrainConfig(CheckedSettings):
     number of workers does not change the result.
     """
     validate_every: int = 5
-    """Iterations between validations."""
+    """Number of iterations between two validations."""
     validation_seeds: int = 50
     """Number of seeds on which checkpoints are compared."""
     report_seeds: int = 200

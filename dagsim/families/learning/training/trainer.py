@@ -103,7 +103,7 @@ Tell = Callable[[Progress], object]
 
 
 def training_of(folder: Store) -> TrainConfig:
-    """Return the settings of a training run. They may be longer than when the run began."""
+    """Return the settings of a training run, which may have been extended since it began."""
     train: TrainConfig = folder.config.training()
     iterations = (folder.manifest.get("plan") or {}).get("iterations")
     return train if iterations is None else replace(train, iterations=iterations)
@@ -155,9 +155,8 @@ class TrainingRun:
 
     @property
     def best(self) -> float:
-        """The best validation result so far, divided by that of the reference. NaN before the first
-        validation.
-        """
+        """The best validation result so far, divided by that of the reference. It is NaN before the
+        first validation."""
         return float("nan") if self._best is None else self._best
 
     @property
@@ -274,8 +273,8 @@ class TrainingRun:
         return self._progress(iteration) >= 1
 
     def _progress(self, iteration: int) -> float:
-        """Return the progress of training from 0 to 1. This is the share of the iterations or, if
-        it is larger, the share of the minutes."""
+        """Return the progress of training from 0 to 1. This is the fraction of the iterations or of
+        the minutes, whichever is larger."""
         share = iteration / self.train.iterations
         minutes = self.train.minutes
         return share if minutes is None else max(share, self._seconds / 60 / minutes)

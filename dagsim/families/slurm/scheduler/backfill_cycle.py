@@ -20,7 +20,7 @@ _COARSE = 0.1
 
 
 class BackfillTimes:
-    """The schedule of backfill cycles. Plain data."""
+    """The schedule of backfill cycles. The object can be deep-copied."""
 
     def __init__(self, settings: SlurmSettings, coarse_after_s: float) -> None:
         self._interval_s, self._phase_s = settings.backfill_period_s, settings.bf_phase_s
@@ -187,8 +187,8 @@ class BackfillCycle:
         return placement
 
     def _start(self, job: PendingJob, placement: Placement) -> Iterator[Decision]:
-        """Start a job, except if its partition or its limits refuse it, or if it has to start
-        together with other jobs."""
+        """Start a job, unless its partition or its limits refuse it or it has to start together
+        with other jobs."""
         task, parts = job.task, self._parts
         # Slurm's select_nodes tests the account only after backfill has chosen nodes, so the nodes
         # of a refused job remain reserved.
@@ -215,9 +215,8 @@ class BackfillCycle:
         self._renew()
 
     def _plan_for(self, job: PendingJob) -> bool:
-        """Reserve nodes for a job that cannot start now if a later job could start. Return False if
-        no later job could start, because the cycle may then end.
-        """
+        """Reserve nodes for a job that cannot start now. If no later job could start either, do
+        nothing and return False, because the cycle may then end."""
         preemption, outlook = self._parts.preemption, self._outlook
         self._at += 1
         if job.attracted:  # Slurm plans no later start in a magnetic reservation
@@ -239,7 +238,8 @@ class BackfillCycle:
         return True
 
     def _keep(self, job: PendingJob, placement: Placement) -> None:
-        """Reserve the nodes of ``placement`` for a job that could start now but may not."""
+        """Reserve the nodes of ``placement`` for a job that fits on them now but is not allowed to
+        start."""
         nodes = sum([1 << share.node for share in placement])
         self._plan.reserve(self._now, self._now + self._limit_s(job), nodes)
 
@@ -248,8 +248,7 @@ class BackfillCycle:
         return self._parts.rules.longest_s(job.task, job.task.demand.types)
 
     def _fits(self, demand: DemandClass) -> bool:
-        """Return True if a start may fit on the free resources, even if reservations would prevent
-        it."""
+        """Return True if a start may fit on the free resources, regardless of reservations."""
         if demand not in self._fitting:
             self._fitting[demand] = may_fit(self._view.machines, demand)
         return self._fitting[demand]

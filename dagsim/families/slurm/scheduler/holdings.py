@@ -1,5 +1,5 @@
-"""The resources that the owners of Slurm's limits hold at present, and the amounts that each of
-them may still take."""
+"""The resources that the owners of Slurm's limits currently hold, and the amounts that each of them
+may still take."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class PastUse(NamedTuple):
 
 
 class UsageBefore(NamedTuple):
-    """The usage of all jobs that had ended when the simulation began, as of 0 s."""
+    """The usage of all jobs that had ended when the simulation began, at time 0."""
 
     billed: Mapping[str, float] = {}
     """Billed seconds by ``account/user``."""
@@ -76,9 +76,8 @@ class UsageBefore(NamedTuple):
 
 
 class Budget:
-    """A budget of resource-seconds. ``used`` is what the holder has used so far, which decays. In
-    addition, the holder's runs may use more until their time limits. Plain data.
-    """
+    """A budget of resource-seconds. ``used`` is the holder's past usage, with decay if ``decays``
+    is True. The holder's current runs may use more until their time limits."""
 
     def __init__(self, most_s: Mapping[str, float], *, decays: bool) -> None:
         self.most_s = dict(most_s)
@@ -89,14 +88,13 @@ class Budget:
         self._booting: set[int] = set()
 
     def remember(self, past: PastUse) -> None:
-        """Add usage from before the simulation."""
+        """Add usage that happened before the simulation began."""
         for name in self.used:
             self.used[name] += (past.decayed if self.decays else past.full).get(name, 0.0)
 
     def committed_s(self, name: str) -> float:
-        """Return what counts against the budget of a resource: the amount used so far, and what
-        runs may still use until their time limits.
-        """
+        """Return how much counts against the budget of a resource: the amount used so far, plus
+        what current runs may still use until their time limits."""
         return self.used[name] + self._of_runs(name)
 
     def _of_runs(self, name: str) -> float:
@@ -176,11 +174,10 @@ class Budget:
 
 
 class Holdings:
-    """The resources that each holder uses, and the limits of each holder. All attributes are plain
-    data. A query, a start or an end takes O(holders of the job). With ``safe``, a job starts only
-    if it would stay within the budgets even if it ran until its time limit
-    (AccountingStorageEnforce).
-    """
+    """The resources that each holder uses, and the limits of each holder. The object can be
+    deep-copied. A query, a start or an end takes O(holders of the job). With ``safe``, a job starts
+    only if it would stay within the budgets even if it ran until its time limit
+    (AccountingStorageEnforce)."""
 
     def __init__(self, *, safe: bool = True) -> None:
         self.most: dict[Holder, tuple[float, ...]] = {}
@@ -296,7 +293,7 @@ class Holdings:
         return tuple([run for run, (holders, *_) in self._runs.items() if holder in holders])
 
     def ever(self, holders: Iterable[Holder], start: Amounts) -> bool:
-        """Return True if the limits allow a start with these amounts at least while the holders use
+        """Return True if the limits would allow a start with these amounts if the holders used
         nothing else."""
         return not any(self.exceeded(holders, start))
 
@@ -325,7 +322,8 @@ class Holdings:
         *,
         boots: bool = False,
     ) -> None:
-        """Add a run on ``nodes``, which may have to boot first, unless it has already been added."""
+        """Add a run on ``nodes``, which may have to boot first. Do nothing if the run has already
+        been added."""
         limited = tuple([holder for holder in holders if holder in self.most])
         if not limited or run in self._runs:
             return

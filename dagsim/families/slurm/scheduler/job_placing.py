@@ -90,9 +90,8 @@ class JobPlacing:
         return (Share(node, int(min(rooms[node], task.waiting, room))),)
 
     def open_to(self, job: PendingJob) -> int:
-        """Return the nodes in the job's partition. A job that a magnetic reservation attracts starts
-        either within the reservation or outside it, so each of its entries has only some of them.
-        """
+        """Return the nodes in the job's partition on which this entry of the job may start. If
+        magnetic reservations attract the job, its other entries cover the remaining nodes."""
         nodes = self._rules.nodes[job.part.name]
         if job.attracted:
             return nodes & self.attracting.get(job.reservation, 0)

@@ -22,8 +22,7 @@ _RESERVED = 1 << 20
 
 class JobPriorities:
     """The usage of accounts at a site, the priorities computed from it, and the entries of pending
-    jobs in order of priority. Plain data.
-    """
+    jobs in order of priority. The object can be deep-copied."""
 
     def __init__(
         self,
@@ -84,10 +83,10 @@ class JobPriorities:
 
     def entries(self, task: TaskState) -> list[PendingJob]:
         """Return the task's entries in the list of pending jobs, one for each partition in which it
-        may run. Partitions that refuse the job's account also count. There are as many entries for
-        each magnetic reservation that attracts the job (``job_resv_append_magnetic``). Compute the
-        priority in partitions in which the task has none yet.
-        """
+        may run. Partitions that refuse the job's account are included. For each magnetic
+        reservation that attracts the job, there is one more entry per partition
+        (``job_resv_append_magnetic``). Compute the priority in partitions in which the task has
+        none yet."""
         jobs, rules, types = [], self._rules, task.demand.types
         gpu = rules.gpu_names[types[0]] if len(types) == 1 and task.demand.demand.gpus else ""
         for place, part in enumerate(rules.parts(task.job)):
@@ -95,8 +94,8 @@ class JobPriorities:
             if len(list(rules.barred(task, part))) > refused:
                 continue
             (holders, amounts), alone = rules.claim(task, part, gpu), rules.alone(task.job, part)
-            # a job that has waited since before the simulation began has been in a backfill cycle, and
-            # so has the array of a task that had to wait for other tasks
+            # backfill has examined the job if it has been waiting for a whole cycle, or if its
+            # array was queued while the task waited for other tasks
             waited = (
                 self.now - self.eligible_s(task) > self._settings.backfill_period_s or task.job.queued_s is not None
             )
@@ -126,11 +125,10 @@ class JobPriorities:
             self.ranks.drop((task.order, task.piece, place))
 
     def found(self, job: PendingJob, cpus: float, *, anew: bool = True) -> None:
-        """Count the CPUs of the nodes that backfill has found for a job that takes whole nodes, from
-        the next calculation on. Before, the priority counts the CPUs that the job requests
-        (``total_cpus`` in ``set_priority_factors`` and in ``_job_test`` of cons_common). Without
-        ``anew``, keep the number that an earlier cycle found.
-        """
+        """From the next calculation on, base the priority of a job that takes whole nodes on the
+        CPUs of the nodes that backfill has found for it. Until then, it is based on the CPUs that
+        the job requests (``total_cpus`` in ``set_priority_factors`` and in ``_job_test`` of
+        cons_common). Without ``anew``, keep the number that an earlier cycle found."""
         key, parts = (job.order, job.piece), self._rules.parts(job.task.job)
         if not self.are_used or self._found.get(key) == cpus or (key in self._found and not anew):
             return

@@ -55,8 +55,7 @@ class Usage:
     def at(self, state: Any, zero_s: float) -> dict[str, float]:
         """Return the billed seconds of the jobs that had ended when a state was recorded, by
         ``account/user``. Each amount is decayed to the equivalent usage at ``zero_s``. Running jobs
-        are charged from their own starts.
-        """
+        are not included, because the simulation charges them from their starts."""
         ended, used_s, _ = self._ended(state, zero_s)
         total = np.bincount(self._of[ended], self._rate[ended] * used_s, len(self._names))
         return {str(name): amount for name, amount in zip(self._names, total.tolist(), strict=True) if amount > 0}

@@ -16,9 +16,8 @@ from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
 
 
 def may_fit(machines: ClusterState, demand: DemandClass) -> bool:
-    """Return True if a start may fit on the nodes. The result is always True for gangs that may run
-    on several types, because such a gang may combine types.
-    """
+    """Return True if the demand may fit on the nodes. The result is always True for gangs that may
+    run on several types, because such a gang may combine types."""
     return bool(demand.gang and (len(demand.types) > 1 or not demand.demand.gpus)) or machines.fits(demand)
 
 
@@ -76,8 +75,8 @@ class PendingJobs:
 
     ``listing`` returns a new task's entries, one per partition. ``ranks`` stores the priority of
     each slot. ``eligible_s`` returns the time from which a task may start. ``changed`` is True if a
-    task was added after the last backfill. Tasks that may start only after ``known_s`` do not
-    count.
+    task was added after the last backfill. Tasks that were eligible by ``known_s`` do not count,
+    because the policy had already listed them.
 
     Adding or removing a task takes a binary search and a shift of the list. When all priorities
     change, sorting takes O(n log n).

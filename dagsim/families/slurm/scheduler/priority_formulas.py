@@ -238,9 +238,8 @@ class ShareTree:
             tied = False
 
     def _level(self, name: str) -> float:
-        """Return an account's or user's share of what its siblings have, divided by its share of
-        what they have used.
-        """
+        """Return the level fair share of an account or user: its fraction of the shares of all
+        siblings, divided by its fraction of their usage."""
         parent = self.accounts[name].parent
         assert parent is not None
         above = self._usage[parent]

@@ -40,7 +40,7 @@ class NodeSharing(NamedTuple):
 
 
 class NodeUsers:
-    """The users of each node. All attributes are plain data. A start or an end takes O(nodes of the
+    """The users of each node. The object can be deep-copied. A start or an end takes O(nodes of the
     run)."""
 
     def __init__(self) -> None:
@@ -100,8 +100,7 @@ class NodeUsers:
 
 class RunningJobs:
     """The runs in progress with their time limits, and whether anything has changed since the last
-    backfill cycle. Plain data.
-    """
+    backfill cycle. The object can be deep-copied."""
 
     def __init__(self, nodes: int) -> None:
         self.facts: dict[int, RunFacts] = {}
@@ -112,7 +111,7 @@ class RunningJobs:
         self.starting: tuple[TaskState, NodePartition] | None = None
         """The task that is being started, and its partition."""
         self.changed = True
-        """True if a backfill cycle could have another result than the last one."""
+        """True if a backfill cycle could have a different result from the last one."""
         self._deadlines: list[tuple[float, int, float]] = []
         """When runs exceed their limits, and for how long each had been suspended by then."""
         self._booting: dict[int, tuple[float, float]] = {}

@@ -57,9 +57,8 @@ code. Once a process has loaded the code, every table uses it from the start."""
 class RunTable:
     """The runs in progress on each node, sorted by the ends of their time limits, in the flat
     sequences that ``slurm_times`` needs. The sequences are lists at first. They are replaced by
-    arrays, for compiled functions, once more than ``_LISTED`` nodes have been searched. All
-    attributes are plain data. A start or an end takes O(runs on the node).
-    """
+    arrays, for compiled functions, once more than ``_LISTED`` nodes have been searched. The object
+    can be deep-copied. A start or an end takes O(runs on the node)."""
 
     def __init__(self, nodes: int) -> None:
         self.ids: list[list[int]] = [[] for _ in range(nodes)]

@@ -16,7 +16,7 @@ from dagsim.systems.cluster.policies.preemption import FreedNodes
 
 class SlurmPreemption:
     """The runs that may be preempted, and the runs that have been selected for preemption. ``by``
-    is Slurm's PreemptType: ``off``, ``partition_prio`` or ``qos``. Plain data.
+    is Slurm's PreemptType: ``off``, ``partition_prio`` or ``qos``. The object can be deep-copied.
     """
 
     def __init__(self, by: str, rules: SlurmRules, running: RunningJobs, placing: JobPlacing) -> None:

@@ -168,7 +168,8 @@ class PriorityBook:
         return name
 
     def remember(self, usage: Mapping[str, float]) -> None:
-        """Add usage from before the simulation, in billed seconds by ``account/user``."""
+        """Add usage that happened before the simulation began, in billed seconds by
+        ``account/user``."""
         for name, amount in usage.items():
             account, _, user = name.partition("/")
             self.shares.add_usage(self.user(account, user), amount)
@@ -232,7 +233,7 @@ class PriorityBook:
         period_s = self.settings.calc_period_s
         if self._runs:
             self._calculate_before(nextafter(now, inf))
-        elif self.calculated_s + period_s <= now:  # nothing runs, so only let the usage decay
+        elif self.calculated_s + period_s <= now:  # nothing runs, so only decay the usage
             self._decay(floor((now - self.calculated_s) / period_s))
         return self.rounds > before
 
@@ -386,7 +387,7 @@ _FLOATS, _INTS = ("fixed", "since_s", "latest"), ("tier", "order", "piece", "pla
 
 class RankColumns:
     """The data from which each pending job's priority is computed. The jobs are identified by
-    *slots*. Plain data.
+    *slots*. The object can be deep-copied.
 
     Adding or removing a job takes O(1). Ranking all jobs again takes O(n log n) with a small
     constant.

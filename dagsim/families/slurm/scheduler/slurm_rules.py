@@ -34,9 +34,8 @@ class NodesOfTypes(NamedTuple):
 
 
 class SlurmRules:
-    """The partitions, QOS and limits in ``view.queues``, as they apply to each job. Plain
-    data.
-    """
+    """The partitions, QOS and limits in ``view.queues``, as they apply to each job. The object can
+    be deep-copied."""
 
     def __init__(self, view: ClusterView, *, kill: str, distinct: bool, safe: bool = True) -> None:
         self._queues = queues = view.queues or QueueTree()
@@ -130,9 +129,8 @@ class SlurmRules:
         return claims[key]
 
     def least(self, task: TaskState, part: NodePartition) -> Amounts:
-        """Return the least that one start of the task may take. A job that does not share nodes
-        takes all resources of the smallest nodes that it may use.
-        """
+        """Return the smallest amounts that one start of the task may take. A job that does not
+        share nodes takes all resources of the smallest nodes that it may use."""
         amounts = self.amounts(task)
         if part.exclusive or not self.alone(task.job, part):
             return amounts
@@ -193,7 +191,7 @@ class SlurmRules:
         return limited
 
     def is_new(self, job: JobState) -> bool:
-        """Return True for a job that is passed for the first time."""
+        """Return True in the first call with this job, and False in later calls."""
         is_new = job.number not in self._checked
         self._checked.add(job.number)
         return is_new
@@ -397,7 +395,7 @@ class SlurmRules:
         return tuple([(float(limit_s), (nodes,)) for limit_s, nodes in groups])
 
     def remember(self, past: Iterable[PastUse]) -> None:
-        """Count usage from before the simulation against the budgets."""
+        """Count usage that happened before the simulation began against the budgets."""
         for use in past:
             holders: list[Holder] = [("partition", use.partition)]
             for name in self._above.get(use.account, (use.account,)):
@@ -498,8 +496,7 @@ def reserved_in(task: TaskState) -> int:
 
 def magnets(task: TaskState) -> tuple[int, ...]:
     """Return the numbers of the magnetic reservations in which the task may start. Components of
-    heterogeneous jobs start in none.
-    """
+    heterogeneous jobs may start in none of them."""
     return () if task.demand.terms is None or together(task) else task.demand.terms.welcome
 
 

@@ -1,4 +1,4 @@
-"""The parameters of Slurm's scheduler as a policy."""
+"""The parameters of the policy that schedules like Slurm."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ class SlurmSettings:
         )
 
     def origin_s(self, clock_s: float = 0.0) -> float:
-        """Return the time of the first priority calculation, which is at or before 0 s. Later
-        calculations are counted from this time. ``clock_s`` is the time on the site's clock at 0 s.
-        """
+        """Return the time of the first priority calculation, which is at or before time 0. Later
+        calculations are counted from this time. ``clock_s`` is the time on the site's clock at time
+        0."""
         phase_s = (self.calc_phase_s - clock_s) % self.calc_period_s if self.calc_phase_s else 0.0
         return phase_s - self.calc_period_s if phase_s else 0.0
 

@@ -25,7 +25,7 @@ FIRST_WINDOW_S = 30.0
 
 
 class Where(NamedTuple):
-    """The nodes on which a demand may start, and the time until which a start is searched for."""
+    """The nodes on which a demand may start, and the latest start that is considered."""
 
     nodes: Any
     """The nodes that may be taken, in the order in which they are tried."""
@@ -98,8 +98,7 @@ class Reserved(NamedTuple):
 
 class SiteClock(NamedTuple):
     """The current time, and the way in which Slurm rounds times on the site's clock. This clock
-    shows ``origin_s`` at 0 s.
-    """
+    shows ``origin_s`` at time 0."""
 
     now: float
     origin_s: float
@@ -114,9 +113,9 @@ def fill_rooms(
     """Compute, for each of ``nodes``, the times from which more instances fit. An instance needs
     the GPUs, CPUs and memory ``needs``.
 
-    Nodes with ``is_whole`` set take instances only while nothing else runs there. For a demand that
-    is ``alone``, this is true of all nodes. A run that has exceeded its limit may end at any
-    moment, so its end is assumed to be 1 s from now.
+    Nodes with ``is_whole`` set take instances only while nothing else runs there. If the demand is
+    ``alone``, this applies to all nodes. A run that has exceeded its limit may end at any moment,
+    so its end is assumed to be 1 s from now.
     """
     ends, gives, runs, stride, free = held
     times, rooms, counts = steps
@@ -164,10 +163,11 @@ def earliest(
     after_s: float,
     out: Any,
 ) -> tuple[float, int, float, float]:
-    """Return the first time from ``least_s`` on at which Slurm expects to start ``wanted``
-    instances for ``limit_s``, or infinity if there is none. Also return the first node on which an
-    instance then fits, or -1; the possible start time that was tried; and the time up to which runs
-    are freed for it. ``out`` is filled with the number of instances that fit on each node.
+    """Return the first time from ``least_s`` on at which Slurm expects that ``wanted`` instances
+    can start and run for ``limit_s``, or infinity if there is none. Also return the first node on
+    which an instance then fits, or -1; the possible start time that was tried; and the time up to
+    which runs are freed for it. ``out`` is filled with the number of instances that fit on each
+    node.
 
     Slurm tries one start after another: ``least_s`` first, then the end of each reservation that
     keeps the job from nodes in its partition (_attempt_backfill in backfill.c). For each start, it
@@ -332,10 +332,10 @@ class NodeChoice:
     With ``first``, a job gets the first nodes on which it fits, in the order of the configuration.
     ``best`` is the rule in ``select/cons_tres`` without topology (``_eval_nodes_consec`` in
     eval_nodes.c, Slurm 22.05). It divides the nodes with the smallest weight into blocks of
-    consecutive nodes. The job uses the tightest block that suffices, which is the one with the
-    fewest free CPUs. If no block suffices, the job gets the largest blocks in turn, and then nodes
-    with the next weight. If a single node in this block can hold the job, the job takes the one
-    with the fewest free CPUs. Otherwise, it gets the nodes of the block in order.
+    consecutive nodes. Among the blocks that suffice, the job uses the one with the fewest free
+    CPUs. If a single node in this block suffices, the job takes the one with the fewest free CPUs,
+    and otherwise the nodes of the block in order. If no block suffices, the job gets the largest
+    blocks in turn, and then nodes with the next weight.
     """
 
     def __init__(self, cluster: Cluster, *, best: bool) -> None:

@@ -34,7 +34,7 @@ _UNITS |= {f"{name} minutes": f"{word} times minutes" for name, word in _UNITS.i
 
 
 class SlurmWaits:
-    """A site's rules, together with what its users hold at present (see ``waits.WaitRules``)."""
+    """A site's rules, together with what its users currently hold (see ``waits.WaitRules``)."""
 
     elsewhere = "it would have fitted, but only outside its partition"
 
@@ -58,9 +58,8 @@ class SlurmWaits:
 
     def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
         """Yield the limits that keep a start of the task from happening now. If several partitions
-        refuse the task, these are the limits of the partition with the fewest. Yield nothing if a
-        partition admits the task.
-        """
+        refuse the task, these are the limits of the partition with the fewest such limits. Yield
+        nothing if a partition admits the task."""
         rules = self._rules
         several: list[list[ReachedLimit]] = []
         for part, gpu, _ in rules.ways(self._view, task):

@@ -42,7 +42,7 @@ class Nodes(Protocol):
 
 
 class FailureModel(Protocol):
-    """The interface for failure models. A failure model describes when nodes fail. From it,
+    """The interface for failure models. A failure model describes when nodes fail. Its method
     ``start`` creates the state of a failure process, which is plain data.
     """
 
@@ -51,8 +51,8 @@ class FailureModel(Protocol):
 
 
 class FailureProcess(Protocol):
-    """A running failure process. Its future changes are stored as plain data, so that a copy can
-    continue in a forked simulation.
+    """The state of a failure model during a simulation. Its future changes are stored as plain
+    data, so that a copy can continue in a forked simulation.
     """
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
@@ -62,7 +62,7 @@ class FailureProcess(Protocol):
         """Postpone all future failures and repairs by ``by_s`` seconds."""
 
     def copy(self) -> FailureProcess:
-        """Return an equal state that continues independently."""
+        """Return a copy of the state that continues independently."""
 
     def returning(self) -> Collection[int]:
         """Return the nodes that this process keeps down and will bring back. A node that it has
@@ -102,7 +102,7 @@ class NodeFailures:
 
     @property
     def notice_s(self) -> float:
-        """The seconds of notice before a failure. Failures come without notice, so this is 0."""
+        """The seconds of notice before a failure, which are 0 because failures come without notice."""
         return 0.0
 
 
@@ -203,8 +203,8 @@ class _Failing:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """The listed nodes are out of service from ``start_s`` to ``end_s``. If ``end_s`` is ``inf``,
-    they do not return.
+    """A maintenance period: the listed nodes are out of service from ``start_s`` to ``end_s``. If
+    ``end_s`` is ``inf``, they do not return.
     """
 
     nodes: tuple[int, ...]
@@ -236,7 +236,8 @@ class Maintenance:
 class Outages:
     """Periods in which nodes are absent, because they are added late, removed, or unavailable for a
     time. The machine events in a trace describe such periods. A window lasts from ``start_s`` to
-    ``end_s`` (``inf`` means for good). The windows of one node must not overlap.
+    ``end_s`` (``inf`` means until the end of the simulation). The windows of one node must not
+    overlap.
     """
 
     windows: tuple[tuple[int, float, float], ...]
@@ -501,9 +502,7 @@ class Preemption:
         return self.cost_s(memory_gb, kept) + (0.0 if kept else done_s)
 
     def with_writes_s(self, work_s: float) -> float:
-        """Return how long ``work_s`` seconds of computing take, including the checkpoint writes in
-        between.
-        """
+        """Return the total time in seconds for ``work_s`` seconds of computing and the checkpoint writes in between."""
         if self.checkpoint_interval_s is None or not work_s:
             return work_s
         return work_s + self.checkpoint_write_s * max(0, ceil(work_s / self.checkpoint_interval_s - _ROUNDING) - 1)

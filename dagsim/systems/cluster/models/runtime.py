@@ -1,8 +1,8 @@
 """Runtime models, which determine how long one instance of a task takes on each GPU type.
 
-``Task.work`` is the work of each GPU of an instance, in the unit of the runtime model. The GPUs of
-an instance work in parallel. A task that uses a share of a GPU runs at its measured speed, because
-sharing does not slow it down.
+``Task.work`` is the work of each GPU in an instance, in the unit of the runtime model. The GPUs of
+an instance work in parallel. A task that uses a fraction of a GPU runs at its measured speed,
+because sharing is assumed not to slow it down.
 
 One speed per GPU type is a simplification. For example, in measurements, a V100 trained BERT 2.6
 times as fast as a T4, and an A100 5.2 times as fast. For DeepSpeech2, these factors are only 2.3
@@ -66,8 +66,8 @@ class _ByType(ABC):
     task. Their method ``seconds`` is called for every task, so it must be fast.
 
     ``_known`` finds the GPU types by identity, because hashing a GPU type would cost more than
-    everything else. It is not a field of the models, so that the models remain plain values, and it
-    is empty in a copy.
+    everything else. It is not a field of the models, so that the models remain plain values. In a
+    copy of a model, it is empty.
     """
 
     __slots__ = ("_known",)
@@ -171,9 +171,9 @@ class Recorded(_ByType):
     """A runtime model in which work is the run time in seconds on the GPU type ``reference``. For
     other types, it is scaled by the ratio of their peak rates.
 
-    ``scale`` is the precision whose peak rates are compared. With ``none``, tasks take the same
-    time on all types. Without a reference, it is unknown on which type the seconds were measured,
-    so every type has speed 1. CPU-only tasks take the same time on any machine.
+    ``scale`` is the precision at which the peak rates are compared. With ``none``, tasks take the
+    same time on all types. Without a reference, it is unknown on which type the seconds were
+    measured, so every type has speed 1. CPU-only tasks take the same time on any machine.
 
     Raises:
         ModelError: The reference type or the scale is unknown.
@@ -295,8 +295,8 @@ class Feed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fed(_ByType):
-    """Extends the runtime model ``base``: a task also runs more slowly if it has too few cores or
-    too little memory for its model (based on Synergy, Mohan et al., OSDI 2022).
+    """An extension of the runtime model ``base``, in which a task also runs more slowly if it has
+    too few cores or too little memory for its model (based on Synergy, Mohan et al., OSDI 2022).
 
     A GPU trains no faster than its cores can prepare samples, and no faster than memory and storage
     can supply them. A task runs at the lowest of three rates: the GPU's own rate, the rate of the

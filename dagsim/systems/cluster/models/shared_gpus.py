@@ -13,8 +13,8 @@ class Sharing(Protocol):
     """
 
     def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:
-        """Return the rate of each of two tasks that share GPUs of a type, or None if they do not fit
-        together.
+        """Return the rates of two tasks that share GPUs of a type, or None if the two tasks do not
+        fit on these GPUs together.
 
         Raises:
             ModelError: The model has no entry for the pair.

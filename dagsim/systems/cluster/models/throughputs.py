@@ -108,7 +108,7 @@ class ThroughputTable:
 
     def best_ratio(self, model: str, gpu: GpuType, reference: GpuType) -> float | None:
         """Return the speed ratio if each type trains at its own fastest batch size, as after tuning
-        the batch size for each GPU.
+        the batch size for each GPU. Return None if a type was not measured.
         """
         ours, theirs = self.batches(model, gpu), self.batches(model, reference)
         return max(ours.values()) / max(theirs.values()) if ours and theirs else None

@@ -33,7 +33,7 @@ class Flow:
         self.destination = destination
         self.size = size
         self.ends_s: float | None = None
-        """End of the flow, where it is known from the start."""
+        """End of the flow, if it is known from the start."""
         self.parts: list[Any] | None = None
         """Its parts on shared links, as the carrier stores them; None before it is sent."""
 
@@ -70,7 +70,7 @@ class Network(Protocol):
         """Return the carrier for a new simulation.
 
         Raises:
-            ModelError: The network does not fit the cluster.
+            ModelError: The network does not match the cluster.
         """
 
 
@@ -90,7 +90,7 @@ class HasRoutes(Protocol):
         """Return the links and routes between the nodes called ``names``.
 
         Raises:
-            ModelError: The network does not fit these nodes.
+            ModelError: The network does not match these nodes.
         """
 
 
@@ -156,7 +156,7 @@ def levels_in(network: Network | None, names: Sequence[str]) -> Sequence[FabricL
     """Return the levels of the network above the nodes ``names``, or None if it has no levels.
 
     Raises:
-        ModelError: The network does not fit the nodes.
+        ModelError: The network does not match the nodes.
     """
     return network.levels(names) if isinstance(network, HasLevels) else None
 
@@ -216,7 +216,7 @@ class GangCarrier(Protocol):
         """Continue a copy of the gang's traffic in a forked simulation."""
 
     def expected(self, gang: Any) -> float:
-        """Return the rate that a gang would have if it began now."""
+        """Return the rate that a gang would have if its traffic started now."""
 
 
 @runtime_checkable

@@ -35,7 +35,7 @@ class LinkUse(NamedTuple):
 
 
 def busiest(usage: Sequence[LinkUse], count: int) -> list[LinkUse]:
-    """Return the links with the highest utilisation over the whole time."""
+    """Return the ``count`` links with the highest utilisation over the whole simulation."""
     return sorted([use for use in usage if use.traffic], key=lambda use: -use.bytes / use.link.bandwidth)[:count]
 
 

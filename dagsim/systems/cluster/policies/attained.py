@@ -118,7 +118,7 @@ def _overtakes_s(
 
 
 class QueueLevels:
-    """Rank jobs by level. A job's level is how many of the ``thresholds`` (in GPU-seconds) its
+    """Rank jobs by level. A job's level is the number of ``thresholds`` (in GPU-seconds) that its
     service has exceeded since its last promotion.
     """
 
@@ -131,9 +131,7 @@ class QueueLevels:
         self._forgiven: dict[int, Served] = {}
         """Service of each promoted job at its promotion, which no longer counts."""
         self._due: list[tuple[float, int, Served]] = []
-        """Heap of promotion times of stopped jobs; an entry holds if the job receives no more
-        service until then.
-        """
+        """Heap of promotion times of stopped jobs. An entry is valid if the job receives no more service until then."""
         self._had: dict[int, Served] = {}
 
     def key(self, job: int, served: Served) -> float:
@@ -201,18 +199,18 @@ def gittins_2d(
 
     ``history`` lists sizes of past jobs in GPU-seconds, and every completed job adds its own size.
     Until sizes are known, and in ties, jobs are served in order of arrival. A job that has already
-    received more service than any past job comes last. The policy preempts. The policy uses only
-    the distribution of past sizes, so it needs no estimate of a job's own size. Once 2,048 sizes
-    are known, they are replaced by 1,024 quantiles. It costs as much as ``Rounds``, plus O(sizes)
-    per ranked job.
+    received more service than any past job comes last. The policy preempts runs. It uses only the
+    distribution of past sizes, so it needs no estimate of a job's own size. Once 2,048 sizes are
+    known, they are replaced by 1,024 quantiles. Its time complexity is that of ``Rounds``, plus
+    O(sizes) per ranked job.
     """
     return Rounds(Gittins(history), quantum_s, placement)
 
 
 class Gittins:
     """Rank jobs by the index of a job without service minus the job's own index. As long as a job
-    has only waited, its key is 0, so it need not be ranked again. The sizes are updated whenever
-    their number has doubled.
+    has received no service, its key is 0, so it need not be ranked again. The sizes are updated
+    whenever their number has doubled.
     """
 
     remembers = "the sizes of earlier jobs"
@@ -286,7 +284,7 @@ class Gittins:
         if self._renewed > _SIZES:
             self._sizes = self._sizes[np.linspace(0, self._renewed - 1, _SIZES).round().astype(int)]
         self._known: dict[float, float] = {}
-        """Return the keys for an array of services received."""
+        """Keys that have been computed, by the amount of service received."""
         self._unserved = gittins_index(self._sizes, 0.0)
         self._peaks = None
 

@@ -30,7 +30,7 @@ from dagsim.systems.cluster.policies.orders import by_arrival, slowness
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
-"""Ranks all tasks of a group in one call: (tasks,) float64, smaller first."""
+"""A function that returns the ranks of all tasks in a group, (tasks,) float64. Tasks with smaller ranks come first."""
 
 
 class AlikeTasks:
@@ -54,12 +54,12 @@ class AlikeTasks:
 
     @property
     def best_s(self) -> np.ndarray:
-        """Seconds on the fastest type. Shape (tasks,), float64."""
+        """Seconds that each task takes on the fastest type. Shape (tasks,), float64."""
         return self._columns[0, : len(self.tasks)]
 
     @property
     def order(self) -> np.ndarray:
-        """Order of arrival. Shape (tasks,), float64."""
+        """Sort key of each task by arrival (``TaskState.order``). Shape (tasks,), float64."""
         return self._columns[1, : len(self.tasks)]
 
     @property
@@ -69,7 +69,7 @@ class AlikeTasks:
 
     @property
     def per_second(self) -> np.ndarray:
-        """1 / seconds on the fastest type. Shape (tasks,), float64."""
+        """1 / ``best_s`` of each task. Shape (tasks,), float64."""
         return self._columns[3, : len(self.tasks)]
 
     def ends_s(self, now: float, type_: int) -> np.ndarray:
@@ -89,7 +89,7 @@ class AlikeTasks:
         self, rank: RankColumn, now: float, type_: int = 0, until_s: float = inf
     ) -> tuple[float, int, TaskState] | None:
         """Return the first task by ``(rank, order)`` among those that would end by ``until_s`` if
-        they started now on a GPU type.
+        they started now on a GPU type, or None if there is none.
         """
         ranks = rank(self, now)
         if until_s < inf:
@@ -177,7 +177,7 @@ class Backlog:
 
 
 class Holding(NamedTuple):
-    """The resources of a run that is running or has just ended."""
+    """The resources of a current run, or of one that has just ended."""
 
     end_s: float
     """Its expected end."""
@@ -190,13 +190,13 @@ class Holding(NamedTuple):
 
     @classmethod
     def of(cls, run: Run, end_s: float) -> Holding:
-        """Return the resources of a run."""
+        """Return the resources of a run that is expected to end at ``end_s``."""
         by_node = tuple([(machine.index, held(run, machine.bit)) for machine, *_ in run.held])
         terms = run.task.demand.terms
         return cls(end_s, held(run), run.id, by_node, () if terms is None else terms.licences)
 
     def on(self, nodes: int) -> float:
-        """Return the number of held GPUs (or cores) on some nodes."""
+        """Return the number of GPUs (or cores) that the run holds on the nodes in a bit set."""
         if nodes == ALL:
             return self.size
         return ordered_sum([amount for node, amount in self.by_node if nodes >> node & 1])
@@ -211,7 +211,7 @@ def unheld(view: ClusterView, task: TaskState, ended: Sequence[Holding]) -> floa
 
 
 PLENTY = 1 << 90
-"""More than any candidate takes."""
+"""A larger amount than any candidate needs."""
 
 
 class FreeAmounts(NamedTuple):
@@ -252,12 +252,12 @@ class Easy:
     resources, which are left over at that time (Lifka 1995; Mu'alem and Feitelson 2001).
 
     To find the shadow time and the extra resources, the policy counts the GPUs, cores and memory on
-    nodes of one type that the oldest task's partition and constraint allow, and its licences. It
-    ignores how these resources are distributed over the nodes. A task that shares a node with other
-    tasks and has a correct estimate never delays the oldest task. The policy uses estimates and
-    never preempts. The cost per decision is O(running log running), plus a NumPy pass over the
-    waiting tasks of each demand that fits but exceeds the extra resources. The counterpart in the
-    compiled engine is ``compiled.easy``.
+    those nodes of one type that the oldest task's partition and constraint allow. It also counts
+    the licences that the task needs. It ignores how these resources are distributed over the nodes.
+    A task that shares a node with other tasks and has a correct estimate never delays the oldest
+    task. The policy uses estimates and never preempts. The cost per decision is O(running log
+    running), plus a NumPy pass over the waiting tasks of each demand that fits but exceeds the
+    extra resources. The counterpart in the compiled engine is ``compiled.easy``.
     """
 
     def __init__(self, rank: RankColumn, placement: str | PlacementRule = "best-fit") -> None:
@@ -285,7 +285,9 @@ class Easy:
     def _filler(
         self, view: ClusterView, backlog: Backlog, head: TaskState, shadow: Shadow
     ) -> tuple[TaskState, Placement] | None:
-        """Return the first task by rank that fits and does not delay ``head``, with its placement."""
+        """Return the first task by rank that fits and does not delay ``head``, with its placement,
+        or None if there is none.
+        """
         machines, now = view.machines, view.now
         stuck: set[AlikeTasks] = set()
         room: dict[DemandClass, list[int]] = {}
@@ -319,7 +321,7 @@ class Easy:
             stuck.add(chosen)
 
     def _elsewhere(self, view: ClusterView, task: TaskState, type_: int | None, shadow: Shadow) -> Placement | None:
-        """Return a placement that avoids the nodes of the reservation."""
+        """Return a placement that avoids the nodes of the reservation, or None if there is none."""
         if shadow.nodes == ALL:
             return None
         with view.machines.within(task.demand, ~shadow.nodes):
@@ -327,7 +329,7 @@ class Easy:
         return placement if placement is not None and not instances_on(placement, shadow.nodes) else None
 
     def _exceeds(self, view: ClusterView, group: AlikeTasks, type_: int, shadow: Shadow) -> bool:
-        """Return True if a task in the group needs more than the resources that are left over."""
+        """Return True if a task in the group needs more than the reservation leaves over."""
         if shadow.licences and _takes_licences(group.demand, shadow):
             return True
         if type_ != shadow.type:
@@ -361,22 +363,22 @@ class Easy:
 
 
 def easy(placement: str | PlacementRule = "best-fit") -> Easy:
-    """EASY with candidates in order of arrival (Lifka 1995). The policy uses estimates. It costs as
-    much as ``Easy``.
+    """EASY with candidates in order of arrival (Lifka 1995). The policy uses estimates. Its time
+    complexity is that of ``Easy``.
     """
     return Easy(by_order, placement)
 
 
 def easy_sjf(placement: str | PlacementRule = "best-fit") -> Easy:
     """EASY with the shortest candidate first (Tsafrir, Etsion and Feitelson 2007). The policy uses
-    estimates. It costs as much as ``Easy``.
+    estimates. Its time complexity is that of ``Easy``.
     """
     return Easy(shortest_first, placement)
 
 
 def easy_lxf(placement: str | PlacementRule = "best-fit") -> Easy:
     """EASY with the candidates sorted by their slowdown so far, largest first. The policy uses
-    estimates. It costs as much as ``Easy``.
+    estimates. Its time complexity is that of ``Easy``.
     """
     return Easy(most_slowed_first, placement)
 
@@ -396,7 +398,7 @@ def _amounts(demand: DemandClass, count: int) -> FreeAmounts:
 
 
 def instances_on(placement: Placement, nodes: int) -> int:
-    """Return the number of instances that a placement puts on some nodes."""
+    """Return the number of instances that a placement puts on the nodes in a bit set."""
     return sum(share.instances for share in placement if nodes >> share.node & 1)
 
 
@@ -472,10 +474,10 @@ class EasyEvents:
         """Runs under way, by id."""
         self._up = -1
         self._ended: dict[int, Holding] = {}
-        """Runs that ended since the last decision."""
+        """Resources of the runs that ended since the last decision."""
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run."""
+        """Add a run that has started."""
         self._holding.setdefault(run.id, Holding.of(run, run.estimated_end_s(now)))
 
     def ended(self, run: Run, now: float) -> None:
@@ -504,7 +506,7 @@ class EasyEvents:
         self._up = up
 
     def _pass(self, view: ClusterView, ready: dict[QueuedPiece, TaskState], late: list[Holding]) -> Iterator[Decision]:
-        """Start the tasks that may start if the runs in ``late`` still hold their resources."""
+        """Start the tasks that may start while the runs in ``late`` are treated as still holding their resources."""
         keys = iter(list(self._queue))
         head = None
         for key in keys:
@@ -567,7 +569,7 @@ class EasyEvents:
 
 
 def _size_on(task: TaskState, placement: Placement, nodes: int) -> float:
-    """Return how many GPUs (or cores) a placement uses on some nodes."""
+    """Return how many GPUs (or cores) a placement uses on the nodes in a bit set."""
     demand = task.demand
     if nodes == ALL:
         return size(task)

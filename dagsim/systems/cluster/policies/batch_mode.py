@@ -43,8 +43,8 @@ def size(task: TaskState) -> float:
 
 
 def allowed_nodes(view: ClusterView, demand: DemandClass) -> int:
-    """Return a bit set of the nodes that the partition and the constraint allow to tasks with a
-    demand, or ``ALL`` if they allow all nodes.
+    """Return a bit set of the nodes on which the partition and the constraint allow tasks with this
+    demand, or ``ALL`` if these are all nodes.
     """
     site = view.machines.site
     nodes = ALL if demand.terms is None else demand.terms.nodes
@@ -52,8 +52,8 @@ def allowed_nodes(view: ClusterView, demand: DemandClass) -> int:
 
 
 def held(run: Run, nodes: int = ALL) -> float:
-    """Return the number of GPUs that the run holds on some nodes. If it holds no GPUs, return the
-    number of cores.
+    """Return the number of GPUs that the run holds on the nodes in a bit set. If it holds no GPUs,
+    return the number of cores.
     """
     demand = run.task.demand
     if nodes == ALL:
@@ -63,7 +63,7 @@ def held(run: Run, nodes: int = ALL) -> float:
 
 
 def free(view: ClusterView, task: TaskState, nodes: int = ALL) -> float:
-    """Return the number of free GPUs (or cores), on some nodes, of the types that may run the task."""
+    """Return the number of free GPUs (or cores) on those nodes in a bit set whose types may run the task."""
     machines, types = view.machines, set(task.demand.types)
     if task.demand.demand.gpus and nodes == ALL:
         return float(whole_sum(machines.idle_gpus(type_) for type_ in types))
@@ -79,12 +79,12 @@ Rule: TypeAlias = Literal["min-min", "max-min", "sufferage"]
 
 
 class BatchMode:
-    """Map ready tasks one by one to GPU types. For each task, this uses the earliest time at which
-    the task could complete on any type. The next task is the one for which this time is smallest
-    (``min-min``), the one for which it is largest (``max-min``), or the one that would complete the
-    most later on its second best type than on its best type (``sufferage``). A mapped task starts
-    if it fits now on the type where it completes first. Otherwise, it waits for that type, and the
-    GPUs that it needs there count as busy for its duration.
+    """Map ready tasks one by one to GPU types. For each task, the policy computes the earliest time
+    at which the task could complete on any type. The next task is the one for which this time is
+    smallest (``min-min``), the one for which it is largest (``max-min``), or the one that would
+    complete the most later on its second best type than on its best type (``sufferage``). A mapped
+    task starts if it fits now on the type where it completes first. Otherwise, it waits for that
+    type, and the GPUs that it needs there count as busy for its duration.
 
     Tasks with the same demand and the same speed ratios form a group. Only the shortest and the
     longest task in a group can be next. The queue of a GPU type consists of the times at which its
@@ -170,9 +170,7 @@ class _Groups:
         heappush(long, (-best_s, task.order, task.piece, task))
 
     def heads(self, passed: set[TaskState] | None = None) -> Iterator[TaskState]:
-        """Yield the shortest and the longest task in each group, leaving out the tasks in
-        ``passed``, of which there are few.
-        """
+        """Yield the shortest and the longest task in each group, leaving out the few tasks in ``passed``."""
         for heaps in self._groups.values():
             first: TaskState | None = None
             for heap in heaps:
@@ -185,8 +183,8 @@ class _Groups:
 
 
 def _first(heap: _Heap, passed: set[TaskState]) -> TaskState | None:
-    """Return the smallest entry in the heap whose task is waiting and is not in ``passed``. The
-    entries of the heap are visited in increasing order.
+    """Return the smallest entry in the heap whose task is waiting and is not in ``passed``, or None
+    if there is none. The entries of the heap are visited in increasing order.
     """
     if not heap:
         return None
@@ -233,7 +231,7 @@ def _lanes_of(task: TaskState) -> int:
 
 
 def _free_at(view: ClusterView, demand: DemandClass, lanes: list[float], type_: int, width: int) -> float:
-    """Return the time at which ``width`` GPUs of the type are free."""
+    """Return the time at which ``width`` GPUs of the type are expected to be free."""
     if not width:
         return view.now
     return lanes[width - 1] if width <= len(lanes) else inf
@@ -248,21 +246,22 @@ def _take(lanes: list[float], width: int, until: float) -> None:
 
 def min_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
     """Min-Min (Ibarra and Kim 1977; Maheswaran et al. 1999): map the ready task that can complete
-    first. The policy uses estimates. It costs as much as ``BatchMode``.
+    first. The policy uses estimates. Its time complexity is that of ``BatchMode``.
     """
     return BatchMode("min-min", placement)
 
 
 def max_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
-    """Max-Min (Ibarra and Kim 1977; Maheswaran et al. 1999): first map the ready task with the
-    latest of the earliest completion times, so that long tasks do not come last. The policy uses
-    estimates. It costs as much as ``BatchMode``.
+    """Max-Min (Ibarra and Kim 1977; Maheswaran et al. 1999): first map the ready task whose
+    earliest completion time is latest, so that long tasks do not come last. The policy uses
+    estimates. Its time complexity is that of ``BatchMode``.
     """
     return BatchMode("max-min", placement)
 
 
 def sufferage(placement: str | PlacementRule = "best-fit") -> BatchMode:
     """Sufferage (Maheswaran et al. 1999): first map the ready task that would lose most if it had
-    to use its second best type. The policy uses estimates. It costs as much as ``BatchMode``.
+    to use its second best type. The policy uses estimates. Its time complexity is that of
+    ``BatchMode``.
     """
     return BatchMode("sufferage", placement)

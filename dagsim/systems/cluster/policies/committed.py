@@ -54,7 +54,7 @@ negative, so they are not the policies ``wfp3`` and ``unicef``.
 _SOONEST = "soonest"
 _FUTURES = 8
 _ARRIVALS = 10
-"""Arrivals in each future."""
+"""Number of arrivals in each future."""
 _SHORT_S = 10.0
 """The threshold of the bounded slowdown."""
 
@@ -120,7 +120,9 @@ class _Trial:
         """Sum of the bounded slowdowns of the started tasks."""
 
     def play(self, picked: _Request) -> float:
-        """Pick the task ``picked``, then continue in order of score, and return the cost."""
+        """Simulate the queue if ``picked`` is picked first and the other tasks follow in order of
+        score. Return the cost.
+        """
         while True:
             self._commit(picked)
             while not self.queue and self.future:
@@ -185,8 +187,8 @@ class Committed:
 
     If ``width`` is above 1, the ``width`` tasks with the best scores are simulated in eight
     possible futures. In each future, the queue is simulated with estimates while ten more tasks
-    arrive. These are a copy of one of the last eight sequences of ten arrivals. The task with the
-    smallest sum of bounded slowdowns (threshold 10 s) is picked. These simulations do not
+    arrive. These tasks are copied from one of the last eight sequences of ten arrivals. The task
+    with the smallest sum of bounded slowdowns (threshold 10 s) is picked. These simulations do not
     distinguish between GPU types, so they are meant for clusters with a single type, and for jobs
     with a single task.
 
@@ -216,7 +218,7 @@ class Committed:
         self._picked: QueuedPiece | None = None
         self._shadow_s = 0.0
         self._ended: list[Holding] = []
-        """What the runs held that ended since the last decision."""
+        """Resources of the runs that ended since the last decision."""
 
     def ended(self, run: Run, now: float) -> None:
         """Record the resources of a run that has just ended."""
@@ -328,8 +330,8 @@ class Committed:
                     self._leave(task, ready)
 
     def _room(self, view: ClusterView, task: TaskState, ended: list[Holding]) -> Placement | None:
-        """Return a placement for the task. The resources of the runs in ``ended`` still count as
-        held.
+        """Return a placement for the task, or None if it does not fit. The resources of the runs in
+        ``ended`` still count as held.
         """
         if ended and unheld(view, task, ended) + NEARLY < size(task):
             return None

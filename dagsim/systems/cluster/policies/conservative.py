@@ -22,8 +22,8 @@ class Conservative:
     """Conservative backfilling (Mu'alem and Feitelson 2001): every ready task reserves the earliest
     start that the existing reservations allow, on the type where it would finish first. It starts
     at the reserved time. All reservations are made again in order of arrival when a run ends
-    earlier than expected, or when a node fails, returns or is drained for good. Every task can then
-    move up (compression).
+    earlier than expected, or when a node fails, returns or is permanently drained. Every task can
+    then move up (compression).
 
     Reservations are for licences and for the GPUs, cores and memory of a type. They ignore how
     these resources are distributed over the nodes. If partitions and constraints restrict some
@@ -43,9 +43,8 @@ class Conservative:
         """The bit sets of nodes by which the nodes are divided into parts."""
         self._licences: dict[str, StepProfile] = {}
         self._starts: dict[QueuedPiece, tuple[float, int, _Shares]] = {}
-        """Reservations of the waiting tasks: start time and type, and the amounts that they take from each
-        part if there were several parts to choose from.
-        """
+        """Reservations of the waiting tasks: start time, type and, if there were several parts to
+        choose from, the amounts reserved on each part."""
         self._expected: dict[int, float] = {}
         """Expected ends of the runs that the reservations take into account."""
         self._new: dict[int, float] = {}
@@ -58,7 +57,7 @@ class Conservative:
         """The nodes that are up and not drained for good, as a bit set."""
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run."""
+        """Add a run that has started."""
         if run.id not in self._expected:
             self._new[run.id] = run.estimated_end_s(now)
 
@@ -111,7 +110,7 @@ class Conservative:
                     del self._starts[key], waiting.tasks[key]
 
     def _look(self, view: ClusterView, waiting: Ready) -> None:
-        """Make all reservations again if anything has happened that was not expected."""
+        """Make all reservations again if anything unexpected has happened."""
         usable = view.machines.usable(view.now)
         late = any(end_s < view.now - _EARLY_S for end_s in self._expected.values())
         if self._early or late or usable != self._usable or not self._parts:
@@ -214,7 +213,7 @@ def _least_wanted(item: tuple[tuple[int, tuple[int, ...]], Sequence[NodeState]])
 
 
 class _Part(NamedTuple):
-    """Nodes of one type: all of them, or those that the same tasks may use."""
+    """A part of the nodes of one type: all of them, or those that the same tasks may use."""
 
     type: int
     nodes: int
@@ -231,7 +230,7 @@ class _Part(NamedTuple):
                 profile.release(time_s, amount)
 
     def take(self, start_s: float, end_s: float, amounts: Sequence[float]) -> None:
-        """Reserve the amounts."""
+        """Reserve the amounts from ``start_s`` to ``end_s``."""
         for profile, amount in zip(self.profiles, amounts, strict=True):
             if amount:
                 profile.take(start_s, end_s, amount)
@@ -249,7 +248,7 @@ _Shares: TypeAlias = tuple[tuple[_Part, tuple[float, ...]], ...]
 
 
 class _Reservation(NamedTuple):
-    """A reservation: when it starts and ends, its GPU type, and how much it takes from each part."""
+    """The reservation of a task: its start and end, its GPU type, and the amounts reserved on each part."""
 
     end_s: float
     start_s: float

@@ -1,5 +1,5 @@
-"""Policies that use the past. One replays the schedule in a log, and the other one orders tasks by
-the past durations of similar tasks.
+"""Policies that use records of the past. One replays the schedule in a log, and the other one
+orders tasks by the durations of similar earlier tasks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class AsObserved:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A warning about jobs whose starts are not those of the log."""
+        """A warning about jobs that have no recorded start."""
         if not self._without_start:
             return ()
         jobs = count_of(len(self._without_start), "job")
@@ -80,7 +80,7 @@ class DueTasks:
         heappush(self.later, (self._due_s(task), task.order, task.piece, task))
 
     def next(self, now: float) -> TaskState | None:
-        """Return the next task that is due by ``now`` and is still waiting."""
+        """Return the next task that is due by ``now`` and is still waiting, or None if there is none."""
         while self.later and (self.later[0][0] <= now or not self.later[0][3].waiting):
             task = heappop(self.later)[3]
             if task.waiting:
@@ -123,8 +123,8 @@ class Qssf:
 
     def push(self, task: TaskState) -> None:
         """Predict the GPU-seconds of a task that became ready, based on the runs that had ended
-        before. Runs that end at the same time do not count, even if the policy has been called since
-        then, because a log does not tell whether it was.
+        before. Runs that end at the same time do not count, even if the policy has been called
+        since then, because a log does not record such calls.
         """
         key = task.order, task.piece
         if key not in self._predicted:
@@ -133,7 +133,7 @@ class Qssf:
             self._predicted[key] = seconds * width(task)
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run."""
+        """Add a run that has started."""
         self._running.add(run.id)
         if not run.task.waiting:
             self._predicted.pop((run.task.order, run.task.piece), None)

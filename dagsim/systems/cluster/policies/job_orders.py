@@ -18,7 +18,7 @@ from dagsim.systems.cluster.policies.orders import by_rank
 from dagsim.systems.cluster.policies.placement import PlacementRule, alignment, fill, placing
 
 JobKey: TypeAlias = Callable[[JobState], float]
-"""Key of a job, smaller first."""
+"""Key of a job. Jobs with smaller keys come first."""
 
 _Task: TypeAlias = tuple[float, int, int, TaskState]
 """Key of the task, order, piece, task."""
@@ -119,7 +119,7 @@ class JobQueue:
 
     def head(self, demand: DemandClass) -> Head | None:
         """Return the first task of a demand class, with its sort key for comparisons between
-        classes.
+        classes, or None if no task is waiting.
         """
         heap = self._heaps[demand]
         while heap:
@@ -135,8 +135,8 @@ class JobQueue:
         return None
 
     def rivals(self, demand: DemandClass, job: int) -> list[tuple[float, int, int]]:
-        """Return the key, the order of the first task, and the number of each other job that waits
-        in a demand class. The cost is O(jobs).
+        """For each other job that waits in a demand class, return its key, the order of its first
+        task there, and its number. The cost is O(jobs).
         """
         heads = [(number, self._first(demand, number)) for number in tuple(self._tasks[demand]) if number != job]
         return [(self._keys[number], head[1], number) for number, head in heads if head is not None]
@@ -157,7 +157,7 @@ class JobQueue:
         heappush(self._heaps.setdefault(demand, []), (self._keys[number], key, order, piece, number))
 
     def _first(self, demand: DemandClass, number: int) -> _Task | None:
-        """Return the first waiting task of a job in a demand class."""
+        """Return the first waiting task of a job in a demand class, or None if there is none."""
         tasks = self._tasks[demand].get(number)
         if tasks is None:
             return None
@@ -242,7 +242,7 @@ class WorkLeft:
         return float(totals[-1])
 
     def ended(self, run: Run) -> None:
-        """Note that a run has ended: its task may now be done."""
+        """Record that a run has ended, because its task may now be done."""
         moved = self._moved.get(run.job.number)
         if moved is not None:
             moved.add(run.task.index)

@@ -192,9 +192,9 @@ class PlanAhead:
     again when something changes.
 
     This is TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) with exact start times. Instead
-    of TetriSched's language for values (STRL), the rule is "the sooner the better". The policy uses
-    estimates and never preempts. It is costly by definition, because an integer program with window
-    x types x slots choices takes about 10 ms.
+    of values stated in TetriSched's language (STRL), the rule is "the sooner the better". The
+    policy uses estimates and never preempts. It is costly by definition, because an integer program
+    with window x types x slots choices takes about 10 ms.
 
     Raises:
         ConfigError: ``window`` or ``slots`` is less than 1.
@@ -333,7 +333,7 @@ class Rollout:
 
     def _cost(self, view: ClusterView, start: tuple[TaskState, Placement] | None) -> float:
         """Return the sum of the completion times of the current jobs if this candidate is carried
-        out now. If the candidate is to wait, it waits until the next run ends.
+        out now. If the candidate is the decision to wait, it lasts until the next run ends.
         """
         if start is None and not view.running:
             return inf
@@ -347,8 +347,8 @@ class Rollout:
 
 
 def _play(fork: Simulation, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> int:
-    """Carry out the candidate, and let the base policy make all further decisions. Return the
-    number of jobs that it could not finish.
+    """Carry out the candidate, and use the base policy for all further decisions. Return the number
+    of jobs that it could not finish.
     """
     conversation = fork.decisions()
     view = next(conversation)
@@ -367,7 +367,7 @@ def _play(fork: Simulation, base: ClusterPolicy, start: tuple[TaskState, Placeme
 
 
 def _same(view: ClusterView, task: TaskState) -> TaskState:
-    """Find ``task`` among the ready tasks of a fork."""
+    """Return the ready task of a fork that corresponds to ``task``."""
     place = task.order, task.piece
     return next(other for other in view.ready if (other.order, other.piece) == place)
 
@@ -474,12 +474,12 @@ class StepProfile:
         self.free = [free]
 
     def release(self, time: float, gpus: float) -> None:
-        """Make ``gpus`` more GPUs free from ``time`` on."""
+        """Increase the number of free GPUs by ``gpus`` from ``time`` on."""
         for place in range(self._cut(max(time, self.times[0])), len(self.free)):
             self.free[place] += gpus
 
     def take(self, start: float, end: float, gpus: float) -> None:
-        """Make ``gpus`` fewer GPUs free from ``start`` to ``end``."""
+        """Reduce the number of free GPUs by ``gpus`` from ``start`` to ``end``."""
         first, last = self._cut(start), self._cut(end) if end < inf else len(self.free)
         for place in range(first, last):
             self.free[place] -= gpus

@@ -107,9 +107,9 @@ def critical_path(placement: str | PlacementRule = "best-fit") -> Ordered:
 
 def ljf(placement: str | PlacementRule = "best-fit") -> Ordered:
     """Longest job first (LPT): the ready task that takes longest on its fastest type comes first.
-    This order is meant to make the makespan short. On m identical machines, the makespan is at most
-    4/3 - 1/(3m) times the optimum (Graham 1969). The policy uses estimates. The cost is O(log
-    tasks) per decision.
+    This order aims at a short makespan. On m identical machines, the makespan is at most 4/3 -
+    1/(3m) times the optimum (Graham 1969). The policy uses estimates. The cost is O(log tasks) per
+    decision.
     """
     return Ordered(by_length, placement)
 
@@ -238,7 +238,8 @@ class LongestWait:
     """Of the tasks that fit, start the one with the largest ``rate x seconds waited``. Repeat this
     until none fits. The wait starts when the task became ready, or at the time returned by
     ``since``. Ties are broken first come, first served. For each demand class that fits, a decision
-    costs a NumPy pass over at most 512 waiting tasks, plus one row for each further 512 tasks.
+    costs a NumPy pass over at most 512 waiting tasks, plus one comparison for each further 512
+    tasks.
 
     The compiled engine runs this policy if ``rate`` and ``since`` also work on columns, as in
     ``Ordered``.
@@ -260,8 +261,8 @@ class LongestWait:
 
 def hrrn(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """Highest response ratio next: the task with the largest ``(wait + p) / p`` comes first, where
-    ``p`` is the duration on the fastest type (Brinch Hansen 1971). The policy uses estimates. It
-    costs as much as ``LongestWait``.
+    ``p`` is the duration on the fastest type (Brinch Hansen 1971). The policy uses estimates. Its
+    time complexity is that of ``LongestWait``.
     """
     return LongestWait(_per_second, placement)
 
@@ -269,7 +270,7 @@ def hrrn(placement: str | PlacementRule = "best-fit") -> LongestWait:
 def wfp3(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """The task with the largest ``(wait / r)^3 n`` comes first (Tang et al., CLUSTER 2009). ``r``
     is the duration on the fastest type, and ``n`` is the number of GPUs that start together. The
-    policy uses estimates. It costs as much as ``LongestWait``.
+    policy uses estimates. Its time complexity is that of ``LongestWait``.
     """
     return LongestWait(_wfp3, placement)
 
@@ -277,8 +278,8 @@ def wfp3(placement: str | PlacementRule = "best-fit") -> LongestWait:
 def unicef(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """The task with the largest ``wait / (log2(n) r)`` comes first (Tang et al., CLUSTER 2009).
     ``r`` is the duration on the fastest type, and ``n`` is the number of GPUs that start together.
-    Tasks with a single GPU come before all others. The policy uses estimates. It costs as much as
-    ``LongestWait``.
+    Tasks with a single GPU come before all others. The policy uses estimates. Its time complexity
+    is that of ``LongestWait``.
     """
     return LongestWait(_unicef, placement)
 
@@ -306,7 +307,7 @@ def themis(placement: str | PlacementRule = "best-fit") -> LongestWait:
     the system + remaining path) / critical path. Each job is assumed to have an equal share of the
     cluster. The number of jobs therefore multiplies every rho by the same factor, and does not
     affect the order. The auctions and leases of Themis are left out. The policy uses estimates and
-    never preempts. It costs as much as ``LongestWait``.
+    never preempts. Its time complexity is that of ``LongestWait``.
     """
     return LongestWait(_per_ideal_second, placement, _virtual_arrival)
 
@@ -338,8 +339,8 @@ def _wfp3(task: TaskState) -> Any:
 
 
 def _unicef(task: TaskState) -> float:
-    """Return the task's weight per second. The weights in a column are computed one by one, as in
-    ``_log10``.
+    """Return the task's rate, which is multiplied by the seconds waited. The weights in a column
+    are computed one by one, as in ``_log10``.
     """
     wide, per_second = width(task), _per_second(task)
     if isinstance(wide, np.ndarray):
@@ -367,7 +368,7 @@ class _Waits:
         columns.append(task, self._rate(task), self._since(task))
 
     def first(self, view: ClusterView) -> TaskState | None:
-        """Of the tasks that fit, return the one with the largest product of rate and wait."""
+        """Of the tasks that fit, return the one with the largest product of rate and wait. Return None if none fits."""
         best: tuple[float, int, TaskState] | None = None
         for demand, columns in self.columns.items():
             if view.machines.fits(demand):

@@ -248,8 +248,9 @@ def with_room(view: ClusterView, demand: DemandClass, type_: int) -> Iterator[No
 
 
 def fill(task: TaskState, machines: Iterable[NodeState]) -> Placement | None:
-    """Place the waiting instances on the first of ``machines`` on which any instance fits. A gang
-    is placed on the first machines that together can hold all of it.
+    """Place the waiting instances on the first of ``machines`` on which any instance fits, or
+    return None if there is none. A gang is placed on the first machines that together can hold all
+    of it.
     """
     demand, shares = task.demand, []
     needed = demand.gang or task.waiting
@@ -266,8 +267,9 @@ def fill(task: TaskState, machines: Iterable[NodeState]) -> Placement | None:
 def _least(
     view: ClusterView, task: TaskState, type_: int | None, rank: Callable[[NodeState], float | tuple[int, int]]
 ) -> Placement | None:
-    """Place the task on the nodes with the smallest ``rank``. Ties go to the faster type, then to
-    the first node. A gang is placed on the type to which the node with the smallest rank belongs.
+    """Place the task on the nodes with the smallest ``rank``, or return None if it does not fit.
+    Ties go to the faster type, then to the first node. A gang is placed on the type to which the
+    node with the smallest rank belongs.
     """
     demand = task.demand
     best, where = None, None
@@ -441,8 +443,8 @@ class Fgd:
 
 
 def fragmentation(machine: NodeState, typical: _Typical) -> float:
-    """Return how much of the machine's free GPUs a typical task cannot use, on average over the
-    ``typical`` demands with their probabilities. If a task cannot run on the machine, it can use
+    """Return the amount of free GPUs on the machine that a typical task cannot use, averaged over
+    the ``typical`` demands by their probabilities. If a task cannot run on the machine, it can use
     none of them. Otherwise, it cannot use the GPUs that have less free than it needs on one GPU.
     """
     shares = machine.shares.values()

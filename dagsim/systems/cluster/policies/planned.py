@@ -88,7 +88,7 @@ class Planned:
                     again = self._leave(waiting, task) or again
 
     def _place(self, view: ClusterView, task: TaskState, site: PlannedPlace) -> Placement | None:
-        """Return a placement on the planned site if the task can start there now."""
+        """Return a placement on the planned site, or None if the task cannot start there now."""
         if site.node < 0:
             return self._placing.place(view, task, site.type)
         demand = task.demand
@@ -223,7 +223,7 @@ def heft(placement: str | PlacementRule = "best-fit") -> Planned:
     """Heterogeneous earliest finish time (Topcuoglu, Hariri and Wu 2002, section 4.1), with each
     job planned on arrival. Tasks are planned in order of upward rank. Each is planned on the node
     where it finishes earliest, in a gap between bookings if possible. The policy uses estimates.
-    It costs as much as ``Planned``.
+    Its time complexity is that of ``Planned``.
     """
     return Planned(planners.plan_heft, placement)
 
@@ -231,7 +231,7 @@ def heft(placement: str | PlacementRule = "best-fit") -> Planned:
 def cpop(placement: str | PlacementRule = "best-fit") -> Planned:
     """Critical path on a processor (Topcuoglu, Hariri and Wu 2002, section 4.2), with each job
     planned on arrival. All tasks on the job's critical path are planned on the node that runs them
-    fastest. The policy uses estimates. It costs as much as ``Planned``.
+    fastest. The policy uses estimates. Its time complexity is that of ``Planned``.
     """
     return Planned(planners.plan_cpop, placement)
 
@@ -239,15 +239,15 @@ def cpop(placement: str | PlacementRule = "best-fit") -> Planned:
 def peft(placement: str | PlacementRule = "best-fit") -> Planned:
     """Predict earliest finish time (Arabnejad and Barbosa 2014), with each job planned on arrival.
     It works like HEFT, but in choosing a node it also considers how soon the following tasks could
-    end. The policy uses estimates. It costs as much as ``Planned``, plus O(edges x nodes^2) for
-    planning.
+    end. The policy uses estimates. Its time complexity is that of ``Planned``, plus O(edges x
+    nodes^2) for planning.
     """
     return Planned(planners.plan_peft, placement)
 
 
 def dls(placement: str | PlacementRule = "best-fit") -> Planned:
     """Dynamic level scheduling (Sih and Lee 1993), with each job planned on arrival. The pair of a
-    ready task and a node with the highest dynamic level comes first. The policy uses estimates. It
-    costs as much as ``Planned``, except that planning takes O(tasks) times as long.
+    ready task and a node with the highest dynamic level comes first. The policy uses estimates. Its
+    time complexity is that of ``Planned``, except that planning takes O(tasks) times as long.
     """
     return Planned(planners.plan_dls, placement)

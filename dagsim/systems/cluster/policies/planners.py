@@ -102,7 +102,8 @@ class Problem:
 
 
 BookingPlanner: TypeAlias = Callable[[Problem], dict[int, Booking]]
-"""Books every task of the problem and returns the bookings by task, in the order they were made."""
+"""A function that books every task of the problem, and returns the bookings by task in the order in
+which they were made."""
 
 
 def rank_up(problem: Problem) -> list[float]:
@@ -140,8 +141,8 @@ def plan_heft(problem: Problem) -> dict[int, Booking]:
 
 def plan_cpop(problem: Problem) -> dict[int, Booking]:
     """Plan by critical path on a processor: the ready task with the largest sum of upward and
-    downward rank comes first. All tasks on the critical path go to the site on which they take the
-    least time in total (Topcuoglu et al. 2002, section 4.2).
+    downward rank comes first. All tasks on the critical path are planned on the site on which they
+    take the least time in total (Topcuoglu et al. 2002, section 4.2).
     """
     up, down = rank_up(problem), rank_down(problem)
     priority = [above + below for above, below in zip(up, down, strict=True)]
@@ -292,11 +293,12 @@ class _DynamicLevels:
         ]
 
     def _first_highest(self) -> tuple[int, int]:
-        """Visit all pairs of a task and a site in order, and move to a pair if its level is higher
-        by more than rounding errors. Return the last pair to which this moved.
+        """Go through all pairs of a task and a site in order, and choose a pair if its level
+        exceeds that of the last chosen pair by more than rounding errors. Return the last chosen
+        pair.
 
-        This can only move to a task whose highest level exceeds the highest levels of all earlier
-        tasks.
+        Only a task whose highest level exceeds the highest levels of all earlier tasks can be
+        chosen.
         """
         highest = self._highest
         rises = np.flatnonzero(highest[1:] > np.maximum.accumulate(highest)[:-1]) + 1
@@ -343,7 +345,7 @@ def _freed(problem: Problem, task: int, missing: list[int]) -> list[int]:
 
 
 GAPS = 64
-"""Maximum number of booking ends that the search for a gap tries."""
+"""Maximum number of times that the search for a gap tries. At each of them, a booking ends."""
 
 
 class Calendar:
@@ -414,7 +416,7 @@ class Calendar:
         yield max(self._end[lane], ready_s), 1
 
     def _first_gap(self, lanes: Sequence[int], width: int, ready_s: float, seconds: float) -> float:
-        """Return the start time that ``earliest`` needs."""
+        """Return the start time for ``earliest``."""
         tails = sorted([max(self._end[lane], ready_s) for lane in lanes])
         last = tails[width - 1]
         until = min(last, *[self._horizon(lane, ready_s) for lane in lanes])

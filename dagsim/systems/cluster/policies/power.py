@@ -20,7 +20,7 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing, st
 
 
 def busy_watts(view: ClusterView) -> list[float]:
-    """Return, for each GPU type, how many more watts a busy GPU draws than an idle one. The value
+    """For each GPU type, return the difference in watts between a busy and an idle GPU. The value
     for CPU machines is 0.
     """
     watts = [None if gpu is None else DEFAULT_POWER.of(gpu) for gpu in view.gpu_types]
@@ -244,8 +244,8 @@ class _Shortest:
         heappush(group[1], (task.best_s, task.order, task.piece, task))
 
     def first(self, machines: ClusterState) -> tuple[TaskState, int] | None:
-        """Return the shortest task that fits on a type which it may use. Of these types, also
-        return the one on which it needs the least energy.
+        """Return the shortest task that fits on a type that it may use, and the type on which it
+        needs the least energy. Return None if no task fits.
         """
         best: tuple[float, int, int, TaskState] = (inf, 0, 0, None)  # type: ignore[assignment]
         on = -1

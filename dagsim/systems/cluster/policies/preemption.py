@@ -15,7 +15,7 @@ from dagsim.systems.cluster.policies.orders import TypedOrdered, width
 from dagsim.systems.cluster.policies.placement import PlacementRule
 
 Weight: TypeAlias = Callable[[TaskState], float]
-"""Weight of a second of a task, the same for all its pieces."""
+"""Weight of one second of a task. It is the same for all pieces of the task."""
 
 
 class LeastRemaining:
@@ -43,7 +43,7 @@ class LeastRemaining:
         self._has_begun = False
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run."""
+        """Add a run that has started."""
         if run.id not in self._known:
             self._known.add(run.id)
             heap = self._victims.setdefault(self.weight(run.task), [])
@@ -159,8 +159,8 @@ def _in_one_domain(view: ClusterView, freed: _FreedGpus | FreedNodes, demand: De
 
 
 class _FreedGpus:
-    """The idle GPUs on each node as if some runs had been stopped. This is sufficient for demands
-    that consist only of whole GPUs.
+    """The idle GPUs that each node would have if some runs were stopped. This is sufficient for
+    demands that consist only of whole GPUs.
     """
 
     def __init__(self, view: ClusterView) -> None:
@@ -191,7 +191,7 @@ class _FreedGpus:
 
 
 class FreedNodes:
-    """Copies of nodes as if some runs had been stopped."""
+    """Copies of nodes in the state that they would have if some runs were stopped."""
 
     def __init__(self, view: ClusterView) -> None:
         self._machines = view.machines.list

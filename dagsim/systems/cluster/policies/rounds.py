@@ -53,7 +53,7 @@ class Rank(Protocol):
         """Remove the data of a job that is done."""
 
     def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
-        """Return the jobs that have only waited but whose keys have changed."""
+        """Return the jobs whose keys have changed although they were only waiting."""
 
     def moves_s(self) -> float:
         """Return the first time at which ``moved`` may return a job, assuming that nothing else
@@ -95,21 +95,20 @@ class Rounds:
         """The next round, counted from time 0."""
         self._full: tuple[float, int, int] | None = None
         """Time, number of releases and number of tasks when nothing more fitted. If all three are
-        unchanged there is nothing to do.
-        """
+        unchanged, there is nothing to do."""
         self.forgets = ""
         self._has_begun = False
         self._lost_s: dict[int, float] = {}
         """For each job, the length of its longest run that lost its work."""
         self._skips = False
-        """True if waiting jobs and run are to be ranked again before the next round to check."""
+        """True if jobs that are both waiting and running have to be ranked again before the next round to check."""
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self._service)
         now = view.now
         if not self._has_begun:
-            # at the beginning, rank jobs of which some tasks are running by the service that they
-            # have received so far
+            # at the beginning, rank partly running jobs by the service that they have received so
+            # far
             self._service.now = now
         decided_s = self._service.now
         queue = view.index(self, lambda: JobQueue(self._key, by_arrival))
@@ -223,7 +222,7 @@ class Rounds:
 
     def _could_displace(self, view: ClusterView, queue: JobQueue, task: TaskState) -> bool:
         """Return True if the task, or another task in its demand class, would fit if it displaced
-        runs of other jobs. Assume for this that all these runs rank after the task.
+        runs of other jobs. For this test, all these runs are assumed to rank after the task.
         """
         own = None if queue.rivals(task.demand, task.job.number) else task.job
         return bool(make_room(view, task, (run for run in view.running.values() if run.task.job is not own)))
@@ -280,8 +279,8 @@ class Rounds:
         return self.rank.key(job.number, self._service.of(job.number))
 
     def _rank_again(self, view: ClusterView, queue: JobQueue) -> None:
-        """Update the ranks of jobs with ended runs, and of jobs that have only waited but whose
-        keys have changed.
+        """Update the ranks of jobs with ended runs, and of jobs whose keys have changed although
+        they were only waiting.
         """
         jobs, service = view.jobs, self._service
         for number in service.take_ended():
@@ -323,7 +322,8 @@ class _Contest:
 
     def overtakes_s(self, key: float, order: int, job: int) -> float:
         """Return a lower bound on the number of seconds until a task with the rank ``key`` and
-        ``order`` may stop a run of another job, apart from the runs that it may stop already.
+        ``order`` may stop a further run of another job, in addition to the runs that it may already
+        stop.
         """
         place = self._place(key, order)
         if not place:
@@ -490,7 +490,7 @@ class ServiceColumns(NamedTuple):
 
     def alike(self, row: int) -> np.ndarray:
         """Return, for each row, whether its job and the job in ``row`` have received bit-identical
-        service. The two jobs continue to do so as long as both keep their current runs. Shape
+        service. Their service remains identical as long as both jobs keep their current runs. Shape
         (runs,), bool.
         """
         same: np.ndarray = (self.runs == 1) & (self.runs[row] == 1)
@@ -517,7 +517,7 @@ class Service:
 
     def __init__(self, remembers: str = "") -> None:
         self.remembers = remembers
-        """The facts that its user takes from the runs of finished jobs."""
+        """What the policy uses from the runs of finished jobs, in words."""
         self.now = 0.0
         """Time until which current runs are counted; to be set at each decision."""
         self._had: dict[int, Served] = {}
@@ -564,7 +564,7 @@ class Service:
         return self._runs.keys()
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run."""
+        """Add a run that has started."""
         task = run.task
         number, gpus = task.job.number, run.gpus
         runs = self._runs.setdefault(number, {})

@@ -18,9 +18,8 @@ _Amounts: TypeAlias = tuple[float, float, float]
 """GPUs, CPU cores and GB of memory."""
 _NOTHING: _Amounts = (0.0, 0.0, 0.0)
 Entitlement: TypeAlias = Callable[[TaskState], float]
-"""Share that the holder of the task is entitled to, relative to others; must not change while the
-task is in the system.
-"""
+"""Share to which the holder of the task is entitled, relative to other holders. It must not change
+while the task is in the system."""
 
 
 class FairShares:
@@ -71,9 +70,9 @@ _Entry: TypeAlias = tuple[float, int, int, Hashable]
 
 
 class _Turns:
-    """An index of the resources that the runs of each holder hold, and of the ready tasks, sorted
-    by holder within each demand class. The holders in a class form a heap sorted by ``(share,
-    oldest task)``.
+    """An index of the resources that each holder's runs use, and of the ready tasks, sorted by
+    holder within each demand class. The holders in a class form a heap sorted by ``(share, oldest
+    task)``.
     """
 
     def __init__(self, shares: FairShares, total: _Amounts) -> None:
@@ -115,7 +114,9 @@ class _Turns:
                 self._enter(demand, holder)
 
     def first(self, view: ClusterView) -> TaskState | None:
-        """Return the first task of the holder with the smallest share, among the tasks that fit."""
+        """Return the first task of the holder with the smallest share, among the tasks that fit, or
+        None if none fits.
+        """
         best: tuple[tuple[float, int, int], TaskState] | None = None
         for demand, heap in self._heaps.items():
             if not heap or not view.machines.fits(demand):
@@ -166,9 +167,8 @@ def _capacity(view: ClusterView) -> _Amounts:
 
 def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
     """Max-min fairness (Bertsekas and Gallager 1992, section 6.5.2): the tenant or job that holds
-    the fewest GPUs comes first. All tenants are entitled to the same number of GPUs (with
-    ``by=job``, all jobs are). The policy needs no estimates. Its time complexity is that of
-    ``FairShares``.
+    the fewest GPUs comes first. All tenants (with ``by=job``, all jobs) are entitled to the same
+    number of GPUs. The policy needs no estimates. Its time complexity is that of ``FairShares``.
 
     Shares are compared between tenants or between jobs (``by``).
     """
@@ -204,8 +204,8 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
 def drf(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
     """Dominant resource fairness (Ghodsi et al., NSDI 2011): the tenant with the smallest dominant
     share comes first. The dominant share is the largest of the tenant's shares of GPUs, cores and
-    memory, divided by the weight of the tenant's first job. The policy needs no estimates. It costs
-    as much as ``FairShares``.
+    memory, divided by the weight of the tenant's first job. The policy needs no estimates. Its time
+    complexity is that of ``FairShares``.
 
     Shares are compared between tenants or between jobs (``by``).
     """

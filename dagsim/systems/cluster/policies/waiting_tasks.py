@@ -43,7 +43,7 @@ class WaitingTasks:
             self._drop(key)
 
     def get(self, key: int) -> TaskState | None:
-        """Return a waiting piece of the task."""
+        """Return a waiting piece of the task, or None if it has none."""
         return next(iter(self.pieces(key)), None)
 
     def pieces(self, key: int) -> list[TaskState]:
