@@ -107,8 +107,7 @@ def kinds_of(place: Place) -> dict[str, tuple[str, ...]]:
     if place.known == "noisy":
         return {"plain": PLAIN, "preemptive": (*PREEMPTIVE, *INFORMED)}
     plain = {"plain": PLAIN, "believing": BELIEVING[:-2]} if place == first_of(place) else {}
-    stopping = {"believing preemptive": BELIEVING[-2:]} if place.price_s == 30 else {}
-    return plain | {"preemptive": PREEMPTIVE} | stopping
+    return plain | {"preemptive": PREEMPTIVE, "believing preemptive": BELIEVING[-2:]}
 
 
 def choose(on: str, kinds: Sequence[str], say: command.Say) -> list[dict[str, Any]]:
@@ -226,7 +225,7 @@ The policy `believing` shows a heuristic the expected durations that `ppo[belief
 Rows without a price compare heuristics that never stop a run, and the other rows those that may. Each row has the
 heuristics that were best on the validation seeds ([hidden-choice.csv](hidden-choice.csv)): with expected durations,
 from ten that never stop a run, or from `srtf` and `srsf`. `2d-las`, `2d-gittins` and `tiresias` use no estimates, so
-expected durations would change nothing for them. Only the price of 30 s was tested.
+expected durations would change nothing for them.
 """
 
 
