@@ -62,7 +62,7 @@ def fault_in_words(fault: Mapping[str, Any]) -> str:
 
 def _as_number(fault: Mapping[str, Any]) -> str:
     """Return the number that a user meant by a text such as ``80%``, ``0,8`` or, for a key in
-    seconds, ``2h``. Return an empty text if it is not such a text.
+    seconds, ``2h``. Return an empty text if there is no such number.
     """
     typed, key = str(fault["input"]).strip(), str((fault.get("loc") or ("",))[-1])
     time = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d)", typed) if key.endswith("_s") else None

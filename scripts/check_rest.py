@@ -43,10 +43,10 @@ from dagsim.systems.cluster import Maintenance, NodeFailures, Preemption
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.knowledge import states_limits
 from dagsim.systems.cluster.models.failures import Outages
-from dagsim.systems.cluster.past import forgotten, is_done
-from dagsim.systems.cluster.past_of_log import JobsLeft, jobs_at
+from dagsim.systems.cluster.past.from_log import JobsLeft, jobs_at
+from dagsim.systems.cluster.past.recall import forgotten, is_done
+from dagsim.systems.cluster.past.rehearsal import with_past
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.rehearsal import with_past
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
 from dagsim.testing import random_case

@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Literal, NamedTuple
@@ -225,6 +225,23 @@ def _job(rng: np.random.Generator, at: int, arrival_s: float, queues: QueueTree,
 # The rules, once more.
 
 
+class Start(NamedTuple):
+    """A start: a job, its task, the nodes, and when."""
+
+    job: Job
+    task: Task
+    nodes: list[int]
+    now: float
+
+    @property
+    def names(self) -> list[str]:
+        return [f"n{node}" for node in self.nodes]
+
+    @property
+    def where(self) -> str:
+        return f"{self.now:g} s: {self.job.id} starts on {self.names}"
+
+
 @dataclass
 class Judge:
     """Reads a log row by row."""
@@ -256,7 +273,7 @@ class Judge:
                 own = self.site.jobs[job]
                 self.first_s.setdefault(own.id, now)
                 self.runs[run] = own, own.tasks[task], [*nodes[run].items()]
-                self._start(own, own.tasks[task], [*nodes[run].items()], now)
+                self._start(Start(own, own.tasks[task], [*nodes[run]], now))
             elif kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED, Kind.RELEASED):
                 self.runs.pop(run, None)
             elif kind == Kind.REJECTED and now == self.site.jobs[job].arrival_s:  # it never came: nobody waits for it
@@ -268,55 +285,77 @@ class Judge:
         self._left_over(schedule)
         return self.faults
 
-    def _start(self, job: Job, task: Task, nodes: list[tuple[int, int]], now: float) -> None:
-        request, queues = job.request or Request(), self.site.queues
-        where = f"{now:g} s: {job.id} starts on {[f'n{node}' for node, _ in nodes]}"
-        limit_s = self.limit_s(job, task)
-        eligible, counted = self.eligible(job, task)
-        held = [self.site.cluster.nodes[node].features for node, _ in nodes]
+    def _start(self, start: Start) -> None:
+        checks: list[Callable[[Start], Iterator[str]]] = [
+            self._features,
+            self._closed_nodes,
+            self._own_reservation,
+            self._licences,
+            self._conditions,
+        ]
+        if self.policy.startswith("slurm"):
+            checks += [self._limits, self._sharing]
+        self.faults += [f"{start.where}{broken}" for check in checks for broken in check(start)]
+
+    def _features(self, start: Start) -> Iterator[str]:
+        """Counts of nodes with a feature, and parts of a constraint that all nodes satisfy."""
+        request = start.job.request or Request()
+        _, counted = self.eligible(start.job, start.task)
+        held = [self.site.cluster.nodes[node].features for node in start.nodes]
         for feature, least in counted.items():
             if sum(feature in features for features in held) < least:
-                self.faults.append(f"{where}, which has fewer than {least} nodes with {feature}")
+                yield f", which has fewer than {least} nodes with {feature}"
         alike = any(all(way in features for features in held) for way in _ways(request))
         if request.constraint.startswith("[") and self.features_count and not alike:
-            self.faults.append(f"{where}, which do not all satisfy the same part of {request.constraint}")
-        own = [period for period in queues.reservations if period.name == request.reservation]
-        for node, _ in nodes:
-            if f"n{node}" not in eligible:
-                self.faults.append(f"{where}, outside its partition or constraint")
+            yield f", which do not all satisfy the same part of {request.constraint}"
+
+    def _closed_nodes(self, start: Start) -> Iterator[str]:
+        """Nodes outside of the partition or the constraint, drained ones, and those reserved for others."""
+        request, queues, now = start.job.request or Request(), self.site.queues, start.now
+        ends_s = now + self.limit_s(start.job, start.task)
+        eligible, _ = self.eligible(start.job, start.task)
+        has_own = any(period.name == request.reservation for period in queues.reservations)
+        for name in start.names:
+            if name not in eligible:
+                yield ", outside its partition or constraint"
             for period in queues.reservations:
-                if f"n{node}" not in period.nodes:
+                if name not in period.nodes or period.name == request.reservation or now < (period.known_s or 0.0):
                     continue
-                if period.name == request.reservation or now < (period.known_s or 0.0):
-                    continue
-                welcome = not own and self._attracts(period, job)
+                welcome = not has_own and self._attracts(period, start.job)
                 for start_s, end_s in period.times():
-                    if now < end_s and now + limit_s > start_s and not (welcome and start_s <= now):
-                        self.faults.append(f"{where} until {now + limit_s:g} s, in {period.name} of others")
+                    if now < end_s and ends_s > start_s and not (welcome and start_s <= now):
+                        yield f" until {ends_s:g} s, in {period.name} of others"
             for drain in queues.outages:
-                if f"n{node}" in drain.nodes and drain.start_s <= now < (drain.end_s or inf):
-                    self.faults.append(f"{where}, which is drained or down")
-        for period in own:
-            held_now = any(start_s <= now < end_s for start_s, end_s in period.times())
-            if not held_now or any(f"n{node}" not in period.nodes for node, _ in nodes):
-                self.faults.append(f"{where}, outside its reservation")
-        for name, most in queues.licences.items():
-            requests = [other.request or Request() for other, _, _ in self.runs.values()]
+                if name in drain.nodes and drain.start_s <= now < (drain.end_s or inf):
+                    yield ", which is drained or down"
+
+    def _own_reservation(self, start: Start) -> Iterator[str]:
+        request = start.job.request or Request()
+        for period in self.site.queues.reservations:
+            if period.name == request.reservation:
+                held_now = any(start_s <= start.now < end_s for start_s, end_s in period.times())
+                if not held_now or any(name not in period.nodes for name in start.names):
+                    yield ", outside its reservation"
+
+    def _licences(self, start: Start) -> Iterator[str]:
+        requests = [other.request or Request() for other, _, _ in self.runs.values()]
+        for name, most in self.site.queues.licences.items():
             used = sum(count for one in requests for licence, count in one.licences if licence == name)
             if used > most:
-                self.faults.append(f"{where}: {used} licences {name} of {most}")
-        if request.begin_s is not None and now < job.arrival_s + request.begin_s:
-            self.faults.append(f"{where}, before its begin time")
-        if not self.conditions_met(request, now):
-            self.faults.append(f"{where}, before {request.after}")
+                yield f": {used} licences {name} of {most}"
+
+    def _conditions(self, start: Start) -> Iterator[str]:
+        """The begin time, other jobs, and the limit of the job's array."""
+        job, request = start.job, start.job.request or Request()
+        if request.begin_s is not None and start.now < job.arrival_s + request.begin_s:
+            yield ", before its begin time"
+        if not self.conditions_met(request, start.now):
+            yield f", before {request.after}"
         if request.array_limit:
             inside = [other for other in self.site.jobs if other.request and other.request.array == request.array
                       and other.id in self.first_s and other.id not in self.left_s]  # fmt: skip
             if len(inside) > request.array_limit:
-                self.faults.append(f"{where}: {len(inside)} tasks of its array, at most {request.array_limit}")
-        if self.policy.startswith("slurm"):
-            self._limits(where)
-            self._sharing(where, job, nodes)
+                yield f": {len(inside)} tasks of its array, at most {request.array_limit}"
 
     @staticmethod
     def _attracts(period: NodeReservation, job: Job) -> bool:
@@ -324,15 +363,15 @@ class Judge:
         in_accounts, in_users = not period.accounts or job.account in period.accounts, job.user in period.users
         return period.magnetic and in_accounts and (in_users or not period.users)
 
-    def _sharing(self, where: str, job: Job, nodes: list[tuple[int, int]]) -> None:
+    def _sharing(self, start: Start) -> Iterator[str]:
         """Nobody shares a node with an exclusive job, and only jobs of the same user with a job that wants that."""
-        here = {node for node, _ in nodes}
+        job, here = start.job, {*start.nodes}
         for other, _, held in self.runs.values():
             if other is not job and here & {node for node, _ in held}:
                 alone = self._alone(job) or self._alone(other)
                 by_user = any(one.request and one.request.exclusive_user for one in (job, other))
                 if alone or (by_user and job.user != other.user):
-                    self.faults.append(f"{where}, on a node with {other.id}, although one of them shares no node")
+                    yield f", on a node with {other.id}, although one of them shares no node"
 
     def _alone(self, job: Job) -> bool:
         parts = {part.name: part for part in self.site.queues.partitions}
@@ -404,7 +443,7 @@ class Judge:
             met.append(since_s + float(delay or 0) <= now)
         return not met or (any(met) if request.after_one else all(met))
 
-    def _limits(self, where: str) -> None:
+    def _limits(self, _: Start) -> Iterator[str]:
         """Compare what runs with the limits of accounts, users, QOS and partitions' QOS."""
         queues, used = self.site.queues, defaultdict[tuple[str, ...], Counter[str]](Counter)
         parts, qos = {part.name: part for part in queues.partitions}, {one.name: one for one in queues.qos}
@@ -441,7 +480,7 @@ class Judge:
             most |= {f"gpus of {name}": count for name, count in limit.gpus_of.items()}
             for name, count in most.items():
                 if count is not None and used[holder][name] > count + 1e-9:
-                    self.faults.append(f"{where}: {holder} holds {used[holder][name]:g} {name} of {count:g}")
+                    yield f": {holder} holds {used[holder][name]:g} {name} of {count:g}"
 
     def _left_over(self, schedule: Schedule) -> None:
         """A job that is neither done nor rejected must wait for something that cannot come."""

@@ -217,9 +217,9 @@ def _on_cells(name: str, pattern: str, head: str) -> Iterator[str]:
         rows.append([f"`{network}`", *ratios, f"{means[policy]:.3f}"])
     if head == "training seed" and len(networks) > 1:
         columns = [*([pairs[policy, cell].ratio for policy in networks] for cell in cells), list(means.values())]
-        rows.append(["least to most", *(f"{min(ratios):.3f} to {max(ratios):.3f}" for ratios in columns)])
+        rows.append(["smallest to largest", *(f"{min(ratios):.3f} to {max(ratios):.3f}" for ratios in columns)])
     yield from markdown((head, *cells, "mean"), rows)
-    yield from ("", f"*{name}: {file['made']}*")
+    yield from ("", f"*{name}: {file['made'].replace('report seeds', 'test seeds')}*")
 
 
 def _ratio(pair: Paired, p: float) -> str:

@@ -32,10 +32,10 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -272,7 +272,105 @@ def truth_of(entries: list[dict[str, Any]], history: list[str]) -> tuple[float, 
     return (sum(held) / len(held) if held else 0.0), len(held)
 
 
-def main() -> None:
+class Played(NamedTuple):
+    """What the server stated at the end of the week, and its journal."""
+
+    written: list[str]
+    entries: list[dict[str, Any]]
+    stated: dict[str, Any]
+    restarted: dict[str, Any]
+    """What it stated after a restart."""
+    page: str
+    each_s: float
+    """CPU seconds per snapshot."""
+
+
+class Week:
+    """The snapshots of a week, written for a server that forecasts starts."""
+
+    def __init__(self, server: Server, asked: argparse.Namespace, tell: Callable[[str], None]) -> None:
+        self._server, self._asked, self._tell = server, asked, tell
+        self._before = server.done()
+        self._written: list[str] = []
+        self._spent_s, self._shown = 0.0, 0
+        to_play = asked.snapshots - asked.skip
+        self._kills = sorted(random.Random(asked.seed).sample(range(20, max(to_play // 8, 60)), asked.kills))
+
+    def play(self, parts: Sequence[Part], folder: Path) -> Played:
+        """Write the snapshots as the server deals with them. Kill and restart it at the end."""
+        asked, server, written = self._asked, self._server, self._written
+        until_s = time.monotonic() + 60 * asked.minutes
+        skipped_to = sorted(epoch + part.shift for part in parts for epoch in part.epochs)[asked.skip] - 1
+        for epoch, text in (one for part in parts for one in part.snapshots(skipped_to)):
+            if len(written) == asked.snapshots - asked.skip or time.monotonic() > until_s:
+                break
+            self._wait_and_kill()
+            self._write(folder, epoch, text)
+        while server.done() < len(written):
+            time.sleep(0.5)
+        self._spent_s += cpu_s(server.pid)
+        self._tell(f"{server.done():6,} snapshots {memory_mb(server.pid):7.1f} MB at the end")
+        stated = json.loads(server.get("/queue.json"))
+        server.kill()
+        server.start()
+        restarted = json.loads(server.get("/queue.json"))
+        page = server.get("/metrics")
+        server.kill()
+        entries = [json.loads(line) for line in server.journal.read_bytes().splitlines()]
+        each_s = self._spent_s / max(len(written) - self._before, 1)
+        return Played(written, entries, stated, restarted, page, each_s)
+
+    def _wait_and_kill(self) -> None:
+        """Wait until few snapshots are ahead of the server. Kill and restart it when it is time."""
+        server = self._server
+        while len(self._written) - server.done() >= AHEAD:
+            time.sleep(0.1)
+        done = server.done()
+        if self._kills and done >= self._kills[0]:
+            self._spent_s += cpu_s(server.pid)
+            server.kill()
+            self._tell(f"killed after {self._kills.pop(0)} snapshots; {server.done()} lines are in the journal")
+            server.start()
+        if done >= self._shown + 250:
+            self._shown = done
+            self._tell(f"{done:6,} snapshots {memory_mb(server.pid):7.1f} MB")
+
+    def _write(self, folder: Path, epoch: int, text: str) -> None:
+        path = folder / f"{epoch}.json"
+        self._written.append(path.name)
+        if len(self._written) <= self._before:  # dealt with by an earlier call
+            return
+        path.with_suffix(".part").write_text(text)
+        os.utime(path.with_suffix(".part"), (epoch, epoch))
+        path.with_suffix(".part").rename(path)
+        if len(self._written) > 50:
+            (folder / self._written[-50]).unlink(missing_ok=True)
+
+
+def judged(played: Played, accounting: list[str], samples: int, tell: Callable[[str], None]) -> bool:
+    """Compare what the server stated with its journal and the accounting records. True if all is the same."""
+    stated, restarted = played.stated, played.restarted
+    seen = Counter(entry["snapshot"][1] for entry in played.entries)
+    lost = [name for name in played.written if seen[name] != 1]
+    share, count = truth_of(played.entries, accounting)
+    skipped = [entry["skipped"] for entry in played.entries if "skipped" in entry]
+    tell(f"{len(played.written):,} snapshots, {len(lost)} of them lost or twice, {len(skipped)} without a forecast")
+    tell(f"{played.each_s:.2f} CPU-s a snapshot (server and forecasts, {samples} futures)")
+    tell(f"the server states coverage {stated['coverage_90']:.4f} of {stated['scored']:,} forecasts")
+    tell(f"after a restart           {restarted['coverage_90']:.4f} of {restarted['scored']:,}")
+    tell(f"by accounting             {share:.4f} of {count:,}")
+    for name in ("by_partition", "by_horizon"):
+        for own, methods in stated[name].items():
+            for of, row in methods.items():
+                near = " ".join(f"{row[within]:.2f}" for within in ("within_1_min", "within_10_min", "within_1_h"))
+                tell(f"  {own:14} {of:16} {row['n']:8,} started within 1 min, 10 min and 1 h of the median: {near}")
+    metrics = played.page.count("# TYPE")
+    tell(f"reasons of skipped snapshots: {dict(Counter(skipped))}; /metrics has {metrics} metrics")
+    same = stated["scored"] == restarted["scored"] == count and abs(stated["coverage_90"] - share) < 1e-9
+    return same and not lost
+
+
+def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sites", type=Path, nargs="+", metavar="SITE")
     parser.add_argument("--snapshots", type=int, default=WEEK_S // MINUTE_S)
@@ -285,7 +383,11 @@ def main() -> None:
     parser.add_argument("--journal", action="store_true", help="record without a server and without simulations")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many minutes")
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    asked = options()
     parts, lines = week_of(asked.sites, asked.snapshots), [__doc__.strip(), "", f"$ {' '.join(sys.argv)}"]
 
     def tell(line: str) -> None:
@@ -299,75 +401,15 @@ def main() -> None:
         accounting = [line for number, part in enumerate(parts) for line in part.accounting()[bool(number) :]]
         if asked.journal:
             is_same = record_week(parts, asked.snapshots, accounting, folder, tell)
-            if asked.out is not None:
-                asked.out.write_text("\n".join(lines) + "\n")
-            sys.exit(0 if is_same else 1)
-        if not config.exists():
-            write_site(asked.sites[0], parts, config)
-            history.write_text("\n".join(accounting) + "\n")
-        server = Server(folder, config, history, asked.samples, asked.policy)
-        before = server.done()
-        until_s = time.monotonic() + 60 * asked.minutes
-        to_play = asked.snapshots - asked.skip
-        kills = sorted(random.Random(asked.seed).sample(range(20, max(to_play // 8, 60)), asked.kills))
-        written: list[str] = []
-        spent_s, shown = 0.0, 0
-        skipped_to = sorted(epoch + part.shift for part in parts for epoch in part.epochs)[asked.skip] - 1
-        for epoch, text in (one for part in parts for one in part.snapshots(skipped_to)):
-            if len(written) == to_play or time.monotonic() > until_s:
-                break
-            while len(written) - server.done() >= AHEAD:
-                time.sleep(0.1)
-            done = server.done()
-            if kills and done >= kills[0]:
-                spent_s += cpu_s(server.pid)
-                server.kill()
-                tell(f"killed after {kills.pop(0)} snapshots; {server.done()} lines are in the journal")
-                server.start()
-            if done >= shown + 250:
-                shown = done
-                tell(f"{done:6,} snapshots {memory_mb(server.pid):7.1f} MB")
-            path = folder / f"{epoch}.json"
-            if len(written) < before:  # dealt with by an earlier call
-                written.append(path.name)
-                continue
-            path.with_suffix(".part").write_text(text)
-            os.utime(path.with_suffix(".part"), (epoch, epoch))
-            path.with_suffix(".part").rename(path)
-            written.append(path.name)
-            if len(written) > 50:
-                (folder / written[-50]).unlink(missing_ok=True)
-        while server.done() < len(written):
-            time.sleep(0.5)
-        spent_s += cpu_s(server.pid)
-        tell(f"{server.done():6,} snapshots {memory_mb(server.pid):7.1f} MB at the end")
-        stated = json.loads(server.get("/queue.json"))
-        server.kill()
-        server.start()
-        restarted = json.loads(server.get("/queue.json"))
-        page = server.get("/metrics")
-        server.kill()
-        entries = [json.loads(line) for line in server.journal.read_bytes().splitlines()]
-    seen = Counter(entry["snapshot"][1] for entry in entries)
-    lost = [name for name in written if seen[name] != 1]
-    share, count = truth_of(entries, accounting)
-    skipped = [entry["skipped"] for entry in entries if "skipped" in entry]
-    tell(f"{len(written):,} snapshots, {len(lost)} of them lost or twice, {len(skipped)} without a forecast")
-    each_s = spent_s / max(len(written) - before, 1)
-    tell(f"{each_s:.2f} CPU-s a snapshot (server and forecasts, {asked.samples} futures)")
-    tell(f"the server states coverage {stated['coverage_90']:.4f} of {stated['scored']:,} forecasts")
-    tell(f"after a restart           {restarted['coverage_90']:.4f} of {restarted['scored']:,}")
-    tell(f"by accounting             {share:.4f} of {count:,}")
-    for name in ("by_partition", "by_horizon"):
-        for own, methods in stated[name].items():
-            for of, row in methods.items():
-                near = " ".join(f"{row[within]:.2f}" for within in ("within_1_min", "within_10_min", "within_1_h"))
-                tell(f"  {own:14} {of:16} {row['n']:8,} started within 1 min, 10 min and 1 h of the median: {near}")
-    tell(f"reasons of skipped snapshots: {dict(Counter(skipped))}; /metrics has {page.count('# TYPE')} metrics")
+        else:
+            if not config.exists():
+                write_site(asked.sites[0], parts, config)
+                history.write_text("\n".join(accounting) + "\n")
+            server = Server(folder, config, history, asked.samples, asked.policy)
+            is_same = judged(Week(server, asked, tell).play(parts, folder), accounting, asked.samples, tell)
     if asked.out is not None:
         asked.out.write_text("\n".join(lines) + "\n")
-    same = stated["scored"] == restarted["scored"] == count and abs(stated["coverage_90"] - share) < 1e-9
-    sys.exit(0 if same and not lost else 1)
+    sys.exit(0 if is_same else 1)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache
 from importlib import import_module
@@ -26,6 +27,7 @@ from dagsim.families.spark.policies import SPARK_POLICIES
 from dagsim.metrics import glossary
 from dagsim.metrics.standings import lower_is_better
 from dagsim.registry import Registry
+from dagsim.sections import field_texts
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.workload.distributions import AnyDistribution
 
@@ -238,6 +240,10 @@ def _object(name: str, value: Any) -> Iterator[str]:
         yield from (f"Example: [{place.removeprefix('../')}]({place if '/' in place else f'#{place.lower()}'})", "")
     if not inspect.isclass(value):
         return
+    told = " ".join(_text(value.__doc__).split())
+    for field, text in field_texts(value).items() if is_dataclass(value) else ():
+        if (line := " ".join(text.split()).replace("``", "`"))[1:] not in told and not field.startswith("_"):
+            yield f"- `{field}`: {line}"
     for member, method in sorted(vars(value).items()):
         text = inspect.getdoc(method.fget if isinstance(method, property) else method)
         if not member.startswith("_") and text and (inspect.isfunction(method) or isinstance(method, property)):
@@ -305,7 +311,9 @@ def _parameters_of(registry: Registry[Any], name: str) -> Iterator[tuple[str, ..
         default = "required" if param.default is param.empty else _default(param.default)
         mentions = [part for part in sentences if re.search(rf"``{param.name}\b", part)]
         sentence = min(mentions, key=lambda part: not part.startswith(f"``{param.name}``"), default="")
-        cells = f"`{name}`", f"`{param.name}`", _allowed(registry, name, param), default, sentence.replace("``", "`")
+        effect = sentence.removeprefix(f"``{param.name}`` is ")
+        effect = (effect[:1].upper() + effect[1:]).replace("``", "`")
+        cells = f"`{name}`", f"`{param.name}`", _allowed(registry, name, param), default, effect
         yield tuple(cell.replace("|", "\\|") for cell in cells)
 
 

@@ -45,7 +45,7 @@ from dagsim.model import Decision, Kind
 from dagsim.model.streams import stream
 from dagsim.seeds import VALIDATION
 from dagsim.systems.cluster.api import ClusterPolicy, ClusterView
-from dagsim.systems.cluster.job_sources import StoredJobs
+from dagsim.systems.cluster.arrivals.job_sources import StoredJobs
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
 from dagsim.traces import open_trace

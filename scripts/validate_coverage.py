@@ -39,7 +39,7 @@ from dagsim.metrics.columns import columns
 from dagsim.metrics.jct import wait
 from dagsim.metrics.series import JobSeries, change_of
 from dagsim.model import Cluster, Job, Task
-from dagsim.systems.cluster.job_sources import StoredJobs
+from dagsim.systems.cluster.arrivals.job_sources import StoredJobs
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.workload.arrays import JobArrays

@@ -1,4 +1,4 @@
-"""The Typer app that all commands belong to, and the handling of errors."""
+"""The Typer app that all commands belong to. Errors end a command with one plain line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from dagsim.cli.options import READ_KEYS, refuse_several
+from dagsim.cli.command_errors import sentence
+from dagsim.cli.options import refuse_several
 from dagsim.errors import DagsimError, InputError
 from dagsim.family import refuse_missing
 from dagsim.own_code import Allowed, allow
@@ -33,7 +34,7 @@ GROUPS = {
     "Simulate": ("eval", "baseline", "tune", "replay", "sweep", "bench", "paper"),
     "Look at runs": ("compare", "report", "plot", "record", "serve", "why"),
     "Your cluster": ("site", "calibrate", "whatif", "plan", "eta"),
-    "Train agents, and bounds": ("train", "bound"),
+    "Train agents, compute bounds": ("train", "bound"),
     "Inputs and settings": ("trace", "workload", "config", "list", "warm"),
 }
 """Commands by purpose, in the order of ``dagsim --help``."""
@@ -93,16 +94,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Command(typer.core.TyperCommand):
-    """A command that accepts alternative spellings of its options. Its help ends with the options
-    that are left out of the list, which would otherwise be too long.
-    """
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        for param in self.params:
-            text = getattr(param, "help", None)
-            if getattr(param, "hidden", False) and param.metavar and text:
-                self.help = f"{self.help or ''}\n\nAlso {param.opts[0]} {param.metavar}: {text}"
+    """A command that accepts alternative spellings of its options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         names = {name for param in self.params for name in (*param.opts, *getattr(param, "secondary_opts", ()))}
@@ -355,106 +347,7 @@ def _told(error: Any, group: Any) -> Exception:
     """Print a command-line error as one sentence, and return the exit that ends the command."""
     if type(error).__name__ == "NoArgsIsHelpError":
         return error  # type: ignore[no-any-return]
-    return _ended(error, _sentence(error, group), 2)
-
-
-def _sentence(error: Any, group: Any) -> str:
-    """Phrase a command-line error in the style of dagsim's own errors."""
-    command = error.ctx.command if error.ctx is not None else None
-    below = error.ctx.command_path.partition(" ")[2] if error.ctx is not None else ""
-    path = f"dagsim {below}".rstrip()
-    options = [name for param in getattr(command, "params", ()) for name in param.opts if name.startswith("--")]
-    match type(error).__name__:
-        case "NoSuchOption":
-            near = _elsewhere(error.option_name, command, below, group) or _nearest_option(error.option_name, options)
-            if "--read" in options and (key := error.option_name[2:].replace("-", "_")) in READ_KEYS:
-                near = f"; a reader takes it as --read {key}=VALUE"
-            return f"{path} has no option {error.option_name}{near} ({path} --help)"
-        case "MissingParameter":
-            about = (getattr(error.param, "help", None) or "").partition(". ")[0].removesuffix(".")
-            what = f" ({about[:1].lower()}{about[1:]})".replace(" (repeatable)", "") if about else ""
-            example = re.search(r"Example: (.*)", getattr(command, "help", None) or "")
-            return f"{path} needs {_named(error)}{what}" + (f"; example: {example[1]}" if example else "")
-        case "BadParameter":
-            from dagsim.sections import fault_in_words
-
-            faults = error.__cause__.errors() if hasattr(error.__cause__, "errors") else ()
-            message = fault_in_words(faults[0]) if faults else error.message
-            if one_of := re.fullmatch(r"('.*') is not one of (.*)\.", message):
-                names = one_of[2].replace("'", "")
-                message = f"expected one of {names}, got {one_of[1]}"
-            return f"{name}: {message}" if (name := _named(error)) and not message.startswith(name) else message
-    text = error.format_message()
-    if unexpected := re.match(r"Got unexpected extra arguments? ?(?:\(s\) ?)?\((.*)\)", text):
-        taken = [] if error.ctx is None else error.ctx.command.params
-        arguments = [of.metavar or of.name.upper() for of in taken if of.param_type_name == "argument"]
-        if arguments:
-            hint = "; a pattern with * may match several files" if Path(unexpected[1].split()[0]).exists() else ""
-            return f"{path} takes only {' and '.join(arguments)}, but also got {unexpected[1]!r}{hint}"
-        wanted = {"--policy": "a scheduler", "--config": "a configuration"}
-        if set(unexpected[1]) & set("./"):
-            wanted = {"--trace": "a log"} | wanted
-        option = next((name for name in wanted if name in options), None)
-        hint = f"; to choose {wanted[option]}, use {option} {unexpected[1]}" if option else ""
-        return f"{path} takes no argument {unexpected[1]!r}{hint}"
-    if wanting := re.match(r"Option '(.*)' requires", text):
-        return f"{path}: {wanting[1]} needs a value"
-    return f"{path}: {text[:1].lower()}{text[1:]}"
-
-
-def _named(error: Any) -> str:
-    """Return the option or argument with the error, as the user would write it, or an empty text if
-    it is unknown.
-    """
-    if error.param_hint is not None:
-        hint = error.param_hint if isinstance(error.param_hint, str) else " / ".join(error.param_hint)
-        return hint.strip("'")
-    if error.param is None:
-        return ""
-    names = [name for name in error.param.opts if name.startswith("--")]
-    return str(names[0] if names else error.param.metavar or error.param.name.upper())
-
-
-def _has_option(command: Any, option: str) -> bool:
-    return command is not None and any(option in param.opts for param in command.params)
-
-
-_MOST_OWNERS = 5
-_SETTINGS = {
-    "--gpus": "cluster.groups.0.count=4",
-    "--nodes": "cluster.groups.0.count=4",
-    "--jobs": "workload.count=200",
-    "--load": "workload.load=0.7",
-    "--preset": "workload=steady",
-    "--engine": "engine=compiled",
-    "--estimates": "estimates.kind=exact",
-    "--gpu": "cluster.groups.0.gpu=H100",
-}
-"""Options that newcomers expect, each with a setting that has the same effect."""
-
-
-def _elsewhere(option: str, command: Any, below: str, group: Any) -> str:
-    """Return a hint that names other commands with this option: subcommands of this command or, if
-    there are none, any commands.
-    """
-    inside = getattr(command, "commands", {}) if command is not group else {}
-    owners = [f"{below} {name}" for name, other in inside.items() if _has_option(other, option)]
-    if not owners:
-        # do not use ``group``, which may contain only the command to run (``with_command``)
-        everything: Any = typer.main.get_command(app)
-        owners = [name for name in ORDER if _has_option(everything.commands.get(name), option)]
-    if not owners:
-        return ""
-    shown = ", ".join(f"dagsim {name}" for name in owners[:_MOST_OWNERS])
-    return f"; it is an option of {shown}{' and others' * (len(owners) > _MOST_OWNERS)}"
-
-
-def _nearest_option(option: str, options: Sequence[str]) -> str:
-    """Return a hint that names the option or the setting that was probably meant."""
-    if option in _SETTINGS and "--set" in options:
-        return f"; change the configuration, as in --set {_SETTINGS[option]}"
-    near = nearest(option.strip("-"), [name.strip("-") for name in options if len(name) > 2])
-    return near.replace("'", "'--", 1)
+    return _ended(error, sentence(error, group), 2)
 
 
 def _ended(error: Exception, text: str | tuple[str, ...], code: int) -> typer.Exit:

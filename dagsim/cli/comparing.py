@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import isfinite
 from pathlib import Path
@@ -94,10 +94,7 @@ def compare_runs(
         shown: dict[str, Any] = {"metric": metric, "reference": reference or lines[0].policy, "method": METHOD}
         plain = [standing.to_dict() for standing in ranked]
         shown |= {"workload": workload, "standings": plain, "differences": differences, "missing": missing}
-        if bound:
-            plain_shares = {name: share if isfinite(share) else None for name, share in to_bound.items()}
-            shown |= {"share_of_the_way": plain_shares}
-        say(json.dumps(shown | {"notes": run_notes(lines)}))
+        say(json.dumps(shown | (_plain_shares(to_bound) if bound else {}) | {"notes": run_notes(lines)}))
         return
     show_grid(comparison_table(ranked, metric, workload=workload, wide=wide, to_bound=to_bound), table, wide=wide)
     if precision is not None:
@@ -107,6 +104,10 @@ def compare_runs(
         say(note)
     for difference in differences:
         say(f"differs: {difference}")
+
+
+def _plain_shares(to_bound: Mapping[str, float]) -> dict[str, Any]:
+    return {"share_of_the_way": {name: share if isfinite(share) else None for name, share in to_bound.items()}}
 
 
 def _to_bound(

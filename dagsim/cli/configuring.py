@@ -13,7 +13,7 @@ from dagsim.cli.options import Experiment, TraceFlags, WindowCount
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
-    from dagsim.systems.cluster.audit import Audit
+    from dagsim.systems.cluster.audit.facts import Audit
 
 
 def trust(*files: Path) -> None:

@@ -96,8 +96,8 @@ def record(
     frames: Annotated[int, typer.Option(min=2, max=2000, help="Number of frames, 12 per second.")] = 90,
     width: Annotated[int, typer.Option(min=160, max=1920, help="Width in pixels.")] = 960,
 ) -> None:
-    """Record a finished run as a film that shows how jobs move from the queue to their GPUs and
-    leave when they are done.
+    """Record a finished run as an animation that shows how jobs move from the queue to their GPUs
+    and leave when they are done.
 
     Example: dagsim record results/20261120T193000Z-eval-sjf-s0-3fa9c1
     """

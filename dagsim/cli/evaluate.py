@@ -136,7 +136,9 @@ def replay_trace(
     energy: EnergySeries,
     trace: Annotated[
         Path | None,
-        typer.Option("--trace", "-t", help="The trace: a published file, or your own table (required)."),
+        typer.Option(
+            "--trace", "-t", help="The trace: a published file, or your own table. Required unless you give --resume."
+        ),
     ] = None,
     policy: Algo = None,
     dropped: Annotated[

@@ -60,7 +60,7 @@ def trace_sample(
 
 @trace_app.command("info")
 def show_trace(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="The trace in its published format.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The trace: a published file, or your own table.")],
     format_: TraceFormat = None,
     skip: Annotated[int, typer.Option(min=0, help="Number of jobs to skip at the beginning.")] = 0,
     max_jobs: Annotated[int | None, typer.Option(min=1, help="Maximum number of jobs to keep (default: all).")] = None,
@@ -116,7 +116,9 @@ _WRITTEN = ["jsonl", "parquet", *sorted(["plain", "plain-arrow", "plain-parquet"
 
 @trace_app.command("convert")
 def convert_trace(
-    path: Annotated[Path, typer.Argument(metavar="IN", help="The trace in its published format, or a run folder.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="IN", help="The trace (a published file, or your own table), or a run folder.")
+    ],
     to: Annotated[
         Path | None,
         typer.Argument(
@@ -130,7 +132,7 @@ def convert_trace(
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"{', '.join(_WRITTEN[:-1])} or {_WRITTEN[-1]} (default: the one that the ending selects).",
+            help=f"{', '.join(_WRITTEN[:-1])} or {_WRITTEN[-1]} (default: chosen by the ending of the file name).",
         ),
     ] = None,
     strict: Strict = False,
@@ -145,7 +147,7 @@ def convert_trace(
     """
     from dagsim.experiment.as_log import is_run, write_run
     from dagsim.report.terminal import counted
-    from dagsim.systems.cluster.audit import Audit
+    from dagsim.systems.cluster.audit.facts import Audit
     from dagsim.traces.convert import convert
 
     to = one_output(to, out)

@@ -28,6 +28,10 @@ def _output(*names: str, **more: Any) -> Any:
     return typer.Option(*names, rich_help_panel="Output", **more)
 
 
+def _energy(*names: str, **more: Any) -> Any:
+    return typer.Option(*names, rich_help_panel="Energy", **more)
+
+
 def _of_trace(*names: str, **more: Any) -> Any:
     return typer.Option(*names, rich_help_panel="Traces (workloads that are files)", **more)
 
@@ -315,10 +319,7 @@ _CARBON = (
     "CSV file with hourly carbon intensities in grams of CO2 per kWh (columns time,value). It adds the kg of CO2 to "
     "the table."
 )
-Carbon = Annotated[Path | None, typer.Option(metavar="CSV", help=_CARBON)]
-# not listed in the help of commands that already have many options, where it is described below the
-# example
-UnlistedCarbon = Annotated[Path | None, typer.Option("--carbon", metavar="CSV", help=_CARBON, hidden=True)]
+Carbon = Annotated[Path | None, _energy(metavar="CSV", help=_CARBON)]
 
 
 class EnergySeries(NamedTuple):
@@ -326,16 +327,15 @@ class EnergySeries(NamedTuple):
 
     price: Annotated[
         Path | None,
-        typer.Option(
+        _energy(
             metavar="CSV",
             help=(
                 "CSV file with hourly electricity prices per kWh (columns time,value). It adds the cost of "
                 "energy to the table."
             ),
-            hidden=True,
         ),
     ] = None
-    carbon: UnlistedCarbon = None
+    carbon: Carbon = None
 
 
 class Output(NamedTuple):

@@ -51,8 +51,8 @@ def _warn_of_agents(plan: Plan) -> None:
     for policy, fact in provenance(plan.config, {cell.policy: None for cell in plan.cells})["checkpoints"].items():
         if believes := hidden and bool(PolicySpec.parse(policy).params.get("beliefs")):
             say(
-                f"{policy}: durations are hidden, so the agent sees those that are expected from the service so far "
-                "and from tasks that have ended",
+                f"{policy}: durations are hidden, so the agent gets expected durations (from how long tasks have run, "
+                "and from finished tasks)",
                 err=True,
             )
         for caveat in services.training_caveats(plan.config, seeds, Path(fact["file"]), believes):

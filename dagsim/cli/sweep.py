@@ -20,7 +20,7 @@ from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.experiment.kept_files import CellRun
-    from dagsim.experiment.plan import Cell, Plan
+    from dagsim.experiment.plan import Cell, Plan, SweepGrid
     from dagsim.experiment.store import Store
 
 
@@ -50,41 +50,23 @@ def sweep(
     """Run an experiment with all combinations of some settings, print a table and write a run
     folder.
 
-    Combinations (cells) that are already in the folder are not run again. You can therefore repeat
-    the command after an interruption or with a larger grid.
+    A cell is one combination with one seed. Cells that are already in the folder are not run again.
+    You can therefore repeat the command after an interruption or with a larger grid.
 
     Example: dagsim sweep sweep.yaml --executor local:4
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.compare import compared_axis
-    from dagsim.experiment.plan import Plan, read_grid
-    from dagsim.experiment.store import Store
-    from dagsim.registry import choices
+    from dagsim.experiment.plan import Plan
 
-    out, opened = output.out, None
-    if grid.is_dir():
-        if output.name is not None:
-            raise InputError(f"--name: {grid} already has a name, so leave out --name")
-        opened, out = Store.open(grid), grid.parent
-        described, command = opened.as_grid().sweep, opened.manifest["command"]
-        trust(grid / "config.yaml")
-    else:
-        described, command = read_grid(grid, output.name), "sweep"
-        trust(grid, *([] if described.base is None else [described.base]))
+    opened, described = _read(grid, output.name)
     if described.trains:
         wrong = {"--metric": metric, "--reference": reference, "--max-cells": max_cells, "--show": show or None}
         if given := [name for name, value in wrong.items() if value is not None]:
             raise InputError(f"{', '.join(given)}: does not apply to a sweep over training runs")
         services.training_sweep(described, output, dry_run=dry_run)
         return
-    plan = Plan.of_grid(described, command)
-    checked("--metric", metric or described.metrics[0], own=described.metrics)
-    labels = compared_axis(described.axes).labels
-    if reference is not None and reference not in labels:
-        raise InputError(
-            f"--reference: there is no {reference!r} in the comparison{choices(reference, labels, both=True)}"
-        )
-    shown = _Shown(metric or described.metrics[0], reference, output)
+    plan = Plan.of_grid(described, "sweep" if opened is None else opened.manifest["command"])
+    shown = _shown(described, metric, reference, output)
     if dry_run:
         _list(plan.cells, shown)
         return
@@ -95,17 +77,51 @@ def sweep(
         return
     if strict:
         _refuse_contradictions(plan.cells)
-    store, runs = swept(plan, output, out, limit=max_cells)
+    store, runs = swept(plan, output, None if opened is None else grid.parent, limit=max_cells)
+    failed = {cell: run for cell, run in runs.items() if run.error}
     with store.noting():
         _tell(store, plan.cells, {cell: run for cell, run in runs.items() if not run.error}, shown)
-    failed = {cell: run for cell, run in runs.items() if run.error}
     for cell, run in failed.items():
         say(f"failed: cell {cell.id}: {run.error}", err=True)
     left = len(plan.cells) - len(runs)
     if left and output.watched:
-        say(f"{left:,} cells are still to be run: dagsim sweep {store.path}")
+        say(f"{count_of(left, 'cell')} left to run: dagsim sweep {store.path}")
     if failed:
         raise typer.Exit(1)
+
+
+def _read(grid: Path, name: str | None) -> tuple[Store | None, SweepGrid]:
+    """Read a sweep file or the folder of a sweep, and trust the code named there."""
+    from dagsim.errors import InputError
+    from dagsim.experiment.plan import read_grid
+    from dagsim.experiment.store import Store
+
+    if not grid.is_dir():
+        described = read_grid(grid, name)
+        trust(grid, *([] if described.base is None else [described.base]))
+        return None, described
+    if name is not None:
+        raise InputError(f"--name: {grid} already has a name, so leave out --name")
+    opened = Store.open(grid)
+    described = opened.as_grid().sweep
+    trust(grid / "config.yaml")
+    return opened, described
+
+
+def _shown(described: SweepGrid, metric: str | None, reference: str | None, output: SweepOutput) -> _Shown:
+    """Check the options that determine what the table shows."""
+    from dagsim.errors import InputError
+    from dagsim.experiment.compare import compared_axis
+    from dagsim.registry import choices
+
+    metric = metric or described.metrics[0]
+    checked("--metric", metric, own=described.metrics)
+    labels = compared_axis(described.axes).labels
+    if reference is not None and reference not in labels:
+        raise InputError(
+            f"--reference: there is no {reference!r} in the comparison{choices(reference, labels, both=True)}"
+        )
+    return _Shown(metric, reference, output)
 
 
 def swept(

@@ -42,7 +42,12 @@ def tune(
     windows: Windows = None,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", "-a", metavar="NAME", help="Scheduler: name or name\\[param=value] (required)."),
+        typer.Option(
+            "--policy",
+            "-a",
+            metavar="NAME",
+            help="Scheduler: name or name\\[param=value]. Required unless you give --resume.",
+        ),
     ] = None,
     param: Annotated[
         list[str] | None,
@@ -54,7 +59,7 @@ def tune(
         ),
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric to optimise.")] = "jct_s.mean",
-    seeds: Annotated[int, typer.Option(min=2, help="Validation seeds.")] = 30,
+    seeds: Annotated[int, typer.Option(min=2, help="Number of validation seeds.")] = 30,
     yaml: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the tuned configuration to this file.")
     ] = None,

@@ -95,7 +95,7 @@ class Config(TopKeys):
     seed: int = Field(default=0, ge=0)
     """Root seed, from which all random values are derived."""
     seeds: int = Field(default=20, ge=1)
-    """Number of runs, each with its own workload."""
+    """Number of simulations, each with its own seed and jobs."""
     precision: float | None = Field(default=None, gt=0, lt=1)
     """Keep adding seeds until the confidence interval of each ratio extends at most this fraction
     to either side.

@@ -220,8 +220,8 @@ PyYAML puts in quotes."""
 
 
 def _in_plain_words(context: str, problem: str, at: Any, begun: Any) -> tuple[Any, str]:
-    """Return the mark to which the message refers, and the error in plain words. ``at`` is where the
-    parser stopped, and ``begun`` is where the value began that it was reading."""
+    """Return the mark to which the message refers, and the error in plain words. ``at`` is where
+    the parser stopped, and ``begun`` is where the value that it was reading began."""
     if "quoted scalar" in context and "unexpected end" in problem:
         return begun, "the text that begins with a quote here is not closed; write the closing quote"
     for kind, what, first, last in _UNCLOSED:
@@ -434,7 +434,11 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
         what = what.removeprefix(f"{path[-1]} ")
     if place.startswith(("--", "NAME ")) and document.values.get(path) == place:
         return _of_option(place, path, what)
-    return f"{place}: {'.'.join(map(str, path)) or 'the file'}: {what}"
+    key = ".".join(map(str, path)) or "the file"
+    setting, equals, _ = place.partition(" = ")
+    if equals and setting.endswith(f"over.{key}"):  # a sweep, which names the key and one of its values
+        return f"{setting if fault['type'] in _UNKNOWN_KEY else place}: {what}"
+    return f"{place}: {key}: {what}"
 
 
 def _of_option(place: str, path: KeyPath, what: str) -> str:

@@ -21,6 +21,7 @@ from dagsim.model import Cluster, Job
 from dagsim.model.arithmetic import check_whole
 from dagsim.registry import check_arguments, nearest
 from dagsim.systems.cluster import ClusterPolicy
+from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime, Throughput
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
@@ -65,6 +66,10 @@ def simulate(
     model: Runtime = runtime if runtime is not None else Throughput() if isinstance(jobs, Synthetic) else Recorded()
     observers = models.pop("observers", ())
     check_arguments("simulate", models, *[part.name for part in fields(ClusterScenario) if part.init])
+    named = {"runtime": runtime, **models}
+    for name in [part.name for part in fields(Models) if part.name != "admission"]:
+        if isinstance(value := named.get(name), str | int | float | Mapping):
+            raise ConfigError(f"simulate: {name} must be a model object, not a name or a value; got {value!r}")
     scenario = ClusterScenario(machines, jobs, runtime=model, **models)
     if isinstance(policy, str):
         kernel = scenario.engaged(policy, seed, observers=observers).kernel

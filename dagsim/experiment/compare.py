@@ -39,7 +39,7 @@ from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.network.links import LinkUse
-    from dagsim.systems.cluster.waits import Stretch
+    from dagsim.systems.cluster.waits.causes import Stretch
 
 _NOT_THE_JOBS = {"policy", "precision", "seeds"}
 """Configuration keys that affect neither the jobs nor the machines."""
@@ -395,7 +395,7 @@ def explained_waits(
     Raises:
         InputError: The run belongs to another system, or its trace is missing or has changed.
     """
-    from dagsim.systems.cluster.waits import binding_causes
+    from dagsim.systems.cluster.waits.causes import binding_causes
 
     scenario, jobs = _inputs(folder, schedule)
     site = scenario.queues, scenario.network
@@ -409,7 +409,7 @@ def obstacle(folder: Store, schedule: Schedule, policy: str, job: int) -> str:
     Raises:
         InputError: The run belongs to another system, or its trace is missing or has changed.
     """
-    from dagsim.systems.cluster.present_waits import Obstacles
+    from dagsim.systems.cluster.waits.present import Obstacles
 
     scenario, jobs = _inputs(folder, schedule)
     return Obstacles(scenario, folder.spec_of(policy)).of(jobs[job], jobs[job].arrival_s)

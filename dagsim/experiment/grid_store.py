@@ -12,6 +12,7 @@ from typing import Any
 
 from dagsim.config import yaml
 from dagsim.errors import RunFolderError
+from dagsim.experiment.contents import RUNS, TIMING
 from dagsim.experiment.kept_files import (
     CLOCKED,
     TABLES,
@@ -27,7 +28,7 @@ from dagsim.experiment.kept_files import (
 )
 from dagsim.experiment.plan import Cell, Plan, SweepGrid, read_grid
 from dagsim.experiment.provenance import manifest
-from dagsim.experiment.store import GRID, LONGEST_NAME, RUNS, TIMING, Store
+from dagsim.experiment.store import GRID, LONGEST_NAME, Store
 from dagsim.files import append, parsed_json, replaced
 
 _CELLS, _PROGRESS = "cells", "progress.jsonl"

@@ -14,12 +14,13 @@ from typing import Any
 
 from dagsim.config.schema import Config, config_hash
 from dagsim.errors import RunFolderError
+from dagsim.experiment.contents import FAILURES, RUNS, TIMING
 from dagsim.experiment.kept_files import TABLES, CellRun, json_line, read_lines, run_of, slug, unwritable, whole_lines
 from dagsim.experiment.plan import Cell, Plan
 from dagsim.experiment.provenance import manifest
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.experiment.simulate import Outcome
-from dagsim.experiment.store import FAILURES, LONGEST_NAME, RUNS, TIMING, Store
+from dagsim.experiment.store import LONGEST_NAME, Store
 from dagsim.files import append, cut, why_unwritable
 from dagsim.systems.policy_spec import labelled
 

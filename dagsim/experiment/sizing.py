@@ -17,7 +17,7 @@ from dagsim.errors import ConfigError, UnknownName
 from dagsim.model import GPU_TYPES, Job, Task
 from dagsim.model.arithmetic import whole_sum
 from dagsim.model.gpu import canonical
-from dagsim.systems.cluster.audit import INVENTED
+from dagsim.systems.cluster.audit.auditor import INVENTED
 from dagsim.systems.cluster.models.runtime import HasRates, Runtime
 from dagsim.systems.cluster.section import ClusterSection, NodeGroup
 from dagsim.traces.trace_file import TraceFile

@@ -50,12 +50,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Self
 
 from dagsim.config.schema import Config, dump_config, load_config
-from dagsim.errors import CodeNotAllowed, ConfigError, InputError, RunFolderError
+from dagsim.errors import ConfigError, InputError, RunFolderError
+from dagsim.experiment.contents import FAILURES, Contents, RunState
 from dagsim.experiment.kept_files import (
-    CLOCKED,
     FACTS_OF_LOG,
     CellRun,
     check_shape,
@@ -63,35 +63,24 @@ from dagsim.experiment.kept_files import (
     json_text,
     overwrite,
     read_json_file,
-    read_lines,
-    read_schedule,
     rename_free,
     summary_of,
     unwritable,
-    value_in,
     write_whole,
 )
 from dagsim.experiment.plan import Cell, Plan
 from dagsim.experiment.provenance import SCHEMA, changes
-from dagsim.experiment.scenario import scenario_of, workload_label
 from dagsim.family import Entry, family_entries
 from dagsim.files import Lock, file_hash, replaced
 from dagsim.metrics.standings import PolicyResult
-from dagsim.model.cluster import Cluster
-from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
 from dagsim.registry import nearest_file
-from dagsim.sections import Foreign
-from dagsim.systems.seam import EngineUse
 from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.experiment.grid_store import GridStore
 
-RunState: TypeAlias = Literal["running", "done", "failed", "interrupted"]
-
 LONGEST_NAME = 80
-_RUN = {"policy": str, "seed": int, "workload": dict, "metrics": dict, "engine": dict}
 _FILES = {"file": str, "sha256": str}
 _MANIFEST: dict[str, Any] = {
     **{
@@ -106,8 +95,8 @@ _MANIFEST: dict[str, Any] = {
     **{"policies": [str], "seeds": [int], "trace": {"path": str, "sha256": str}},
     **{kind: {None: _FILES} for kind in ("code", "checkpoints", "traces")},
 }
-"""The types of values in a line and in the manifest (see ``check_shape``)."""
-GRID, RUNS, TIMING, FAILURES = "sweep.yaml", "runs.jsonl", "timing.jsonl", "failures.jsonl"
+"""The types of values in the manifest (see ``check_shape``)."""
+GRID = "sweep.yaml"
 
 
 def is_sweep(path: Path) -> bool:
@@ -145,7 +134,7 @@ _BESIDE = ("seeds.yaml", "references")
 """The ledger of report seeds, and the searches of training runs for the best heuristic."""
 
 
-class Store(ABC):
+class Store(Contents, ABC):
     """One run folder: a ``RunStore``, or a ``GridStore`` for the cells of a grid. To create a
     folder, use ``begin`` or ``RunStore.create``. To read one, use ``open`` or ``read``.
     """
@@ -154,9 +143,7 @@ class Store(ABC):
     """The subfolder for finished cells."""
 
     def __init__(self, path: Path, config: Config, manifest: dict[str, Any]) -> None:
-        self.path = path
-        self.config = config
-        self.manifest = manifest
+        super().__init__(path, config, manifest)
         self.ranked: Sequence[PolicyResult] = ()
         """The comparison of several policies after ``carry_out``, as in ``comparison.csv``."""
         self._lock = Lock(path / "lock")
@@ -283,17 +270,6 @@ class Store(ABC):
 
     # The plan and the state of the folder
 
-    @property
-    def name(self) -> str | None:
-        """The name that the user gave to the folder, or None."""
-        return self.manifest.get("name")
-
-    @property
-    def label(self) -> str:
-        """The name that the user gave to the folder, if any, and the workload."""
-        workload = workload_label(self.config)
-        return workload if self.name is None else f"{self.name}: {workload}"
-
     def as_grid(self) -> GridStore:
         """Return this folder as the folder of a grid.
 
@@ -309,17 +285,6 @@ class Store(ABC):
         Raises:
             InputError: A file that the plan needs cannot be read.
         """
-
-    @property
-    def state(self) -> RunState:
-        """The state of the run according to ``status.json``."""
-        status = read_json_file(self.path / "status.json")
-        if not isinstance(status, dict) or status.get("state") not in get_args(RunState):
-            raise RunFolderError(
-                f"{self.path / 'status.json'}: the state must be one of {', '.join(get_args(RunState))}"
-            )
-        state: RunState = status["state"]
-        return state
 
     @property
     def dead(self) -> bool:
@@ -602,7 +567,7 @@ class Store(ABC):
             if plan is not None:
                 self._list_cells(plan, state)
             write_whole(self.path / "summary.json", json_text(summary_of(self.lines())))
-            noted: dict[str, Any] = {"engine": engine_of(used)} if (used := self._engines()) else {}
+            noted: dict[str, Any] = {"engine": engine_of(used)} if (used := self.engines()) else {}
             if known := dict.fromkeys(of["text"] for line in self.lines() if (of := line.workload.get("knowledge"))):
                 noted["knowledge"] = list(known)
             if noted:
@@ -615,70 +580,6 @@ class Store(ABC):
                 self.finish("failed", text)
                 raise RunFolderError(text) from None
             self._give_up(state, error)
-
-    # Reading
-
-    def lines(self) -> list[CellRun]:
-        """Return the finished runs, in order, ignoring an incomplete last line.
-
-        Raises:
-            RunFolderError: A file cannot be read.
-        """
-        runs, timing = read_lines(self.path / RUNS), read_lines(self.path / TIMING)
-        for file, lines in ((RUNS, runs), (TIMING, timing)):
-            for number, run in enumerate(lines, 1):
-                check_shape(run, _RUN, f"{self.path / file}:{number}")
-        return [
-            CellRun(
-                value_in(run, "policy", RUNS),
-                value_in(run, "seed", RUNS),
-                value_in(run, "workload", RUNS),
-                value_in(run, "metrics", RUNS) | {CLOCKED: value_in(time, CLOCKED, TIMING)},
-            )
-            # not strict, because the time of the last run may be missing
-            for run, time in zip(runs, timing, strict=False)
-        ]
-
-    def line(self, number: int) -> CellRun:
-        """Return the finished run with this number, counted from 0.
-
-        Raises:
-            InputError: The folder has no finished run with that number.
-        """
-        lines = self.lines()
-        if number >= len(lines):
-            raise InputError(f"{self.path}: there is no run {number}; finished runs: {len(lines)}, counted from 0")
-        return lines[number]
-
-    def spec_of(self, name: str) -> str:
-        """Return the policy to which the user gave this name. By default, a policy's name is the
-        policy itself.
-        """
-        return str((self.manifest.get("named") or {}).get(name, name))
-
-    def failures(self) -> list[CellRun]:
-        """Return the policies that failed, each with its error.
-
-        Raises:
-            RunFolderError: The file cannot be read.
-        """
-        return [
-            CellRun(
-                value_in(line, "policy", FAILURES),
-                value_in(line, "seed", FAILURES),
-                error=value_in(line, "error", FAILURES),
-            )
-            for line in read_lines(self.path / FAILURES)
-        ]
-
-    def whole(self) -> list[CellRun]:
-        """Return the finished runs of all policies that did not fail. These runs can be compared.
-
-        Raises:
-            RunFolderError: A file cannot be read.
-        """
-        failed = {failure.policy for failure in self.failures()}
-        return [run for run in self.lines() if run.policy not in failed]
 
     def missing(self) -> str | None:
         """If the folder contains fewer runs than when it was finished, return a sentence such as
@@ -696,49 +597,6 @@ class Store(ABC):
             f"{self.path}: contains only {count} of {due} runs, although its state is done; {self._command_on()} "
             "runs the others"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state, the summary and the runs as plain values for JSON."""
-        lines, failures = self.lines(), self.failures()
-        failed = [{"policy": run.policy, "seed": run.seed, "error": run.error} for run in failures]
-        return {
-            "run": str(self.path),
-            "state": self.state,
-            "summary": summary_of(lines),
-            **({"failures": failed} if failed else {}),
-            "runs": [run.line for run in lines],
-        }
-
-    def _engines(self) -> dict[str, EngineUse]:
-        """Return the engine of each policy's first run. The result is empty for systems that have
-        only one engine.
-        """
-        used: dict[str, EngineUse] = {}
-        for line in read_lines(self.path / TIMING):
-            if "engine" in line:
-                used.setdefault(line["policy"], EngineUse(**line["engine"]))
-        return used
-
-    def schedule(self, number: int) -> Schedule:
-        """Return the schedule of the finished run with this number.
-
-        Raises:
-            RunFolderError: The schedule is missing or damaged.
-        """
-        return read_schedule(self.path / "schedules" / f"{number:03d}", self._cluster())
-
-    def _cluster(self) -> Cluster:
-        """Return the machines of the experiment.
-
-        Raises:
-            CodeNotAllowed: The system's class is outside dagsim and was not imported.
-        """
-        if isinstance(self.config.system, Foreign):
-            raise CodeNotAllowed(
-                f"{self.path}: the system {self.config.kind!r} is code outside dagsim, which was not "
-                "imported; give --allow-code to import it (docs/security.md)"
-            )
-        return scenario_of(self.config).cluster
 
 
 def _kind(is_grid: bool) -> type[Store]:

@@ -13,6 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dagsim.errors import ModelError
 from dagsim.model import Cluster, Kind, PowerState
 from dagsim.model.log import FactColumns, Schedule
 from dagsim.processes import return_freed_memory
@@ -314,7 +315,12 @@ several metrics."""
 def columns(source: AnySchedule) -> ScheduleColumns:
     """Return the columns of ``source``. If ``source`` already consists of columns, return it
     unchanged.
+
+    Raises:
+        ModelError: ``source`` is something else.
     """
+    if not isinstance(source, ScheduleColumns | Schedule):
+        raise ModelError(f"must be a Schedule, such as simulate(...).schedule; got {source!r}")
     return source if isinstance(source, ScheduleColumns) else ScheduleColumns.of(source)
 
 

@@ -334,7 +334,7 @@ def words(pair: Paired, p: float | None = None, *, unit: str = "seed", lower_is_
     if answer is Verdict.TOO_FEW:
         return "; ".join(parts)
     if pair.is_decided_by_few:
-        parts.append(f"a few {unit}s decide")
+        parts.append(f"depends on a few {unit}s")
     if needed := samples_needed(pair.seeds_needed, pair.n, unit) if isfinite(pair.low) else 0:
         parts.append(f"approximate: {enough_seeds(needed, unit)}")
     return "; ".join(parts)

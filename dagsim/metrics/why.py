@@ -69,8 +69,8 @@ DOWN = Cause(CauseKind.DOWN, "nodes were down")
 TOO_FEW = Cause(CauseKind.GPUS, "too few GPUs were free")
 APART = Cause(CauseKind.SCATTERED, "enough GPUs were free, but not together")
 UNSEEN = Cause(CauseKind.ORDER, "enough GPUs were free: the policy's order or a limit, CPUs or memory")
-"""The causes that a log shows by itself. With the rules of a site and its scheduler,
-``systems/cluster/waits.py`` finds more causes of the same kinds."""
+"""The causes that can be found from a log alone. With the rules of a site and its scheduler,
+``systems/cluster/waits/causes.py`` finds more causes of the same kinds."""
 
 
 @dataclass(frozen=True, slots=True)

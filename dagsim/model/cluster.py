@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from math import inf, isfinite
@@ -176,6 +176,9 @@ class Cluster:
     name: str = "cluster"
 
     def __post_init__(self) -> None:
+        if not isinstance(self.nodes, Collection) or not all(isinstance(node, Node) for node in self.nodes):
+            numbers = 'for numbers of GPUs, use Cluster.of({"A100-40": 8})'
+            raise ModelError(f"cluster: nodes must be a list of Node objects, got {self.nodes!r}; {numbers}")
         if not self.nodes:
             raise ModelError(f"cluster {self.name!r} has no nodes")
         if len({node.name for node in self.nodes}) != len(self.nodes):

@@ -100,6 +100,14 @@ def parsed_constraint(constraint: str) -> ParsedConstraint:
     Raises:
         ModelError: The constraint cannot be read.
     """
+    tokens = _tokens(constraint)
+    counts = tuple([int(token[1:]) for token in tokens if token[0] == "*"])
+    alternatives = _alternatives(tokens) if tokens.count("[") == 1 and not counts else ()
+    return ParsedConstraint(_Parser(constraint, tokens).test(), alternatives or (constraint,), counts)
+
+
+def _tokens(constraint: str) -> list[str]:
+    """Split a constraint into features, operators, brackets and counts (``*2``)."""
     tokens: list[str] = []
     at = 0
     while at < len(constraint.rstrip()):
@@ -108,54 +116,66 @@ def parsed_constraint(constraint: str) -> ParsedConstraint:
             raise ModelError(f"constraint {constraint[:80]!r}: cannot be read at {constraint[at : at + 20]!r}")
         tokens.append(match[1] or (f"*{match[2]}" if match[2] else match[3]))
         at = match.end()
-    counts = tuple([int(token[1:]) for token in tokens if token[0] == "*"])
-    brackets = tokens.count("[")
-    alternatives = _alternatives(tokens) if brackets == 1 and not counts else ()
-    tokens.reverse()
+    return tokens
 
-    def any_of(depth: int, bracketed: bool) -> _Test:
-        tests = [all_of(depth, bracketed)]
-        while tokens and tokens[-1] == "|":
-            tokens.pop()
-            tests.append(all_of(depth, bracketed))
+
+class _Parser:
+    """A recursive-descent parser for the tokens of a constraint."""
+
+    def __init__(self, constraint: str, tokens: Sequence[str]) -> None:
+        self._name = f"constraint {constraint[:80]!r}"
+        self._left = list(reversed(tokens))
+
+    def test(self) -> _Test:
+        """Return the test of the whole constraint."""
+        test = self._any_of(0, False)
+        if self._left:
+            raise ModelError(f"{self._name}: unexpected {self._left[-1]!r}")
+        return test
+
+    def _any_of(self, depth: int, bracketed: bool) -> _Test:
+        tests = [self._all_of(depth, bracketed)]
+        while self._takes("|"):
+            tests.append(self._all_of(depth, bracketed))
         return tests[0] if len(tests) == 1 else lambda features: any(test(features) for test in tests)
 
-    def all_of(depth: int, bracketed: bool) -> _Test:
+    def _all_of(self, depth: int, bracketed: bool) -> _Test:
         tests: list[_Test] = []
         counted: list[_Test] = []
         while True:
-            test, count = one(depth, bracketed)
-            (tests if count is None else counted).append(test)
-            if not tokens or tokens[-1] not in "&,":
+            test, is_counted = self._one(depth, bracketed)
+            (counted if is_counted else tests).append(test)
+            if not self._takes("&") and not self._takes(","):
                 break
-            tokens.pop()
         if counted and bracketed:  # in [a*2&b*2], a node needs only one of the two features
             tests.append(lambda features: any(test(features) for test in counted))
         return tests[0] if len(tests) == 1 else lambda features: all(test(features) for test in tests)
 
-    def one(depth: int, bracketed: bool) -> tuple[_Test, str | None]:
+    def _one(self, depth: int, bracketed: bool) -> tuple[_Test, bool]:
+        """Return the test of one part, and whether the part has a count."""
         if depth > _DEEPEST:
-            raise NestedTooDeeply(f"constraint {constraint[:80]!r}: nested too deeply")
-        token = tokens.pop() if tokens else ""
-        test: _Test
+            raise NestedTooDeeply(f"{self._name}: nested too deeply")
+        token = self._left.pop() if self._left else ""
         if token == "!":
-            test, _ = one(depth + 1, bracketed)
-            return lambda features: not test(features), None
+            test, _ = self._one(depth + 1, bracketed)
+            return lambda features: not test(features), False
         if token in ("(", "["):
-            test = any_of(depth + 1, bracketed or token == "[")
-            if not tokens or tokens.pop() != {"(": ")", "[": "]"}[token]:
-                raise ModelError(f"constraint {constraint[:80]!r}: a bracket is not closed")
+            test = self._any_of(depth + 1, bracketed or token == "[")
+            if not self._takes({"(": ")", "[": "]"}[token]):
+                raise ModelError(f"{self._name}: a bracket is not closed")
         elif not token or token in "&,|)]" or token[0] == "*":
             before = repr(token) if token else "the end"
-            raise ModelError(f"constraint {constraint[:80]!r}: a feature is missing before {before}")
+            raise ModelError(f"{self._name}: a feature is missing before {before}")
         else:
             test = _has(token)
-        return test, tokens.pop() if tokens and tokens[-1][0] == "*" else None
+        return test, self._takes("*")
 
-    test = any_of(0, False)
-    if tokens:
-        raise ModelError(f"constraint {constraint[:80]!r}: unexpected {tokens[-1]!r}")
-    return ParsedConstraint(test, alternatives or (constraint,), counts)
+    def _takes(self, first: str) -> bool:
+        """Remove the next token if it begins with ``first``. Return True if it does."""
+        found = bool(self._left) and self._left[-1][0] == first
+        if found:
+            self._left.pop()
+        return found
 
 
 def _has(feature: str) -> _Test:

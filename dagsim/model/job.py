@@ -23,63 +23,68 @@ from dagsim.text import count_of
 class Request:
     """What a job's submission requests in addition to resources.
 
-    - ``constraint`` is an expression over node features, as in Slurm: ``skl``, ``a100|v100``,
-      ``icl&!nvl``. Each node of the job must satisfy it. With ``[r1|r2]``, all nodes must satisfy
-      the same part. A constraint may also count nodes, as in ``[skl*2&icl*2]``. In this case, the
-      nodes of a gang must satisfy all counts together.
-    - ``partitions`` lists all partitions in which the job may run, if there are several.
-    - ``reservation`` names the reservation in which the job runs.
-    - ``licences`` are pairs of a name and a number. The job occupies these licences while it runs.
-    - ``nodes`` lists nodes that the job must use (``--nodelist``; only ``slurm-multifactor``
-      respects this), and ``excluded`` lists nodes that it must not use.
-    - With ``exclusive``, the job does not share its nodes with other jobs. With ``exclusive_user``,
-      the job shares its nodes only with jobs of the same user.
-    - ``together`` names jobs that were submitted together and have to start together: the
-      components of a heterogeneous job. Only ``slurm-multifactor`` respects this.
-    - ``spread`` is True if every instance needs a separate node, False if instances may share
-      nodes, and None if this is unknown.
-    - ``least_nodes`` and ``most_nodes`` limit how many nodes the job gets if its instances may
-      share nodes (``-N2 -n 8``; only ``slurm-multifactor`` respects this).
-    - ``array`` names the job array to which the job belongs. At most ``array_limit`` tasks of this
-      array run at the same time.
-    - ``after`` lists the ids of jobs and arrays that must end before the job becomes eligible to
-      start. ``start:ID`` only requires a job to start, and ``start:ID+600`` is met 600 s after its
-      start. With ``after_one``, the job becomes eligible as soon as one of the conditions in
-      ``after`` is met.
-    - ``begin_s`` is the number of seconds after its arrival for which the job is not eligible to
-      start.
-    - ``level`` is a level of the network's topology (``rack``, ``pod``; ``host`` for one node).
-      Each gang in the job must be placed within one domain of this level. Without
-      ``level_required``, the level is only a preference.
-    - ``segment`` is the number of instances per segment into which the placement ``block`` splits a
-      gang. Each segment is placed within one domain of the level (by default, the narrowest level).
-      The whole gang may extend over several domains.
-
     Raises:
         ModelError: The constraint cannot be read, or a number is below 1.
     """
 
     rare_keys: ClassVar[tuple[str, ...]] = ("partitions",)
     constraint: str = ""
+    """Expression over node features, as in Slurm: ``skl``, ``a100|v100``, ``icl&!nvl``. Each node of
+    the job must satisfy it. With ``[r1|r2]``, all nodes must satisfy the same part. A constraint may
+    also count nodes, as in ``[skl*2&icl*2]``. In this case, the nodes of a gang must satisfy all
+    counts together.
+    """
     partitions: tuple[str, ...] = ()
+    """All partitions in which the job may run, if there are several."""
     reservation: str = ""
+    """Name of the reservation in which the job runs."""
     licences: tuple[tuple[str, int], ...] = ()
+    """Licences that the job occupies while it runs, as pairs of a name and a number."""
     exclusive: bool = False
+    """True if the job does not share its nodes with other jobs."""
     spread: bool | None = None
+    """True if every instance needs a separate node, False if instances may share nodes, and None if
+    this is unknown.
+    """
     array: str = ""
+    """Name of the job array to which the job belongs."""
     array_limit: int | None = None
+    """Maximum number of tasks of the array that run at the same time."""
     after: tuple[str, ...] = ()
+    """Ids of jobs and arrays that must end before the job becomes eligible to start. ``start:ID``
+    only requires a job to start, and ``start:ID+600`` is met 600 s after its start.
+    """
     after_one: bool = False
+    """True if the job becomes eligible as soon as one of the conditions in ``after`` is met."""
     begin_s: float | None = None
+    """Number of seconds after its arrival during which the job is not eligible to start."""
     level: str = ""
+    """Level of the network's topology (``rack``, ``pod``; ``host`` for one node). Each gang in the
+    job must be placed within one domain of this level.
+    """
     level_required: bool = True
+    """False if ``level`` is only a preference."""
     segment: int | None = None
+    """Number of instances per segment into which the placement ``block`` splits a gang. Each segment
+    is placed within one domain of the level (by default, the narrowest level). The whole gang may
+    extend over several domains.
+    """
     nodes: tuple[str, ...] = ()
+    """Nodes that the job must use (``--nodelist``). Only ``slurm-multifactor`` respects this."""
     excluded: tuple[str, ...] = ()
+    """Nodes that the job must not use."""
     exclusive_user: bool = False
+    """True if the job shares its nodes only with jobs of the same user."""
     together: str = ""
+    """Name that the components of a heterogeneous job have in common. They were submitted together
+    and have to start together. Only ``slurm-multifactor`` respects this.
+    """
     least_nodes: int | None = None
+    """Smallest number of nodes that the job gets if its instances may share nodes (``-N2 -n 8``).
+    Only ``slurm-multifactor`` respects this.
+    """
     most_nodes: int | None = None
+    """Largest number of nodes, under the same conditions."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

@@ -94,8 +94,7 @@ class JobCaps:
 
 @dataclass(frozen=True, slots=True)
 class QueueNode:
-    """An account, a queue or a group of queues. It includes all accounts or queues below it. The
-    fields are described in docs/reference/configuration.md.
+    """An account, a queue or a group of queues. It includes all accounts or queues below it.
 
     Raises:
         ModelError: A name is missing, or a number is negative.
@@ -164,26 +163,7 @@ class QueueNode:
 
 @dataclass(frozen=True, slots=True)
 class NodePartition:
-    """A partition: a set of nodes with common rules. ``nodes`` lists the names of nodes or node
-    groups. If ``nodes`` is empty, the partition contains all nodes.
-
-    - ``priority`` is the priority factor of the partition.
-    - Jobs in partitions with a higher ``tier`` are scheduled first. If the ``preempt`` of a
-      partition is not ``off``, its jobs may be preempted by jobs in partitions with a higher tier.
-    - Jobs are killed after running for ``max_time_s``. ``default_time_s`` is the time limit of jobs
-      that do not give one.
-    - ``billing`` gives the weights with which ``gpus``, ``cpus`` and ``memory_gb`` count towards
-      usage.
-    - With ``exclusive``, jobs get whole nodes.
-    - ``qos`` is the name of a QOS. The limits of this QOS apply to all jobs in the partition, in
-      addition to the limits of each job's own QOS.
-    - ``job_limits`` apply to each job.
-    - Only jobs from ``accounts`` (including all accounts below them) and with an ``allowed_qos``
-      may run in the partition. If ``accounts`` is empty, all accounts except ``denied_accounts``
-      are allowed. If ``allowed_qos`` is empty, all QOS except ``denied_qos`` are allowed.
-    - ``grace_s`` is the grace period in seconds, for which a job continues to run after it has been
-      chosen for preemption.
-    - ``spreads`` is True if jobs are placed on the least loaded nodes first.
+    """A partition: a set of nodes with common rules.
 
     Raises:
         ModelError: A number is out of range, or a resource is unknown.
@@ -192,23 +172,47 @@ class NodePartition:
     name: str
     """Name by which jobs request the partition."""
     nodes: tuple[str, ...] = ()
+    """Names of nodes or node groups. If empty, the partition contains all nodes."""
     priority: float = 1.0
+    """Priority factor of the partition."""
     tier: int = 1
+    """Jobs in partitions with a higher tier are scheduled first."""
     max_time_s: float | None = None
+    """Number of seconds after which a job is killed."""
     default_time_s: float | None = None
+    """Time limit in seconds of jobs that do not give one."""
     exclusive: bool = False
+    """True if jobs get whole nodes."""
     billing: Mapping[str, float] = field(default_factory=dict)
+    """Weights with which ``gpus``, ``cpus`` and ``memory_gb`` count towards usage."""
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
+    """What happens to a job in this partition when a job in a partition with a higher tier preempts
+    it. With ``off``, it cannot be preempted in this way.
+    """
     limits: Caps = field(default_factory=Caps)
     """Limits on the total resources of all running jobs in the partition."""
     qos: str = ""
+    """Name of a QOS whose limits apply to all jobs in the partition, in addition to the limits of
+    each job's own QOS.
+    """
     job_limits: JobCaps = field(default_factory=JobCaps)
+    """Limits for each job."""
     accounts: tuple[str, ...] = ()
+    """Accounts whose jobs may run in the partition, including all accounts below them. If empty, all
+    accounts except ``denied_accounts`` are allowed.
+    """
     denied_accounts: tuple[str, ...] = ()
+    """Accounts whose jobs may not run in the partition, if ``accounts`` is empty."""
     allowed_qos: tuple[str, ...] = ()
+    """QOS with which jobs may run in the partition. If empty, all QOS except ``denied_qos`` are
+    allowed.
+    """
     denied_qos: tuple[str, ...] = ()
+    """QOS with which jobs may not run in the partition, if ``allowed_qos`` is empty."""
     grace_s: float = 0.0
+    """Seconds for which a job continues to run after it has been chosen for preemption."""
     spreads: bool = False
+    """True if jobs are placed on the least loaded nodes first."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -355,15 +359,16 @@ class NodeOutage:
 
 @dataclass(frozen=True, slots=True)
 class JobSuspension:
-    """A period for which an operator suspended a job, on the same clock as reservations. During
-    this time, the job's runs make no progress, and other jobs may use its CPUs. Like an outage, it
-    is not known in advance. ``job`` is the id of the job.
+    """A period during which a job was suspended by an operator, on the same clock as reservations.
+    During this time, the job's runs make no progress, and other jobs may use its CPUs. Like an
+    outage, it is not known in advance.
 
     Raises:
         ModelError: It names no job, or ends before it begins.
     """
 
     job: str
+    """Id of the job."""
     start_s: float
     """Time at which the job was suspended."""
     end_s: float
@@ -407,11 +412,6 @@ class QueueTree:
     qualities of service (QOS). It also contains the reservations and outages of nodes, the
     suspensions of jobs, and the number of licences of each kind.
 
-    If the site's scheduler is Kueue, ``kueue`` contains Kueue's objects and ``tree`` is not used.
-
-    ``scheduler`` contains the parameters of the site's scheduler. They apply to the policy that
-    represents this scheduler, unless the user gives the policy other parameters.
-
     Jobs that name no partition or QOS, or one that does not exist, are assigned to the first one.
 
     Raises:
@@ -434,7 +434,11 @@ class QueueTree:
     licences: Mapping[str, float] = field(default_factory=dict)
     """Number of licences of each kind."""
     scheduler: Mapping[str, bool | float | str] = field(default_factory=dict)
+    """Parameters of the site's scheduler. They apply to the policy that represents this scheduler,
+    unless the user gives the policy other parameters.
+    """
     kueue: Annotated[Any, Later("queues.kueue")] | None = None
+    """Kueue's objects, if the site's scheduler is Kueue. They replace ``tree``."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

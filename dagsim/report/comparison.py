@@ -4,7 +4,7 @@ in a ``whatif`` or ``plan``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite, isnan, nan
 from typing import NamedTuple
 
@@ -71,7 +71,7 @@ def _caveats(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterato
         exact = " The interval of the median ratio is exact (--wide)." if n >= ENOUGH_SEEDS else ""
         yield f"~ approximate: {enough_seeds(needed, sample)} (docs/reference/statistics.md).{exact}"
     if any(result.pair is not None and result.pair.is_decided_by_few and result.verdict for result in results):
-        yield f"! a few {sample}s decide (docs/reference/statistics.md)."
+        yield f"!: the verdict depends on a few {sample}s (docs/reference/statistics.md)."
 
 
 def _heads(metrics: Sequence[str]) -> list[str]:
@@ -104,45 +104,12 @@ def comparison_table(
     policies = "1 policy" if len(ranked) == 1 else f"{len(ranked)} policies"
     title = ", ".join(filter(None, [policies, workload, _counted(n, _unit(sample))]))
     best = "lowest" if lower_is_better(metric) else "highest"
-    any_not_done, any_unfinished = (
-        any(getattr(standing, name) for standing in ranked) for name in ("not_done", "unfinished")
-    )
-    with_median = sample is Sample.WINDOW and not wide
-    if with_median:
-        heads = ["policy", "ratio", "95% interval", "of the\nmedian", "won", "verdict"]
-    else:
-        heads = ["policy", *_heads([metric]), "ratio", "95% interval", "won", "verdict"]
-    beside = [
-        name for name in SECONDARY_METRICS if name != "energy_kwh" or any(standing.beside[name] for standing in ranked)
-    ]
+    columns = _columns(ranked, metric, wide=wide, to_bound=to_bound)
     rows = []
     for group in _merged(ranked, wide=wide):
-        result, cells = group[0], result_cells(group[0])
         name = Lines("\n= ".join(on_one_line(standing.policy) for standing in group))
-        if with_median:
-            row = [name, cells.ratio, cells.interval.replace(" ", ""), cells.median.replace(" ", "")]
-        else:
-            row = [name, cells.mean, cells.ratio, cells.interval]
-        row += [cells.won, cells.verdict]
-        if to_bound:
-            share = to_bound.get(result.policy, nan)
-            row.append("-" if isnan(share) else f"{round(100 * share)}%")
-        if wide:
-            row += _wide_cells(result, beside)
-        if any_not_done:
-            row.append(f"{result.not_done:,}")
-        if any_unfinished:
-            row.append(f"{result.unfinished:,}")
-        rows.append(tuple(row))
-    if to_bound:
-        heads.append("way to\nbound")
-    if wide:
-        heads += ["of all\njob-seconds", "95%\ninterval", "median\nratio", "95%\ninterval", "Holm's\np"]
-        heads += [_HEADS[name] for name in beside]
-    if any_not_done:
-        heads.append("jobs\nnot done")
-    if any_unfinished:
-        heads.append("of them\nunfinished")
+        rows.append((name, *[cell for column in columns for cell in column.cells(group[0])]))
+    heads = ["policy", *[head for column in columns for head in column.heads]]
     notes = [*_notes(ranked)]
     if to_bound:
         notes.append(
@@ -150,6 +117,49 @@ def comparison_table(
             "were stopped or jobs not done (docs/reference/bound.md)."
         )
     return Grid(f"{title}; {best} {metric_name(metric)} first", tuple(heads), rows, tuple(notes), (0, 5))
+
+
+class _Columns(NamedTuple):
+    """Adjacent columns of a table: their heads, and a function that returns a policy's cells."""
+
+    heads: Sequence[str]
+    cells: Callable[[PolicyResult], Sequence[str]]
+
+
+def _columns(
+    ranked: Sequence[PolicyResult], metric: str, *, wide: bool, to_bound: Mapping[str, float] | None
+) -> list[_Columns]:
+    """Return the columns of a comparison, except the one with the names of the policies."""
+
+    def ratio_with_median(result: PolicyResult) -> list[str]:
+        cells = result_cells(result)
+        return [cells.ratio, cells.interval.replace(" ", ""), cells.median.replace(" ", ""), cells.won, cells.verdict]
+
+    def ratio(result: PolicyResult) -> list[str]:
+        cells = result_cells(result)
+        return [cells.mean, cells.ratio, cells.interval, cells.won, cells.verdict]
+
+    def way_to_bound(result: PolicyResult) -> list[str]:
+        share = (to_bound or {}).get(result.policy, nan)
+        return ["-" if isnan(share) else f"{round(100 * share)}%"]
+
+    if ranked[0].sample is Sample.WINDOW and not wide:
+        columns = [_Columns(["ratio", "95% interval", "of the\nmedian", "won", "verdict"], ratio_with_median)]
+    else:
+        columns = [_Columns([*_heads([metric]), "ratio", "95% interval", "won", "verdict"], ratio)]
+    if to_bound:
+        columns.append(_Columns(["way to\nbound"], way_to_bound))
+    if wide:
+        names = SECONDARY_METRICS
+        beside = [name for name in names if name != "energy_kwh" or any(standing.beside[name] for standing in ranked)]
+        heads = ["of all\njob-seconds", "95%\ninterval", "median\nratio", "95%\ninterval", "Holm's\np"]
+        heads += [_HEADS[name] for name in beside]
+        columns.append(_Columns(heads, lambda result: _wide_cells(result, beside)))
+    if any(standing.not_done for standing in ranked):
+        columns.append(_Columns(["jobs\nnot done"], lambda result: [f"{result.not_done:,}"]))
+    if any(standing.unfinished for standing in ranked):
+        columns.append(_Columns(["of them\nunfinished"], lambda result: [f"{result.unfinished:,}"]))
+    return columns
 
 
 def metric_name(metric: str) -> str:

@@ -109,7 +109,7 @@ def film(schedule: Schedule, path: Path, title: str, frames: int = 90, width: in
             written.
     """
     if path.suffix not in _ENDINGS:
-        raise InputError(f"{path}: the name of a film must end in {' or '.join(_ENDINGS)}")
+        raise InputError(f"{path}: the name of an animation must end in {' or '.join(_ENDINGS)}")
     if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
         raise InputError(f"{path}: .mp4 needs the program ffmpeg, which is not installed; .gif needs no other program")
     images = _frames(schedule, title, frames, width)

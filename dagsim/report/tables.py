@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dagsim.experiment.trace_info import TraceInfo
     from dagsim.metrics.why import WaitReasons
     from dagsim.systems.cluster.knowledge import Knowledge
-    from dagsim.systems.cluster.waits import Stretch
+    from dagsim.systems.cluster.waits.causes import Stretch
     from dagsim.workload.info import Percentiles, WorkloadInfo
 
 _FEW_WAITS = 30
@@ -80,7 +80,7 @@ _IF_ANY = (
 )
 """Metrics that are shown only if one of them is not 0."""
 
-_LOAD = "arriving work / capacity of all GPUs; utilization: share of GPUs that tasks hold"
+_LOAD = "arriving work / capacity of all GPUs; utilization: share of GPUs in use"
 _CPU_LOAD = "arriving work / capacity of all CPU cores"
 """Definitions of the offered load (``workload.load``) for GPUs, and for CPU cores, which are used
 if their load is higher. A policy reaches the offered load if it keeps all of them busy.
@@ -376,7 +376,7 @@ def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = Tru
     that must precede any result. Otherwise, return the other sentences. If there are several
     windows, the sentences describe the worst one.
     """
-    from dagsim.systems.cluster.audit import Audit
+    from dagsim.systems.cluster.audit.facts import Audit
 
     workloads = list(workloads)
     knowledge = knowledge_of(workloads) if urgent else None
@@ -476,7 +476,7 @@ def published_table(info: TraceInfo) -> Table:
     """
     from rich.table import Table
 
-    table = Table("", title="published of the whole trace", title_justify="left")
+    table = Table("", title="published values for the whole trace", title_justify="left")
     table.add_column("here", justify="right")
     table.add_column("published", justify="right")
     table.add_column("source", overflow="fold")
@@ -531,7 +531,7 @@ def causes_in_words(bound: Sequence[Stretch]) -> list[tuple[str, float]]:
     """Describe each set of causes of a wait in words. Return the descriptions with their seconds,
     longest first.
     """
-    from dagsim.systems.cluster.waits import causes_by_time
+    from dagsim.systems.cluster.waits.causes import causes_by_time
 
     return [("; and ".join(cause.what for cause in causes), seconds) for causes, seconds in causes_by_time(bound)]
 

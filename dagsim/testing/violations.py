@@ -418,32 +418,36 @@ class _Reading:
             self.say(row, "none of its nodes went down now")
         if self.seconds is None or not run.begun:
             return
-        key, gpu = (run.job, run.task), self.nodes[row.node].gpu
-        takes_s = self.seconds(self.jobs[run.job].tasks[run.task], gpu)
-        begun_s = run.started_s if run.computing_s is None else run.computing_s
-        if self.jobs[run.job].tasks[run.task].elastic is not None:
+        task, key = self.jobs[run.job].tasks[run.task], (run.job, run.task)
+        if task.elastic is not None:
             self.done[key] += run.done(row.time_s)
             return
-        if run.since_s is not None:
-            if row.kind == Kind.FINISHED and key not in self.stopped and abs(run.done(row.time_s) - takes_s) > _NEARLY:
-                self.say(row, f"it did {run.done(row.time_s)!r} s of work, it takes {takes_s!r} s")
-            self.done[key] += run.instances * (run.done(row.time_s) / takes_s if takes_s else 1.0)
-            return
+        takes_s = self.seconds(task, self.nodes[row.node].gpu)
+        begun_s = run.started_s if run.computing_s is None else run.computing_s
+        ends = row.kind == Kind.FINISHED
+        is_whole = ends and key not in self.stopped
         paused_s = ordered_sum(until_s - since_s for since_s, until_s in self._suspended(run))
-        if paused_s:
-            ran_s = row.time_s - begun_s - paused_s
-            if row.kind == Kind.FINISHED and key not in self.stopped and abs(ran_s - takes_s) > _NEARLY:
-                self.say(row, f"begun at {begun_s!r} and suspended for {paused_s!r} s, it takes {takes_s!r} s")
-            self.done[key] += run.instances * (ran_s / takes_s if takes_s else 1.0)
+        if run.since_s is not None:
+            ran_s, words = run.done(row.time_s), f"it did {run.done(row.time_s)!r} s of work"
+        elif paused_s:
+            ran_s, words = row.time_s - begun_s - paused_s, f"begun at {begun_s!r} and suspended for {paused_s!r} s"
+        else:
+            self._check_steady(row, begun_s, takes_s, is_whole=is_whole)
+            if takes_s:
+                self.done[key] += run.instances * (row.time_s - begun_s) / takes_s
+            elif ends:
+                self.done[key] += run.instances
             return
-        if row.kind == Kind.FINISHED and key not in self.stopped and row.time_s != begun_s + takes_s:
+        if is_whole and abs(ran_s - takes_s) > _NEARLY:
+            self.say(row, f"{words}, it takes {takes_s!r} s")
+        self.done[key] += run.instances * (ran_s / takes_s if takes_s else 1.0)
+
+    def _check_steady(self, row: Record, begun_s: float, takes_s: float, *, is_whole: bool) -> None:
+        """Check the end of a run whose rate was 1 and that was never suspended."""
+        if is_whole and row.time_s != begun_s + takes_s:
             self.say(row, f"begun at {begun_s!r}, it takes {takes_s!r} s")
         if row.time_s > begun_s + takes_s * (1 + 1e-9) + _NEARLY and row.kind == Kind.FINISHED:
             self.say(row, f"begun at {begun_s!r}, it takes at most {takes_s!r} s")
-        if takes_s:
-            self.done[key] += run.instances * (row.time_s - begun_s) / takes_s
-        elif row.kind == Kind.FINISHED:
-            self.done[key] += run.instances
 
     def _give(self, row: Record) -> None:
         task = self.jobs[row.job].tasks[row.task]

@@ -320,7 +320,7 @@ CATALOGUE: dict[str, PublishedTrace] = {
         "https://github.com/S-Lab-System-Group/HeliosData",
         "CC BY 4.0",
         (Remote("https://github.com/S-Lab-System-Group/HeliosData/raw/HEAD/data.zip"),),
-        after="unzip data.zip; the trace of a cluster is its folder, data/Venus say",
+        after="unzip data.zip; the trace of a cluster is its folder, such as data/Venus",
     ),
     "itp": PublishedTrace(
         "Microsoft ITP 2021: 69,351 jobs on ten clusters",

@@ -264,4 +264,4 @@ def _refuse_pages(url: str, start: bytes, type_: str) -> None:
 def _refusal(error: urllib.error.HTTPError) -> str:
     if error.code in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
         return f"the publisher no longer has it there ({error.code} {error.reason})"
-    return f"the server refuses ({error.code} {error.reason}); perhaps it answers later"
+    return f"the server refuses ({error.code} {error.reason}); try again later"

@@ -53,10 +53,10 @@ class Contradiction:
 
 
 CONTRADICTIONS: Mapping[str, str] = {
-    "impossible": "ran in the log and can never run here",
-    "stuck": "are waiting and can never run here",
+    "impossible": "ran in the log but can never run here",
+    "stuck": "are waiting but can never run here",
     "rules": "ran in the log although the rules of the site would never let them start",
-    "smaller nodes": "held more of a node than it has here",
+    "smaller nodes": "used more of a node's resources than it has here",
     "nodes": "ran on nodes that the cluster lacks",
     "other nodes": "ran on nodes that their partition lacks here",
     "gpu types": "ran on other GPU types than their nodes have here",
@@ -66,10 +66,10 @@ CONTRADICTIONS: Mapping[str, str] = {
     "users": "belong to users that their account lacks at the site",
     "reservations": "ran in reservations that the site lacks",
     "values": "were left out because a value cannot be read",
-    "columns": "have columns that disagree",
+    "columns": "have contradictory columns",
     "times": "have impossible times",
-    "ids": "have the id of another row",
-    "text": "state their GPUs only in text",
+    "ids": "have the same id as another row",
+    "text": "mention their GPUs only in free text",
 }
 """Kinds of contradictions, each with the words that describe such jobs or rows in a report."""
 OF_ROWS = ("values", "columns", "times", "ids", "text")
@@ -141,10 +141,10 @@ class ReadReport:
         text = f"{reason}: {clipped(detail)}" if detail else reason
         if self.strict:
             raise TraceError(
-                f"{where}: strict reading stops at the first row that would be dropped, which is one {text}"
+                f"{where}: strict reading rejects rows {reason}{f' ({clipped(detail)})' if detail else ''}"
             )
         self.dropped[reason] += rows
-        self._contradict(reason, f"{where} {detail}" if detail.startswith("got ") else where, rows)
+        self._contradict(reason, f"{where}: {detail}" if detail.startswith("got ") else where, rows)
         self._detail(f"{where}: dropped, {text}")
 
     def dropping(

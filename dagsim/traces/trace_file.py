@@ -27,14 +27,13 @@ from dagsim.workload.windows import Measure, check_measure, most_windows, spread
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """The jobs from the real trace at ``path``. They are the same for every seed. By default, the
-    ``format`` is detected automatically.
-    """
+    """The jobs in a real trace. They are the same for every seed."""
 
     rare_keys: ClassVar[tuple[str, ...]] = ("part",)
     path: str
     """A file or a folder; variables such as ``$DAGSIM_DATA`` are replaced."""
     format: str | None = None
+    """Name of the format (``dagsim list readers``). By default, it is detected automatically."""
     options: TraceOptions = field(default_factory=TraceOptions)
     """How to read the trace (``--read``, ``dagsim list readers``)."""
     window: int | None = None

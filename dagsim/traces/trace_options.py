@@ -208,7 +208,7 @@ class TraceOptions:
         return seconds * measured.fp32_tflops / gpu_type(self.reference_gpu).fp32_tflops
 
     def all_on_reference(self, seconds: np.ndarray, measured_on: Sequence[str | None], place: np.ndarray) -> np.ndarray:
-        """Convert (n,) seconds like ``on_reference``. Entry i was measured on
+        """Convert n values in seconds, as ``on_reference`` does. Entry i was measured on
         ``measured_on[place[i]]``.
         """
         if self.reference_gpu is None:

@@ -19,14 +19,14 @@ class UnreadKind(NamedTuple):
     """A pattern that matches the beginning of one of the first lines."""
 
 
-_SITE = "make a configuration of it with dagsim site import FILE -o site.yaml, and give that with --config"
+_SITE = "make a configuration from it with dagsim site import FILE -o site.yaml, and give that with --config"
 _KINDS = tuple(
     [
         UnreadKind(*kind)
         for kind in (
             (
                 "a Pegasus workflow.yml",
-                "it has no run times; wfcommons-pegasus makes WfFormat of a finished run, which dagsim reads",
+                "it has no run times; wfcommons-pegasus makes WfFormat from a finished run, which dagsim reads",
                 r"\s*(x-)?pegasus:",
             ),
             (

@@ -176,9 +176,8 @@ class Rates:
     """Arrivals at a rate of ``per_hour``, multiplied by one factor for the hour of the day, one for
     the day of the week, and one from ``swings``.
 
-    ``day`` has 24 factors and ``week`` has 7, all relative to their mean. By default, all factors
-    are 1. Within an hour, arrivals are a Poisson process, so overall they are a log-Gaussian Cox
-    process. Each seed starts at a random time of the week.
+    Within an hour, arrivals are a Poisson process, so overall they are a log-Gaussian Cox process.
+    Each seed starts at a random time of the week.
 
     Raises:
         WorkloadError: A rate or a factor is negative, or there are not exactly 24 factors for hours
@@ -188,7 +187,9 @@ class Rates:
     per_hour: float = 60.0
     """The mean number of jobs per hour, before the factors."""
     day: tuple[float, ...] = ()
+    """Factors for the 24 hours of the day, relative to their mean (default: 1)."""
     week: tuple[float, ...] = ()
+    """Factors for the 7 days of the week, relative to their mean (default: 1)."""
     swings: tuple[Swing, ...] = ()
     """Random factors by which the rate is multiplied."""
 

@@ -184,16 +184,17 @@ class LogNormal:
 @dataclass(frozen=True, slots=True)
 class Pareto:
     """Numbers from a Pareto distribution: all numbers are at least ``scale``, and a number exceeds
-    ``x`` with probability ``(scale / x) ** alpha``. Numbers above ``high`` are clipped to it.
-
-    The smaller ``alpha`` is, the heavier the tail. Without ``high``, the variance is infinite if
-    ``alpha`` is at most 2, and the mean is infinite if ``alpha`` is at most 1.
+    ``x`` with probability ``(scale / x) ** alpha``.
     """
 
     scale: float = 1.0
     """The smallest number."""
     alpha: float = 1.5
+    """The smaller this value is, the heavier the tail. Without ``high``, the variance is infinite if
+    it is at most 2, and the mean is infinite if it is at most 1.
+    """
     high: float | None = None
+    """Largest number. Larger numbers are replaced with it."""
     kind: Literal["pareto"] = "pareto"
 
     __pydantic_config__ = _FORBID
@@ -237,16 +238,16 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """A distribution defined by published percentiles. Each of ``points`` is a pair of a
-    probability and a value. The probabilities range from 0 to 1.
-
-    Between two points, interpolation is geometric if both values are positive, and otherwise
-    linear. With ``whole``, values are rounded up to whole numbers, which suits counts and preserves
-    the values at the published probabilities.
+    """A distribution defined by published percentiles. Between two of them, interpolation is
+    geometric if both values are positive, and otherwise linear.
     """
 
     points: tuple[tuple[float, float], ...]
+    """Pairs of a probability and a value. The probabilities range from 0 to 1."""
     whole: bool = False
+    """True to round values up to whole numbers. This suits counts, and keeps the values at the
+    published probabilities as published.
+    """
     kind: Literal["quantiles"] = "quantiles"
 
     __pydantic_config__ = _FORBID

@@ -243,7 +243,7 @@ def _ranks(work: np.ndarray, kinds: Sequence[tuple[float, ...]]) -> np.ndarray:
 
 def _alike(members: Sequence[list[int]], ranks: np.ndarray) -> float:
     """Return the fraction of similar jobs. Two successive jobs are correlated only if both are
-    similar ones, so the fraction is the square root of their rank correlation.
+    similar jobs, so the fraction is the square root of their rank correlation.
     """
     before = [place for own in members for place in own[:-1]]
     after = [place for own in members for place in own[1:]]

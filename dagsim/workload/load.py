@@ -163,8 +163,8 @@ class Load:
                 f"offered load of {self.offered:.3g} says little"
             )
         return (
-            f"the offered load {self.offered:.3g}{self._scarce()} is above 1: while jobs arrive the queue grows "
-            "whatever the policy, and mean completion times depend on how many jobs there are"
+            f"the offered load {self.offered:.3g}{self._scarce()} is above 1, so the queue grows under any policy "
+            "while jobs arrive, and mean completion times depend on the number of jobs"
         )
 
     def _scarce(self) -> str:

@@ -116,8 +116,8 @@ class _Arrived(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """A workload of ``count`` jobs that arrive in sessions. On average over seeds, the jobs offer
-    ``load`` to the cluster.
+    """A workload of ``count`` jobs that arrive in sessions. Averaged over seeds, their offered load
+    is ``load``.
 
     Times are those of the real cluster, stretched to give the requested load, as ``--load`` does
     for a trace. On a small cluster, a day therefore lasts longer than 24 h. With
@@ -305,8 +305,8 @@ class Sessions:
         return np.asarray(np.searchsorted(shares, rng("sessions/tenants").random(count) * shares[-1], "right"))
 
     def _places(self, rng: Draws, own: np.ndarray) -> np.ndarray:
-        """Return the quantile of each job among the durations of its kind. Similar jobs are near
-        the quantile ``own`` of their session, and other jobs are anywhere.
+        """Return the quantile of each job or task among the durations of its kind: near ``own``
+        with probability ``alike``, and anywhere between 0 and 1 otherwise.
         """
         near = np.abs(own + _NEAR * (2 * rng("sessions/near").random(len(own)) - 1))
         near = np.where(near >= 1, 2 - near, near)  # reflect values outside 0 to 1

@@ -100,10 +100,10 @@ class Alibaba:
     1``.
 
     This matches the published mean for each ``n``, and the spread within about 20% (up to 16
-    tasks). Each level has one task, and further tasks concentrate on the first levels. A task waits
-    for one task in the level above. If no task would otherwise wait for a task outside the last
-    level, a task in the next level waits for it. Of jobs with more than 2 tasks, 59% gather (some
-    task has two parents) and 33% scatter, compared with 65% and 21% of 6,600 real jobs.
+    tasks). Each level has one task, and further tasks concentrate on the first levels. Each task
+    waits for one task in the level above. If a task outside the last level then has no child, it
+    also becomes a parent of a task in the next level. Of jobs with more than 2 tasks, 59% gather
+    (some task has two parents) and 33% scatter, compared with 65% and 21% of 6,600 real jobs.
     """
 
     kind: Literal["alibaba"] = "alibaba"

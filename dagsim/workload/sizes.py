@@ -70,16 +70,12 @@ class Independent:
     """Sizes of tasks in which each quantity is drawn from its own distribution, independently of
     the others.
 
-    ``work`` is given in the unit of the runtime model: seconds on its reference GPU type, or TFLOP.
-    ``gpus``, ``cpus`` and ``memory_gb`` are amounts per instance. With ``gang``, the instances of a
-    task start together. ``models`` are equally likely. ``requested_factor`` is the users' estimate
-    of the work (a requested time), as a multiple of the work.
-
     Raises:
         WorkloadError: A size that is drawn is negative, or a task has no instances.
     """
 
     work: AnyDistribution = _SECONDS
+    """Work of a task, in the unit of the runtime model: seconds on its reference GPU type, or TFLOP."""
     instances: AnyDistribution = GANGS
     """Number of instances of each task."""
     gang: bool = True
@@ -95,6 +91,7 @@ class Independent:
     gpu_types: tuple[str, ...] | None = None
     """GPU types that each task may use."""
     requested_factor: AnyDistribution | None = None
+    """The users' estimate of the work (a requested time), as a multiple of the work."""
     kind: Literal["independent"] = "independent"
 
     __pydantic_config__ = _FORBID

@@ -88,7 +88,7 @@ _BURSTY, _SINGLE, _INDEPENDENT = Bursty(bursts=4, share=0.7, width=0.02), Single
 
 @dataclass(frozen=True, slots=True)
 class Synthetic:
-    """A generated workload of ``count`` jobs. They offer ``load`` to the cluster (defined in
+    """A generated workload of ``count`` jobs with an offered load of ``load`` (defined in
     ``dagsim.workload.load``).
 
     With ``load_mode="exact"``, the times of arrival are scaled so that every generated workload

@@ -114,4 +114,4 @@ def parse_measure(text: str) -> list[int | None]:
             raise ValueError
         return [int(first or 0), int(last) if last.strip() else None]
     except ValueError:
-        raise WorkloadError(f"measure: expected FROM:TO, as 1000:19000 or 1000:-1000, got {text!r}") from None
+        raise WorkloadError(f"measure: expected FROM:TO, such as 1000:19000 or 1000:-1000, got {text!r}") from None

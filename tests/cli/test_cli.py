@@ -469,7 +469,7 @@ def test_rows_with_values_that_cannot_be_read_are_named_above_the_result(tmp_pat
     (tmp_path / "jobs.csv").write_text("id,arrival_s,gpus,duration_s\na,0,1,10\nb,1,many,10\n")
     shown = fine("replay", "--trace", tmp_path / "jobs.csv", "--policy", "fifo", "--no-plots", "--out", tmp_path)
     first, *_ = shown.stdout.splitlines()
-    assert first.startswith("warning: 1 of 2 rows (50%) were left out because a value cannot be read")
+    assert first.startswith("warning: 1 of 2 rows (50%) was left out because a value cannot be read")
     assert "jobs.csv:3" in first
 
 

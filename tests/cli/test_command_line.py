@@ -200,7 +200,7 @@ def test_a_quote_that_is_not_closed_and_an_endless_job_are_named(tmp_path: Path)
     assert "dropped 1 with a quote that is not closed" in said("replay", "--trace", str(log), "--out", str(tmp_path))
     log.write_text(LOG.format(gpus=1) + "d,30,1,1e308\n", encoding="utf-8")
     text = said("replay", "--trace", str(log), "--out", str(tmp_path), "--no-plots", code=0)
-    assert "have impossible times: that take more than 100 years (1 row" in text
+    assert "has impossible times: that take more than 100 years (1 row" in text
     assert "3 of 3 jobs completed" in text
 
 

@@ -103,7 +103,7 @@ def test_jobs_for_gpu_types_that_the_cluster_lacks_are_warned_about(tmp_path: Pa
     assert ended.exit_code == 0, ended.output
     output = " ".join(ended.output.split())
     assert output.startswith(
-        "warning: 1 of 2 jobs (50%, 50% of the GPU-hours) ran in the log and can never run here: "
+        "warning: 1 of 2 jobs (50%, 50% of the GPU-hours) ran in the log but can never run here: "
         "no node has a GPU of type X900; --read gpu_names=SITE=TYPE"
     )
     assert output.count("X900") == 1

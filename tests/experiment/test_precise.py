@@ -11,8 +11,9 @@ import pytest
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError
 from dagsim.experiment.compare import Precise, rule_for, run_until_precise, seeds_for
+from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.run_store import RunStore
-from dagsim.experiment.store import CellRun, Store
+from dagsim.experiment.store import Store
 from dagsim.metrics.paired import Ending
 from dagsim.seeds import WINDOWS, seeds_of
 

@@ -29,7 +29,7 @@ Edge = tuple[str, str]
 
 
 TESTS = PACKAGE.parent / "tests"
-ACROSS = {"cli/test_pinned_commands.py", "test_pinned_bounds.py", "test_shipped_numbers.py"}
+ACROSS = {"cli/test_pinned_commands.py", "test_pinned_fields.py", "test_shipped_numbers.py"}
 """Tests that go over all commands, all classes and all shipped files, whoever defines them."""
 
 

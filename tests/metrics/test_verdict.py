@@ -61,7 +61,7 @@ def test_few_windows_of_a_trace_are_approximate() -> None:
 def test_one_far_seed_is_said() -> None:
     ratios = 0.5 * NEAR
     ratios[3] = 4.0
-    assert words(paired(ratios, np.ones(20))).endswith("a few seeds decide")
+    assert words(paired(ratios, np.ones(20))).endswith("depends on a few seeds")
 
 
 def test_holm_multiplies_by_what_is_left() -> None:

@@ -16,7 +16,7 @@ from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.waits import Stretch
+from dagsim.systems.cluster.waits.causes import Stretch
 
 
 def job(name: str, seconds: float, gpus: float, arrival_s: float = 0.0, tenant: str = "") -> Job:

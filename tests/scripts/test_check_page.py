@@ -72,7 +72,12 @@ def test_a_page_of_tables_has_each_title_once_and_no_error(browser: Any, tmp_pat
     from dagsim.families.web.document import page_of_tables
 
     grids = [
-        Grid("First", ("name", "verdict"), [("a", "better; better in 8 of 10 seeds; a few seeds decide")], texts=(0, 1))
+        Grid(
+            "First",
+            ("name", "verdict"),
+            [("a", "better; better in 8 of 10 seeds; depends on a few seeds")],
+            texts=(0, 1),
+        )
     ]
     path = tmp_path / "tables.html"
     path.write_text(page_of_tables("Tables", grids))

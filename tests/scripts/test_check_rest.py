@@ -71,7 +71,7 @@ def test_the_rest_from_a_log_of_batch_jobs_is_its_own_rest(policy: str, seed: in
 def test_a_memory_by_other_numbers_of_runs_is_not_taken_over() -> None:
     # Two jobs started at once, and the log does not say which one first.
     rests = check_rest.differing_from_log(check_rest.drawn(830000013), "slurm-multifactor", 830000013)
-    assert rests.forgets == "when its last backfill cycle began"
+    assert rests.forgets == "when the last backfill cycle began"
 
 
 def test_a_placement_whose_memory_is_an_index_says_what_it_forgets() -> None:

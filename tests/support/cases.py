@@ -1,14 +1,11 @@
-"""Random clusters and DAG jobs for property tests, and folds that check a log against them."""
+"""Random clusters, DAG jobs and models for property tests."""
 
 from __future__ import annotations
-
-from collections import Counter, defaultdict
 
 from hypothesis import strategies as st
 
 from dagsim.family import families
-from dagsim.model import Cluster, Edge, Job, Kind, Node, Task, TaskGraph, gpu_type
-from dagsim.model.log import Schedule
+from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.systems.cluster import ClusterKernel, Estimates, MovingDelay, NodeFailures, Preemption, UniformNetwork
 from dagsim.systems.cluster.models import Models
 
@@ -74,53 +71,6 @@ def models(draw: st.DrawFn) -> dict[str, object]:
 
 def simulation(cluster: Cluster, jobs: list[Job], models: dict[str, object], seed: int = 3) -> ClusterKernel:
     return ClusterKernel(cluster, jobs, Models(**models), seed=seed)  # type: ignore[arg-type]
-
-
-def check_log(cluster: Cluster, jobs: list[Job], schedule: Schedule) -> None:
-    """Every promise that can be read off the log: raises AssertionError."""
-    free = {index: [n.gpus, n.cpus, n.memory_gb] for index, n in enumerate(cluster.nodes)}
-    held: dict[tuple[int, int], object] = {}
-    used: dict[int, Counter[int]] = defaultdict(Counter)
-    finished: Counter[tuple[int, int]] = Counter()
-    last = 0.0
-    for record in schedule.log:
-        assert record.time_s >= last
-        last = record.time_s
-        if record.run < 0:
-            continue
-        task = jobs[record.job].tasks[record.task]
-        key = (record.run, record.node)
-        if record.kind == Kind.STARTED:
-            for parent in jobs[record.job].graph.parents[record.task]:
-                assert finished[record.job, parent] == jobs[record.job].tasks[parent].instances
-            assert key not in held
-            held[key] = record
-            sign = -1
-        elif record.kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED):
-            assert held.pop(key)._replace(kind=0, time_s=0) == record._replace(kind=0, time_s=0)  # type: ignore[attr-defined]
-            sign = 1
-            if record.kind == Kind.FINISHED:
-                finished[record.job, record.task] += record.instances
-        else:
-            continue
-        room = free[record.node]
-        for place, asked in enumerate((task.gpus, task.cpus, task.memory_gb)):
-            room[place] += sign * asked * record.instances
-            assert room[place] > -1e-6
-        if task.gpus >= 1:
-            gpus = [gpu for gpu in range(62) if record.gpus >> gpu & 1]
-            assert len(gpus) == task.gpus * record.instances
-            for gpu in gpus:
-                used[record.node][gpu] -= sign
-                assert 0 <= used[record.node][gpu] <= 1
-    assert not held
-    done = {record.job for record in schedule.log if record.kind == Kind.COMPLETED}
-    rejected = {record.job for record in schedule.log if record.kind == Kind.REJECTED}
-    assert done | rejected == set(range(len(jobs)))
-    assert not done & rejected
-    for job in done:
-        for index, task in enumerate(jobs[job].tasks):
-            assert finished[job, index] == task.instances
 
 
 def _shared_networks() -> tuple[object, ...]:

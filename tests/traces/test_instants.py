@@ -22,7 +22,7 @@ from dagsim.model.log import Schedule
 from dagsim.report.tables import workload_notes
 from dagsim.seeds import WINDOWS
 from dagsim.systems.cluster.models.runtime import Recorded
-from dagsim.systems.cluster.past_of_log import JobsLeft, jobs_at
+from dagsim.systems.cluster.past.from_log import JobsLeft, jobs_at
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive

@@ -196,7 +196,7 @@ def test_a_warning_names_the_types_that_are_overloaded():
     v100, h100 = (200.0, ("V100",)), (10.0, ("H100",))
     warning = load(TWO, *typed(v100, v100, h100, v100, v100, h100, v100, v100, h100)).warning
     assert warning is not None
-    assert warning.startswith("the offered load 1.33 of V100-16 is above 1: while jobs arrive the queue grows")
+    assert warning.startswith("the offered load 1.33 of V100-16 is above 1, so the queue grows under any policy")
 
 
 @pytest.mark.parametrize("in_columns", [False, True])

@@ -20,7 +20,7 @@ def test_a_stretch_is_written_as_a_slice(text: str, measure: list[int | None]) -
 
 
 def test_what_is_no_stretch_is_refused() -> None:
-    with pytest.raises(WorkloadError, match="expected FROM:TO, as 1000:19000 or 1000:-1000, got '5'"):
+    with pytest.raises(WorkloadError, match="expected FROM:TO, such as 1000:19000 or 1000:-1000, got '5'"):
         parse_measure("5")
     with pytest.raises(WorkloadError, match=r"contains none of the 100 jobs; workload.measure=10:-10 leaves out"):
         Synthetic(100, measure=(60, -60))

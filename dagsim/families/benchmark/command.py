@@ -192,7 +192,11 @@ def verify(
     if (names := allowed()) is not None:
         names.trust_recorded(file, {name: fact["sha256"] for name, fact in content["code"].items()})
     if of_other_code(content):
-        say(f"{file}: made by other simulating code (dagsim {content['dagsim']}); its runs decide", err=True)
+        say(
+            f"{file}: made by a different version of the simulation code (dagsim {content['dagsim']}), so only "
+            "repeating its runs can verify it",
+            err=True,
+        )
     number = secrets.randbelow(2**32) if seed is None else seed
     repeated, differences = repeated_runs(content, sample, number, executor)
     if json_:
@@ -266,7 +270,7 @@ def repeat_paper(
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Print published results of a paper next to those simulated by dagsim, with their differences.
+    """Print the published results of a paper next to those simulated by dagsim, with the differences.
     The exit code is 1 if a difference is larger than allowed.
 
     Example: dagsim paper

@@ -29,7 +29,9 @@ from dagsim.text import count_of
 @expand_options
 def print_bound(
     reading: TraceFlags,
-    trace: Annotated[Path | None, typer.Option("--trace", "-t", help="A trace file in its published format.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", "-t", help="A trace: a published file, or your own table.")
+    ] = None,
     workload: WorkloadName = None,
     config: ConfigFile = None,
     set_: Settings = None,

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.model import Cluster
-from dagsim.systems.cluster.cluster_state import ClusterState
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.cluster.nodes import MICRO, DemandClass, NodeState
+from dagsim.systems.cluster.resources.cluster_state import ClusterState
+from dagsim.systems.cluster.resources.nodes import MICRO, DemandClass, NodeState
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.load import seconds_of
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dagsim.metrics.tariff import ENERGY
 from dagsim.metrics.why import waits_in_words
@@ -40,34 +40,60 @@ def whatif_table(
 ) -> Grid:
     """Build the table of every cluster under every policy: waits, energy, monthly cost, and the
     ratio to the first row. The recorded waits are the first row of the table."""
-    priced = choices[0].cost is not None
-    any_lost = any(choice.trial.lost for choice in choices)
     own = list(choices[0].trial.energy)
-    heads = ["cluster", "policy", "wait (s)\nmean", "\np95", "energy\n(kWh)", *(_ENERGY_HEADS[name] for name in own)]
-    powered = any(choice.on_demand is not None for choice in choices)
-    heads += ["on demand\nup"] if powered else []
-    heads += ["cost a\nmonth"] if priced else []
-    heads += [*(["jobs\nlost"] if any_lost else []), f"{metric_name(metric)}\nratio"]
-    heads += [*(["95%\ninterval"] if wide else []), "verdict"]
+    columns = _whatif_columns(choices, metric, own, fit, wide=wide)
     rows: list[tuple[str, ...]] = []
     if fit is not None:
-        blank = ["-"] * (len(heads) - 5)
+        blank = ["-"] * (len(columns) - 5)
         rows.append(("the log", "as it was", short(fit.mean_s), short(fit.p95_s), "-", *blank))
-    for choice in choices:
-        trial, change = choice.trial, choice.change
-        values = [short(wait_s) for wait_s in trial.waits_s(fit)]
-        values += [short(trial.value(name)) for name in ("energy_kwh", *own)]
-        values += [f"{choice.on_demand.share:.0%}" if choice.on_demand is not None else "-"] if powered else []
-        values += [f"{choice.cost:,.0f}" if choice.cost is not None else "-"] if priced else []
-        values += [f"{trial.lost:,}"] if any_lost else []
-        ratio = "1" if choice is choices[0] else factor(change.ratio)
-        bounds = interval(change.low, change.high, factor) if choice is not choices[0] and isfinite(change.low) else "-"
-        shown = [ratio, bounds] if wide else [ratio if bounds == "-" else Lines(f"{ratio}\n{bounds}")]
-        rows.append((choice.cluster, choice.policy, *values, *shown, choice.verdict))
+    rows += [tuple([column.cell(choice) for column in columns]) for choice in choices]
+    heads = tuple([column.head for column in columns])
     by_the_hour = f"cost, kgCO2: for this energy, hour {_BY_THE_HOUR}" if own else ""
     notes = [*_demand_notes(demand), *_whatif_notes(choices, demand, begins, fit), *filter(None, [by_the_hour])]
     notes += [prices.sentence()] if prices is not None and (prices or prices.missing) else []
-    return Grid(f"what if: {workload}", tuple(heads), rows, tuple(notes), (0, 1, len(heads) - 1))
+    return Grid(f"what if: {workload}", heads, rows, tuple(notes), (0, 1, len(heads) - 1))
+
+
+class _Column(NamedTuple):
+    """A column: its head, and the cell of an alternative."""
+
+    head: str
+    cell: Callable[[Alternative], str]
+
+
+def _whatif_columns(
+    choices: Sequence[Alternative], metric: str, energy: Sequence[str], fit: Fit | None, *, wide: bool
+) -> list[_Column]:
+    def bounds(choice: Alternative) -> str:
+        change = choice.change
+        return "-" if choice is choices[0] or not isfinite(change.low) else interval(change.low, change.high, factor)
+
+    def ratio(choice: Alternative) -> str:
+        value = "1" if choice is choices[0] else factor(choice.change.ratio)
+        return value if wide or bounds(choice) == "-" else Lines(f"{value}\n{bounds(choice)}")
+
+    columns = [
+        _Column("cluster", lambda choice: choice.cluster),
+        _Column("policy", lambda choice: choice.policy),
+        _Column("wait (s)\nmean", lambda choice: short(choice.trial.waits_s(fit)[0])),
+        _Column("\np95", lambda choice: short(choice.trial.waits_s(fit)[1])),
+        _Column("energy\n(kWh)", lambda choice: short(choice.trial.value("energy_kwh"))),
+        *[_Column(_ENERGY_HEADS[name], partial(_energy, name)) for name in energy],
+    ]
+    if any(choice.on_demand is not None for choice in choices):
+        columns.append(_Column("on demand\nup", lambda one: f"{one.on_demand.share:.0%}" if one.on_demand else "-"))
+    if choices[0].cost is not None:
+        columns.append(_Column("cost a\nmonth", lambda one: "-" if one.cost is None else f"{one.cost:,.0f}"))
+    if any(choice.trial.lost for choice in choices):
+        columns.append(_Column("jobs\nlost", lambda choice: f"{choice.trial.lost:,}"))
+    columns.append(_Column(f"{metric_name(metric)}\nratio", ratio))
+    if wide:
+        columns.append(_Column("95%\ninterval", bounds))
+    return [*columns, _Column("verdict", lambda choice: choice.verdict)]
+
+
+def _energy(name: str, choice: Alternative) -> str:
+    return short(choice.trial.value(name))
 
 
 def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginning, fit: Fit | None) -> Iterator[str]:

@@ -21,7 +21,7 @@ from dagsim.errors import InputError
 from dagsim.metrics.columns import columns
 from dagsim.metrics.why import ObservedWaits, WaitPair, observed_against_simulated
 from dagsim.model import Caps, QueueNode, QueueTree
-from dagsim.systems.cluster.jobs import JobStream
+from dagsim.systems.cluster.arrivals.job_stream import JobStream
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 

@@ -27,7 +27,6 @@ from dagsim.cli.options import (
     Settings,
     SweepOutput,
     TraceFlags,
-    UnlistedCarbon,
     expand_options,
 )
 from dagsim.cli.sweep import swept
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from dagsim.families.capacity.trials import Fit, Trial
     from dagsim.families.capacity.whatif import WhatIf
     from dagsim.report.answer import Recommendation
-    from dagsim.systems.cluster.audit import Audit
+    from dagsim.systems.cluster.audit.facts import Audit
     from dagsim.workload.load import Load
 
 TheLog = Annotated[Path, typer.Option("--trace", "-t", help="The log of the cluster.")]
@@ -262,7 +261,7 @@ def plan_capacity(
     growth: Growth = None,
     accept: Accept_ = None,
     price: Prices_ = None,
-    carbon: UnlistedCarbon = None,
+    carbon: Carbon = None,
     budget: Annotated[
         float | None,
         typer.Option(min=0, help="Find the cluster with the best value of the --target metric for this monthly cost."),
@@ -481,7 +480,7 @@ def calibrate_site(
     set_: Settings = None,
     fit: Annotated[
         float,
-        typer.Option(min=0.1, max=0.9, help="Fraction of the jobs to use for the fit, from the beginning of the log."),
+        typer.Option(min=0.1, max=0.9, help="Fraction of the jobs, from the beginning of the log, to use for the fit."),
     ] = 0.5,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="YAML", help="File for the fitted configuration.")
@@ -489,12 +488,12 @@ def calibrate_site(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Estimate those settings of a Slurm site that its files do not contain. The first part of the
-    site's log is used for this.
+    """Estimate settings of a Slurm site that its files do not contain, from the first part of the
+    site's log.
 
-    The command tries several delays of scheduling cycles, rules for ties, and limits that are
-    missing from the files. It then prints how far the simulated waits are off on the rest of the
-    log, before and after the fit.
+    The command tries several times for the first scheduling cycle, several rules for breaking ties,
+    and limits that are missing from the files. It then prints the errors in the simulated waits on
+    the rest of the log, before and after the fit.
 
     Example: dagsim calibrate --trace sacct.txt --config cluster.yaml -o calibrated.yaml
     """
@@ -532,4 +531,4 @@ def calibrate_site(
     say(*fidelity_lines("the rest, after the fit", result.after.to_dict()))
     say(result.knowledge)
     if not result.carries_over:
-        say("The fit does not carry over to the rest of the log: do not use it.")
+        say("The fit does not carry over to the rest of the log, so do not use it.")

@@ -19,10 +19,10 @@ from dagsim.families.capacity.machines import (
 from dagsim.metrics.series import JobSeries
 from dagsim.model import Cluster, Request
 from dagsim.model.arithmetic import DAY_S
-from dagsim.systems.cluster.past_of_log import first_full_s
+from dagsim.systems.cluster.past.from_log import first_full_s
+from dagsim.systems.cluster.resources.site import SiteState
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.systems.cluster.section import ClusterSection, queues_on
-from dagsim.systems.cluster.site import SiteState
 from dagsim.text import count_of
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.accept import accepting

@@ -522,7 +522,7 @@ class Prices:
         parts = [f"{', '.join(names)} ({source})" for source, names in by_source.items()]
         unit = " in US dollars" if any(source.startswith("list price") for source in by_source) else ""
         power = f" and of the energy that they draw ({self.per_kwh:.4g} per kWh, cooling included)" * (self.per_kwh > 0)
-        cost = f"Cost: of all GPUs for {HOURS_A_MONTH:g} hours, used or not{power}."
+        cost = f"Cost: the price of all GPUs for {HOURS_A_MONTH:g} hours, used or not{power}."
         if self.missing:
             cost = (
                 f"No cost of a whole cluster: there is no list price for {', '.join(self.missing)}; give one "

@@ -27,11 +27,11 @@ from dagsim.model import Cluster
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.processes import return_freed_memory
-from dagsim.systems.cluster.dependencies import any_depends
-from dagsim.systems.cluster.jobs import JobStream
+from dagsim.systems.cluster.arrivals.dependencies import any_depends
+from dagsim.systems.cluster.arrivals.job_stream import JobStream
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.site import SiteState
+from dagsim.systems.cluster.resources.site import SiteState
 from dagsim.systems.policy_spec import PolicySpec
 from dagsim.systems.seam import Engaged, EngineUse
 from dagsim.workload.arrays import JobArrays
@@ -48,7 +48,7 @@ INSTALL = "the compiled engine needs numba: pip install -e '.[fast]' in the chec
 EXAMPLES = ("fifo", "hrrn", "min-min", "srpt-work", "easy", "srtf", "las")
 """A policy for each compiled loop, as an example."""
 
-BESIDE = "not compiled yet: it is being compiled beside this run"
+BESIDE = "not compiled yet; it is being compiled in the background"
 """The reason why a run that starts the compilation for later runs uses SimPy itself."""
 _MOST = 9e9
 """Maximum cores or GB in a cluster. The sum of the millionths of a larger number would not fit
@@ -283,8 +283,8 @@ def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engin
     if is_installed() or _feature(scenario, False) or _unknown(scenario, policy):
         return ""
     return (
-        f"{name} took {wall_s:.0f} s in engine simpy. The compiled engine writes the same bytes about {faster(policy)} "
-        "times as fast: pip install -e '.[fast]'"
+        f"{name} took {wall_s:.0f} s in engine simpy. The compiled engine gives the same results about "
+        f"{faster(policy)} times as fast: pip install -e '.[fast]'"
     )
 
 

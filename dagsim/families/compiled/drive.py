@@ -44,7 +44,7 @@ from dagsim.systems.cluster.policies.job_orders import JobOrdered
 from dagsim.systems.cluster.policies.orders import LongestWait, Ordered, TypedOrdered, fifo
 from dagsim.systems.cluster.policies.preemption import LeastRemaining
 from dagsim.systems.cluster.policies.rounds import Rounds
-from dagsim.systems.cluster.stalled import why_endless
+from dagsim.systems.cluster.waits.stalled import why_endless
 from dagsim.workload.arrays import JobArrays
 
 MANY = 200_000

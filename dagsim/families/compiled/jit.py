@@ -44,8 +44,8 @@ import numpy as np
 from dagsim.family import family_entries
 from dagsim.files import Lock, replaced
 from dagsim.model import queues
-from dagsim.systems.cluster import stalled
 from dagsim.systems.cluster.policies import formulas
+from dagsim.systems.cluster.waits import stalled
 
 int64: Callable[[Any], int] = np.int64  # type: ignore[assignment]
 """Converts a number to 64 bits, because a 32-bit argument would make numba compile every function

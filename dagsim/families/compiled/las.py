@@ -39,7 +39,7 @@ from dagsim.families.compiled.srtf import (
     seek_room,
 )
 from dagsim.systems.cluster.policies.formulas import CLOSE, EARLY, served_after
-from dagsim.systems.cluster.stalled import JUDGED_EVERY, MOST_WAKES
+from dagsim.systems.cluster.waits.stalled import JUDGED_EVERY, MOST_WAKES
 
 _served_after = inner(served_after)
 

@@ -28,12 +28,12 @@ from dagsim.families.compiled.memory import (
 from dagsim.model import Cluster, InFlight, JobFacts, QueueTree, TimeLimits
 from dagsim.model.log import FactColumns
 from dagsim.model.streams import stream
-from dagsim.systems.cluster.cluster_state import ClusterState
 from dagsim.systems.cluster.knowledge import known
 from dagsim.systems.cluster.models.estimates import Estimates, as_claimed
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.cluster.nodes import DemandClass
-from dagsim.systems.cluster.past import check_in_flight, past_of
+from dagsim.systems.cluster.past.recall import check_in_flight, past_of
+from dagsim.systems.cluster.resources.cluster_state import ClusterState
+from dagsim.systems.cluster.resources.nodes import DemandClass
 from dagsim.workload.arrays import JobArrays, Labels, combinations, distinct_rows, renumbered
 from dagsim.workload.load import seconds_of
 

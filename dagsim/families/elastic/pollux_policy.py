@@ -89,8 +89,8 @@ def _refuse_levels(policy: str, tasks: Iterable[TaskState]) -> None:
             request = task.job.job.request
             raise ConfigError(
                 f"{policy} does not support topologies, but job {task.job.job.id!r} requires nodes of one "
-                f"{request.level if request else 'level'} (request: level); allowed: policy sia or elastic-eft-wait, "
-                "or level_required: false"
+                f"{request.level if request else 'level'} (request: level); use sia or elastic-eft-wait, "
+                "or set level_required: false"
             )
 
 

@@ -9,8 +9,9 @@ durations and no true future arrivals.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import inf, nextafter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from dagsim.families.episodes.episode_state import EpisodeCodec, EpisodeReward, 
 from dagsim.families.episodes.playout import NO_NET, ScorerNet
 from dagsim.families.episodes.side_by_side import (
     Image,
+    TrialColumns,
     advance_episodes,
     aligned,
     compile_episodes,
@@ -30,7 +32,7 @@ from dagsim.families.episodes.side_by_side import (
     put_at,
     recall_in,
 )
-from dagsim.systems.cluster.api import ClusterView, JobState
+from dagsim.systems.cluster.api import ClusterState, ClusterView, JobState
 
 _LATE = 0.05
 """A run that takes longer than estimated is expected to take this fraction of the estimate in
@@ -86,6 +88,18 @@ class FirstChoice(NamedTuple):
     player: Follower
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The state of the simulation when it was last copied."""
+
+    image: Image
+    jobs: list[JobState]
+    first: list[int]
+    """Index of each job's first task in the image, and the end."""
+    arrivals: Sequence[np.ndarray]
+    """The arrival times of the samples, for each possible future."""
+
+
 class Lookout:
     """The current state of a simulation, and several possible futures. All choices are tried in the
     same futures.
@@ -99,11 +113,9 @@ class Lookout:
         self._log = scratch(1)
         self._classes: Classes | None = None
         self._nodes: EmptyNodes | None = None
-        self._jobs: list[JobState] = []
-        self._first: list[int] = []
-        self._arrivals: Sequence[np.ndarray] = ()
-        self._image: Image | None = None
+        self._look: _Look | None = None
         self._of: Image | None = None
+        """The image for which the tables are built."""
         self._slots = 0
         self._room = aligned(0)
         self._arenas = self._room.reshape(0, 0)
@@ -125,27 +137,28 @@ class Lookout:
         not support a state that is too large, or tasks that interfere with each other on shared
         GPUs.
         """
-        self._jobs, self._arrivals = list(view.jobs.values()), arrivals
-        if view.sharing is not None or not self._jobs:
+        jobs = list(view.jobs.values())
+        if view.sharing is not None or not jobs:
             return False
-        scene = self._scene(view, [columns[job.number] for job in self._jobs], samples)
+        scene = self._scene(view, jobs, [columns[job.number] for job in jobs], samples)
         if too_much(scene, "") or too_large(scene):
             return False
-        self._image = Image(view.cluster, scene, self._codec, EpisodeReward(), self._log, recorded=False)
-        content = self._image.bytes
-        self._image.part(content, "state.clock")["phase"] = RECALL
-        self._image.part(content, "state.jobs")["left"][: len(self._jobs)] = [job.tasks_left for job in self._jobs]
-        self._image.part(content, "state.todo")["missing"][: self._first[-1]] = [
-            task.missing if task.unfinished else 0 for job in self._jobs for task in job.tasks
+        image = Image(view.cluster, scene, self._codec, EpisodeReward(), self._log, recorded=False)
+        first = scene.work.jobs.first[: len(jobs) + 1].tolist()
+        self._look = _Look(image, jobs, first, arrivals)
+        image.part(image.bytes, "state.clock")["phase"] = RECALL
+        image.part(image.bytes, "state.jobs")["left"][: len(jobs)] = [job.tasks_left for job in jobs]
+        image.part(image.bytes, "state.todo")["missing"][: first[-1]] = [
+            task.missing if task.unfinished else 0 for job in jobs for task in job.tasks
         ]
-        self._make_room(1 + len(arrivals))
-        self._arenas[0] = self._image.bytes
+        self._make_room(image, 1 + len(arrivals))
+        self._arenas[0] = image.bytes
         recall_in(self._addresses, np.zeros(1, np.int64))
         can_start = self._advance(-1) and self._now_s[0] == view.now
         if can_start:
-            ready_s = self._image.part(self._arenas[0], "ready_s")
-            for job, first in zip(self._jobs, self._first, strict=False):
-                ready_s[first : first + len(job.tasks)] = [task.ready_s for task in job.tasks]
+            ready_s = self._present("ready_s")
+            for job, begin in zip(jobs, first[:-1], strict=True):
+                ready_s[begin : begin + len(job.tasks)] = [task.ready_s for task in job.tasks]
         return can_start
 
     def proposals(self, players: Sequence[Follower]) -> tuple[list[int], int]:
@@ -161,47 +174,49 @@ class Lookout:
 
     def start_of(self, choice: int) -> tuple[JobState, int, int]:
         """Return the job, the index of the task, and the type that belong to a choice."""
+        look = self._look
+        assert look is not None
         task, type_ = self._present("choice")[choice].tolist()
-        place = int(np.searchsorted(self._first, task, "right")) - 1
-        return self._jobs[place], task - self._first[place], type_
+        place = int(np.searchsorted(look.first, task, "right")) - 1
+        return look.jobs[place], task - look.first[place], type_
 
     def costs(self, trials: Sequence[FirstChoice], futures: int) -> np.ndarray:
         """Return the sum of the completion times of all jobs, for each trial in each of the first
         ``futures`` futures, (trials, futures) float64.
         """
-        assert self._image is not None
-        self._make_room(1 + futures + len(trials) * futures)
+        look = self._look
+        assert look is not None
+        self._make_room(look.image, 1 + futures + len(trials) * futures)
         future = self._arenas[1 : 1 + futures]
         future[:] = self._arenas[0]
-        jobs = self._image.part(future, "state.jobs")[:, len(self._jobs) : -1]
-        at_s = np.array(self._arrivals[:futures])
+        jobs = look.image.part(future, "state.jobs")[:, len(look.jobs) : -1]
+        at_s = np.array(look.arrivals[:futures])
         jobs["rejected"] = np.isinf(at_s)
         jobs["arrival_s"] = np.maximum.accumulate(np.where(np.isinf(at_s), self._now_s[0], at_s), axis=1)
-        source = np.tile(np.arange(1, 1 + futures), len(trials))
-        which = np.arange(1 + futures, 1 + futures + len(source))
-        first, theta, order, depth = (
-            np.repeat(np.array(column), futures)
-            for column in zip(*[(first, *player) for first, player in trials], strict=True)
+        count, players = len(trials) * futures, [trial.player for trial in trials]
+        played = TrialColumns(
+            source=np.tile(np.arange(1, 1 + futures), len(trials)),
+            which=np.arange(1 + futures, 1 + futures + count),
+            first=np.repeat([trial.first for trial in trials], futures),
+            depth=np.repeat([player.depth for player in players], futures),
+            theta=np.repeat([float(player.theta) for player in players], futures),
+            order=np.repeat([player.order for player in players], futures),
+            end_s=np.zeros(count),
         )
-        end_s = np.zeros(len(which))
-        self.plays += play_out_episodes(
-            self._addresses, self._arenas, source, which, first, theta, order, depth, self._net, end_s
-        )
-        return end_s.reshape(len(trials), futures)
+        self.plays += play_out_episodes(self._addresses, self._arenas, played, self._net)
+        return played.end_s.reshape(len(trials), futures)
 
     def _present(self, name: str) -> np.ndarray:
-        assert self._image is not None
-        return self._image.part(self._arenas[0], name)
+        assert self._look is not None
+        return self._look.image.part(self._arenas[0], name)
 
     def _advance(self, choice: int) -> bool:
         score, over = np.zeros(1), np.zeros(1, bool)
         advance_episodes(np.zeros(1, np.int64), np.full(1, choice), self._addresses, score, over, self._now_s)
         return not over[0] and bool(self._present("tally")["choices"])
 
-    def _make_room(self, slots: int) -> None:
+    def _make_room(self, image: Image, slots: int) -> None:
         """Allocate arenas and tables for this many episodes of the image."""
-        image = self._image
-        assert image is not None
         size = len(image.bytes)
         before = self._arenas[0].copy() if self._slots and self._arenas.shape[1] == size else None
         if self._slots >= slots and before is not None and self._of is image:
@@ -216,59 +231,84 @@ class Lookout:
         self._tables, self._addresses = put_at(image, self._arenas, self._log)
         self._now_s = np.concatenate([self._now_s[:1], np.zeros(slots - 1)])
 
-    def _scene(self, view: ClusterView, jobs: Sequence[ArrivedJob], samples: Sequence[ArrivedJob]) -> EngineScenario:
-        """Convert the current state and the samples to columns."""
-        machines, now = view.machines, view.now
-        before = nextafter(now, -inf)
+    def _scene(
+        self, view: ClusterView, active: Sequence[JobState], known: Sequence[ArrivedJob], samples: Sequence[ArrivedJob]
+    ) -> EngineScenario:
+        """Convert the current state and the samples to columns. ``known`` are the ``active`` jobs."""
+        before, jobs = nextafter(view.now, -inf), [*known, *samples]
+        first = np.concatenate([[0], np.cumsum([len(job.kind) for job in jobs])])
+        instances = [task.unfinished for job in active for task in job.tasks]
+        rows, child, order = _graph_columns(jobs, first, [instances, *[job.instances for job in samples]])
+        seconds = np.concatenate([job.seconds for job in jobs])
+        first_of = {job.number: at for job, at in zip(active, first[: len(active)].tolist(), strict=True)}
+        past = np.array(_past_rows(view, first_of, seconds), PAST).view(np.recarray)
+        arrival_s = np.full(len(jobs), inf)
+        arrival_s[: len(known)] = [min(job.arrival_s, before) for job in known]
+        zeros = np.zeros(len(jobs))
+        columns = Jobs(arrival_s, zeros, first, zeros, zeros + inf, zeros + 1.0)
+        work = Work(columns, rows, child, seconds, seconds, order, past, view.now)
+        return EngineScenario(work, self._demand_classes(view.machines), self._nodes_up(view.machines))
+
+    def _demand_classes(self, machines: ClusterState) -> Classes:
         if self._classes is None or len(self._classes.table) != len(machines.classes):
             self._classes = demand_classes(machines)
+        return self._classes
+
+    def _nodes_up(self, machines: ClusterState) -> EmptyNodes:
+        """Return the nodes. Those that are down have no resources."""
         if self._nodes is None:
             self._nodes = empty_nodes(machines)
-        nodes = self._nodes
-        if any(not machine.up for machine in machines.list):
-            nodes = nodes._replace(table=nodes.table.copy())
-            down = [machine.index for machine in machines.list if not machine.up]
-            for name in ("idle", "free", "cpus", "memory"):
-                nodes.table[name][down] = 0
-        every = [*jobs, *samples]
-        sizes = [len(job.kind) for job in every]
-        first = np.concatenate([[0], np.cumsum(sizes)])
-        edges = np.cumsum([0, *[len(job.child) for job in every]])
-        tasks = int(first[-1])
-        instances = [task.unfinished for job in self._jobs for task in job.tasks]
-        rows = records(
-            TASK,
-            tasks + 1,
-            children=np.concatenate(
-                [*[job.children[:-1] + at for job, at in zip(every, edges, strict=False)], [edges[-1]]]
-            ),
-            job=np.repeat(np.arange(len(every)), sizes),
-            kind=np.concatenate([job.kind for job in every]),
-            instances=np.concatenate([instances, *[job.instances for job in samples]]),
-        )
-        child = np.concatenate([job.child + at for job, at in zip(every, first, strict=False)]).astype(np.int32)
-        ordered = all(job.ordered for job in every)
-        order = np.zeros(0, np.int32)
-        if not ordered:
-            order = np.concatenate([job.order + at for job, at in zip(every, first, strict=False)]).astype(np.int32)
-        seconds = np.concatenate([job.seconds for job in every])
-        self._first = first[: len(jobs) + 1].tolist()
-        place = {job.number: at for job, at in zip(self._jobs, self._first, strict=False)}
-        past = []
-        for run in view.running.values():
-            task, type_ = place[run.task.job.number] + run.task.index, run.type
-            takes_s = float(seconds[task, type_])
-            ends_s = max(run.estimated_end_s(now), now + _LATE * takes_s)
-            since_s = min(ends_s - takes_s, before)
-            holds = []
-            for node, count, gpus, shared in run.held:
-                parts = [(shared.count(gpu), 1 << gpu) for gpu in dict.fromkeys(shared)] or [(count, gpus)]
-                holds += [(since_s, task, node.index, *part) for part in parts]
-            past += [(*hold, number == len(holds)) for number, hold in enumerate(holds, 1)]
-        past.sort(key=lambda row: row[0])
-        arrival_s = np.full(len(every), inf)
-        arrival_s[: len(jobs)] = [min(job.arrival_s, before) for job in jobs]
-        zeros = np.zeros(len(every))
-        columns = Jobs(arrival_s, zeros, first, zeros, zeros + inf, zeros + 1.0)
-        work = Work(columns, rows, child, seconds, seconds, order, np.array(past, PAST).view(np.recarray), now)
-        return EngineScenario(work, self._classes, nodes)
+        down = [machine.index for machine in machines.list if not machine.up]
+        if not down:
+            return self._nodes
+        nodes = self._nodes._replace(table=self._nodes.table.copy())
+        for name in ("idle", "free", "cpus", "memory"):
+            nodes.table[name][down] = 0
+        return nodes
+
+
+class _GraphColumns(NamedTuple):
+    """The tasks of all jobs with their graphs, as in ``Work``."""
+
+    rows: np.recarray
+    child: np.ndarray
+    order: np.ndarray
+
+
+def _graph_columns(jobs: Sequence[ArrivedJob], first: np.ndarray, instances: Sequence[Any]) -> _GraphColumns:
+    """Join the columns of jobs whose tasks begin at ``first``."""
+    edges = np.cumsum([0, *[len(job.child) for job in jobs]])
+    rows = records(
+        TASK,
+        int(first[-1]) + 1,
+        children=np.concatenate(
+            [*[job.children[:-1] + at for job, at in zip(jobs, edges[:-1], strict=True)], [edges[-1]]]
+        ),
+        job=np.repeat(np.arange(len(jobs)), np.diff(first)),
+        kind=np.concatenate([job.kind for job in jobs]),
+        instances=np.concatenate(instances),
+    )
+    begins = list(zip(jobs, first[:-1], strict=True))
+    child = np.concatenate([job.child + at for job, at in begins]).astype(np.int32)
+    if all(job.ordered for job in jobs):
+        return _GraphColumns(rows, child, np.zeros(0, np.int32))
+    return _GraphColumns(rows, child, np.concatenate([job.order + at for job, at in begins]).astype(np.int32))
+
+
+def _past_rows(view: ClusterView, first_of: Mapping[int, int], seconds: np.ndarray) -> list[tuple[Any, ...]]:
+    """Return the runs in flight as rows of ``PAST``, by their start. ``first_of`` is the index of the
+    first task of each job.
+    """
+    now, before = view.now, nextafter(view.now, -inf)
+    past: list[tuple[Any, ...]] = []
+    for run in view.running.values():
+        task = first_of[run.task.job.number] + run.task.index
+        takes_s = float(seconds[task, run.type])
+        ends_s = max(run.estimated_end_s(now), now + _LATE * takes_s)
+        since_s = min(ends_s - takes_s, before)
+        holds = []
+        for node, count, gpus, shared in run.held:
+            parts = [(shared.count(gpu), 1 << gpu) for gpu in dict.fromkeys(shared)] or [(count, gpus)]
+            holds += [(since_s, task, node.index, *part) for part in parts]
+        past += [(*hold, number == len(holds)) for number, hold in enumerate(holds, 1)]
+    return sorted(past, key=lambda row: row[0])

@@ -46,21 +46,20 @@ _ROWS = 4096
 class Search:
     """Follows the best of several policies, and deviates from it where another decision is better.
 
-    ``agent`` is the trained agent: a checkpoint file, or ``ppo`` for the agent that ships with
-    dagsim.
+    The search compares the policy ``base``, six others (``eft-wait`` with several thresholds and
+    orders, and ``srpt-work``) and a trained agent. ``agent`` is a checkpoint file, or ``ppo`` for
+    the agent that ships with dagsim.
 
-    The policies are ``base``, six others (``eft-wait`` with several thresholds and orders, and
-    ``srpt-work``) and a trained agent. When their next decisions differ, all of these decisions are
-    tried: the current state is forked in the compiled engine, the decision is carried out, and
-    ``base``, or the policy that was best at the last arrival, continues. The search simulates
-    ``futures`` possible futures for each decision. The search carries out the decision with the
-    smallest sum of completion times if this decision is better than the followed policy's by more
-    than ``z`` standard errors. At each arrival, whole policies are compared in the same way, and
-    the best one is followed from then on. The agent makes ``depth`` decisions before ``base`` takes
-    over.
+    When their next decisions differ, all of these decisions are tried: the current state is forked
+    in the compiled engine, the decision is carried out, and ``base``, or the policy that was best
+    at the last arrival, continues. The search simulates ``futures`` possible futures for each
+    decision. It carries out the decision with the smallest sum of completion times if this decision
+    is better than the followed policy's by more than ``z`` standard errors. At each arrival, whole
+    policies are compared in the same way, and the best one is followed from then on. The agent
+    makes ``depth`` decisions before ``base`` takes over.
 
-    Nothing arrives in the first future. In all other futures, ``ahead`` copies of recent jobs
-    arrive, with gaps that are taken from recent arrivals. All choices are tried in the same
+    Nothing arrives in the first simulated future. In each of the others, ``ahead`` copies of recent
+    jobs arrive, with gaps that are taken from recent arrivals. All choices are tried in the same
     futures. Apart from these arrivals, the simulated futures contain nothing unknown: tasks and
     runs take as long as their estimates, and nothing fails. Networks and set-up times are also
     ignored.

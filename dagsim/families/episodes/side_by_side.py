@@ -31,7 +31,7 @@ from dagsim.errors import ConfigError
 from dagsim.families.compiled import jit
 from dagsim.families.compiled.choice import too_much
 from dagsim.families.compiled.drive import placement_number
-from dagsim.families.compiled.jit import inner, int64, outer
+from dagsim.families.compiled.jit import by_pointer, inner, int64, outer
 from dagsim.families.compiled.memory import BEST, State
 from dagsim.families.compiled.reading import EngineScenario, read_scenario
 from dagsim.families.episodes.episode_state import (
@@ -63,7 +63,7 @@ from dagsim.families.episodes.playout import (
     reconsider,
     total_end_s,
 )
-from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
+from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig, StackedObservations, StepOutcomes
 from dagsim.families.learning.codecs.further import DerivedColumns
 from dagsim.families.learning.column_rewards import ColumnReward, gathered
 from dagsim.model import Cluster, Job, Task
@@ -96,6 +96,49 @@ def _example() -> EpisodeState:
 _at, _plain = jit.at_address(_example)
 
 
+@by_pointer
+class EpisodeBatch(NamedTuple):
+    """The observations of several episodes, with all rows in one array. The arrays are views, and
+    the next call overwrites them.
+    """
+
+    tokens: np.ndarray
+    """(rows, F) float32: one row per choice, episode by episode. If waiting is allowed, it is the last
+    row of the episode."""
+    context: np.ndarray
+    """(N, C) float32."""
+    gpus: np.ndarray
+    """(N, types, D) float32; for the codec ``relative`` (N, 1, D)."""
+    first: np.ndarray
+    """(N + 1,) int64: index of the first row of each episode, and the end."""
+    waits: np.ndarray
+    """(N,) bool: True if the last row of the episode means to wait."""
+
+
+@by_pointer
+class TrialColumns(NamedTuple):
+    """N trials: copies of episodes that have stopped at a choice, and how each of them continues."""
+
+    source: np.ndarray
+    """(N,) int64: number of the episode that is copied."""
+    which: np.ndarray
+    """(N,) int64: number of the copy."""
+    first: np.ndarray
+    """(N,) int64: first choice, or ``AS_PROPOSED``."""
+    depth: np.ndarray
+    """(N,) int64: number of choices that the network makes next."""
+    theta: np.ndarray
+    """(N,) float64: threshold of the heuristic that makes all later choices."""
+    order: np.ndarray
+    """(N,) int64: order of this heuristic."""
+    end_s: np.ndarray
+    """(N,) float64, written: the sum of completion times."""
+
+
+by_pointer(StackedObservations)
+by_pointer(StepOutcomes)
+
+
 @outer
 def begin_episode(e: EpisodeState) -> None:
     """Compute the constants of a new episode."""
@@ -126,26 +169,16 @@ def advance_episodes(
 
 
 @outer
-def observe_episodes(
-    which: np.ndarray,
-    addresses: np.ndarray,
-    first: np.ndarray,
-    waits: np.ndarray,
-    tokens: np.ndarray,
-    context: np.ndarray,
-    gpus: np.ndarray,
-) -> None:
-    """Fill the observations of the episodes ``which``, in that order, with all rows in one array.
-
-    The rows of an episode begin at ``first``, whose last entry is the end of all rows. ``waits`` is
-    1 if the episode's last row represents waiting. An episode that has ended has no rows.
+def observe_episodes(which: np.ndarray, addresses: np.ndarray, batch: EpisodeBatch) -> None:
+    """Fill the observations of the episodes ``which``, in that order. An episode that has ended has
+    no rows.
     """
-    row = int64(0)
+    tokens, row = batch.tokens, int64(0)
     for place in range(len(which)):
         e = _at(addresses[which[place]])
-        choices, waits[place], first[place] = e.tally.choices, e.tally.pending, row
+        choices, batch.waits[place], batch.first[place] = e.tally.choices, e.tally.pending, row
         if choices:
-            _show(e, tokens, row, choices, context[place], gpus[place])
+            _show(e, tokens, row, choices, batch.context[place], batch.gpus[place])
             row += choices
         if e.tally.pending:
             for column in range(tokens.shape[1]):
@@ -154,7 +187,7 @@ def observe_episodes(
             if e.tally.relative:
                 tokens[row, PROPOSED] = 1.0 if e.tally.proposed < 0 else 0.0
             row += 1
-    first[len(which)] = row
+    batch.first[len(which)] = row
 
 
 @outer
@@ -162,25 +195,19 @@ def step_episodes(
     live: np.ndarray,
     actions: np.ndarray,
     legal: np.ndarray,
-    rewards: np.ndarray,
-    over: np.ndarray,
-    illegal: np.ndarray,
-    tokens: np.ndarray,
-    context: np.ndarray,
-    gpus: np.ndarray,
-    mask: np.ndarray,
+    outcomes: StepOutcomes,
+    seen: StackedObservations,
     addresses: np.ndarray,
     now_s: np.ndarray,
 ) -> None:
     """Carry out one action in each ``live`` episode, and continue to its next choice. Then fill the
-    observations of all episodes into arrays of zeros, with one entry per episode.
+    observations of all episodes into ``seen``, whose arrays are zero.
 
-    Each episode has the same number of rows. The last row represents waiting. If there are too few
-    rows, the remaining choices are left out. ``mask`` is 1 for choices and, if the episode is over,
-    for waiting. An action is the number of a row. If it is not ``legal``, it is counted in
-    ``illegal`` and replaced by the first row. An episode is observed right after its action, while
-    its arena is in the processor's cache.
+    If there are too few rows, the remaining choices are left out. An action is the number of a
+    row. If it is not ``legal``, it is counted and replaced by the first row. An episode is observed
+    right after its action, while its arena is in the processor's cache.
     """
+    tokens, mask, over = seen.tokens, seen.mask, outcomes.over
     rows = tokens.shape[1]
     last = rows - 1
     for number in range(len(live)):
@@ -191,17 +218,17 @@ def step_episodes(
         if live[number]:
             action = actions[number]
             if action < 0 or action >= rows or not legal[number, action]:
-                illegal[number] += 1
+                outcomes.illegal[number] += 1
                 action = int64(0)
             elif action == last:
                 action = int64(WAIT)
             take_choice(e, action)
             over[number] = not play_on(e)
-            rewards[number] = reward(e)
+            outcomes.rewards[number] = reward(e)
             now_s[number] = e.state.clock.now_s
         choices = min(e.tally.choices, last)
         if choices:
-            _show(e, tokens[number], int64(0), choices, context[number], gpus[number])
+            _show(e, tokens[number], int64(0), choices, seen.context[number], seen.gpus[number])
         for row in range(choices):
             mask[number, row] = 1
         if e.tally.pending:
@@ -213,39 +240,24 @@ def step_episodes(
 
 
 @outer
-def play_out_episodes(
-    addresses: np.ndarray,
-    arenas: np.ndarray,
-    source: np.ndarray,
-    which: np.ndarray,
-    first: np.ndarray,
-    theta: np.ndarray,
-    order: np.ndarray,
-    depth: np.ndarray,
-    net: ScorerNet,
-    end_s: np.ndarray,
-) -> int:
-    """Copy each of the episodes ``source``, which have stopped at a choice, to an episode in
-    ``which``. Run these forks to their ends.
-
-    ``arenas`` is (episodes, bytes) uint8. ``first``, (N,) int64, is the first choice in each fork,
-    or ``AS_PROPOSED``. Then the network makes ``depth``, (N,) int64, choices, and the heuristic
-    with ``theta``, (N,) float64, and ``order``, (N,) int64, makes all others. Write the sum of
-    completion times in each fork to ``end_s``, and return the number of choices.
+def play_out_episodes(addresses: np.ndarray, arenas: np.ndarray, trials: TrialColumns, net: ScorerNet) -> int:
+    """Copy the episodes of the trials, and run the copies to their ends. ``arenas`` is (episodes,
+    bytes) uint8. Return the number of choices.
     """
     plays = int64(0)
-    for place in range(len(which)):
+    for place in range(len(trials.which)):
+        source, number, first = trials.source[place], trials.which[place], trials.first[place]
         for byte in range(arenas.shape[1]):
-            arenas[which[place], byte] = arenas[source[place], byte]
-        e = _at(addresses[which[place]])
+            arenas[number, byte] = arenas[source, byte]
+        e = _at(addresses[number])
         going = True
-        if first[place] != AS_PROPOSED:
-            take_choice(e, first[place])
+        if first != AS_PROPOSED:
+            take_choice(e, first)
             going = play_on(e)
             plays += 1
         if going:
-            plays += play_out(e, net, depth[place], theta[place], order[place])
-        end_s[place] = total_end_s(e)
+            plays += play_out(e, net, trials.depth[place], trials.theta[place], trials.order[place])
+        trials.end_s[place] = total_end_s(e)
     return plays
 
 
@@ -306,24 +318,6 @@ def _show(e: EpisodeState, tokens: np.ndarray, first: int, choices: int, context
         for column in range(gpus.shape[1]):
             gpus[type_, column] = e.shown[type_, column]
     show_choices(e, tokens, first, choices)
-
-
-class EpisodeBatch(NamedTuple):
-    """The observations of several episodes, with all rows in one array. The arrays are views, and
-    the next call overwrites them.
-    """
-
-    tokens: np.ndarray
-    """(rows, F) float32: one row per choice, episode by episode. If waiting is allowed, it is the last
-    row of the episode."""
-    context: np.ndarray
-    """(N, C) float32."""
-    gpus: np.ndarray
-    """(N, types, D) float32; for the codec ``relative`` (N, 1, D)."""
-    first: np.ndarray
-    """(N + 1,) int64: index of the first row of each episode, and the end."""
-    waits: np.ndarray
-    """(N,) bool: True if the last row of the episode means to wait."""
 
 
 class Image:
@@ -450,19 +444,18 @@ class CompiledEpisodes:
         self._tables = [np.zeros(0, np.int64)] * count
         self._addresses = np.zeros(count, np.int64)
         self._rewards, self._over = np.zeros(count), np.zeros(count, bool)
-        self._first, self._waits = np.zeros(count + 1, np.int64), np.zeros(count, bool)
         self.now_s = np.zeros(count)
         """(count,) float64: seconds since the start of each episode."""
         self._advance = jit.BoundCall(advance_episodes, self._addresses, self._rewards, self._over, self.now_s)
         self._step = jit.BoundCall(step_episodes, self._addresses, self.now_s)
-        self._use_rows(np.zeros((0, 0), np.float32), np.zeros((0, 0), np.float32), np.zeros((0, 0, 0), np.float32))
+        flat = np.zeros((0, 0), np.float32)
+        self._use_rows(flat, flat, np.zeros((0, 0, 0), np.float32))
 
     def _use_rows(self, tokens: np.ndarray, context: np.ndarray, gpus: np.ndarray) -> None:
         """Use these arrays for observations from now on."""
-        self._tokens, self._context, self._gpus = tokens, context, gpus
-        self._observe = jit.BoundCall(
-            observe_episodes, self._addresses, self._first, self._waits, tokens, context, gpus
-        )
+        count = len(self._playing)
+        self._batch = EpisodeBatch(tokens, context, gpus, np.zeros(count + 1, np.int64), np.zeros(count, bool))
+        self._observe = jit.BoundCall(observe_episodes, self._addresses, self._batch)
 
     def beside(self) -> CompiledEpisodes:
         """Return the same number of new episodes of the same scenario. They share the job sequences
@@ -573,41 +566,41 @@ class CompiledEpisodes:
         """Return the observations of the episodes ``which``, in that order."""
         count = len(which)
         self._observe(which)
-        first = self._first[: count + 1]
-        tokens, context = self._tokens[: first[-1]], self._context[:count]
+        batch = self._batch
+        first = batch.first[: count + 1]
+        tokens, context = batch.tokens[: first[-1]], batch.context[:count]
         if self._derived is not None:
             owners = np.repeat(np.arange(count), np.diff(first))
             tokens = np.hstack([tokens, self._derived.of_rows(tokens, context, owners)])
-        return EpisodeBatch(tokens, context, self._gpus[:count], first, self._waits[:count])
+        return EpisodeBatch(tokens, context, batch.gpus[:count], first, batch.waits[:count])
 
     def step(
         self,
         live: np.ndarray,
         actions: np.ndarray,
         legal: np.ndarray,
-        outcome: tuple[np.ndarray, np.ndarray, np.ndarray],
-        seen: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+        outcomes: StepOutcomes,
+        seen: StackedObservations,
     ) -> None:
         """Carry out an action in each ``live`` episode, and observe all episodes (``step_episodes``).
 
-        ``outcome`` has one entry per episode: the rewards, whether it is over, and the number of
-        illegal actions. Only those of live episodes change. ``seen`` contains arrays of zeros for
-        the observations: ``tokens`` (N, rows, F or more), whose additional column is 1 for starts,
-        ``context`` (N, C), ``gpus`` (N, types, D), and ``mask`` (N, rows) int8.
+        Only the outcomes of live episodes change. The arrays in ``seen`` must be zero. An additional
+        column of ``tokens`` is 1 for starts.
         """
-        self._step(live, actions, legal, *outcome, *seen)
+        self._step(live, actions, legal, outcomes, seen)
         if self._own is not None and (which := np.flatnonzero(live)).size:
-            outcome[0][which] = 0.0 - self._own_costs(self._own, which) * self._terms.weight / self._terms.scale
+            costs = self._own_costs(self._own, which)
+            outcomes.rewards[which] = 0.0 - costs * self._terms.weight / self._terms.scale
         if self._derived is not None:
-            (tokens, context, _, mask), over = seen, outcome[1]
-            owners, rows = np.nonzero(mask * ~over[:, None])  # observations of ended episodes are all zeros
-            chosen = tokens[owners, rows]
-            tokens[owners, rows, -len(self._derived.names) :] = self._derived.of_rows(chosen, context, owners)
+            # observations of ended episodes are all zeros
+            owners, rows = np.nonzero(seen.mask * ~outcomes.over[:, None])
+            derived = self._derived.of_rows(seen.tokens[owners, rows], seen.context, owners)
+            seen.tokens[owners, rows, -len(self._derived.names) :] = derived
 
-    def fill(self, over: np.ndarray, seen: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]) -> None:
+    def fill(self, over: np.ndarray, seen: StackedObservations) -> None:
         """Observe all episodes, as ``step`` does without a live episode."""
         none = np.zeros(len(over), np.int64)
-        self.step(none > 0, none, seen[-1], (none.astype(float), over, none), seen)
+        self.step(none > 0, none, seen.mask, StepOutcomes(none.astype(float), over, none), seen)
 
     def jct_s(self, number: int) -> np.ndarray:
         """Return the completion times of an episode's jobs so far, (J,) float64, with NaN for jobs
@@ -658,7 +651,7 @@ class CompiledEpisodes:
         far.
         """
         count, most = len(self._playing), len(e.choice) + 1
-        if len(self._tokens) < count * most:
+        if len(self._batch.tokens) < count * most:
             features, types = self._features, 1 if self._codec.relative else len(e.shown)
             self._use_rows(
                 np.empty((count * most, len(features["tokens"])), np.float32),
@@ -734,11 +727,13 @@ def compile_episodes(*, trials: bool = False) -> bool:
         flat, deep, real = np.zeros((0, 0), np.float32), np.zeros((0, 0, 0), np.float32), np.zeros(0)
         advance_episodes(none, none, none, real, flags, real)
         if not trials:
-            observe_episodes(none, none, first, flags, flat, flat, deep)
+            observe_episodes(none, none, EpisodeBatch(flat, flat, deep, first, flags))
             legal = np.zeros((0, 0), np.int8)
-            step_episodes(flags, none, legal, real, flags, none, deep, flat, deep, legal, none, real)
+            outcomes, seen = StepOutcomes(real, flags, none), StackedObservations(deep, flat, deep, legal)
+            step_episodes(flags, none, legal, outcomes, seen, none, real)
             return True
-        play_out_episodes(none, np.zeros((0, 0), np.uint8), none, none, none, real, none, none, NO_NET, real)
+        columns = TrialColumns(none, none, none, none, real, none, real)
+        play_out_episodes(none, np.zeros((0, 0), np.uint8), columns, NO_NET)
         recall_in(none, none)
         propose_in(none, none, real, none, NO_NET, np.zeros((0, 1), np.int64))
     return True

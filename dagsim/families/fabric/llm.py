@@ -82,8 +82,8 @@ class LlmTraining:
     precision: Literal["bf16", "fp8"] = "bf16"
     """Number format of matrix products. It determines which of the GPU's peak rates applies."""
     sharding: Literal["full", "grad_op", "none"] = "full"
-    """How long every GPU keeps all parameters: ``grad_op`` keeps them during a step, and ``none``
-    keeps them all the time.
+    """How long every GPU keeps all parameters: only while it uses them (``full``), during a whole
+    step (``grad_op``), or all the time (``none``).
     """
     checkpointing: bool = False
     """True to recompute activations, which costs one additional forward pass."""

@@ -12,12 +12,12 @@ from dagsim.families.fabric.shared_network import Gang, SharedNetwork, gang_exch
 from dagsim.model import Job, Kind
 from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import Record, Schedule
-from dagsim.systems.cluster.gangs import gang_step
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.network.base import Communication, Storage
 from dagsim.systems.cluster.network.links import LinkUse
+from dagsim.systems.cluster.runs.gangs import gang_step
 
 
 class _Run:

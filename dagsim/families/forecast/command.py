@@ -309,7 +309,7 @@ def _refined(
         return latest
     for number, latest in enumerate(answers, 1):
         if watched:
-            say(f"answer {number}: {count_of(len(latest.rows), 'job')}, from {basis(latest)}", err=True)
+            say(f"forecast {number}: {count_of(len(latest.rows), 'job')}, from {basis(latest)}", err=True)
     return latest
 
 

@@ -22,9 +22,9 @@ from dagsim.families.forecast.queue_rows import Listed, rows_of, states_begin
 from dagsim.families.forecast.reasons import Fate, verdict_of
 from dagsim.families.forecast.texts import span
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.systems.cluster.present_waits import Present
 from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.waits import ReachedLimit, Standing
+from dagsim.systems.cluster.waits.causes import ReachedLimit, Standing
+from dagsim.systems.cluster.waits.present import Present
 from dagsim.text import count_of
 
 _SOONER_S = 60.0
@@ -358,7 +358,7 @@ def _hindrance(
         return Hindrance("Priority" if first.group == ours.group else HELD_BY_OTHERS, "waits for its turn")
     if causes := present.lacking(task):
         return Hindrance(
-            "Resources", f"is next in line and waits for room: {'; '.join(cause.what for cause in causes)}"
+            "Resources", f"is next in line and waits for free resources: {'; '.join(cause.what for cause in causes)}"
         )
     return Hindrance("None", "has no known reason to wait: it would start at the scheduler's next cycle")
 

@@ -164,9 +164,9 @@ def _reliability(points: Sequence[tuple[float, float]], count: int) -> str:
     drawn = " ".join(at(level, share) for level, share in points)
     lines.append(f'<polyline class="edge critical" points="{drawn}"/>')
     head = (
-        f"Across: the level of a quantile. Up: the share of the {count_of(count, 'row')} that started no "
-        "later. If the forecasts are reliable, the curve lies on the diagonal; above it they are "
-        "too late, below it too early."
+        "Horizontal axis: the level of a quantile. Vertical axis: the share of the "
+        f"{count_of(count, 'row')} that started no later. If the forecasts are reliable, the curve lies on the "
+        "diagonal; above it they are too late, below it too early."
     )
     return _svg(_MARGIN + _SIDE + _END, _SIDE + 40, head, "".join(lines)) + _notes([head])
 

@@ -23,12 +23,12 @@ from dagsim.model import NodeReservation, QueueTree, Start, Wait
 from dagsim.model.arithmetic import DAY_S
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.past_of_log import jobs_at
-from dagsim.systems.cluster.present_waits import Obstacles, Present
+from dagsim.systems.cluster.past.from_log import jobs_at
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
-from dagsim.systems.cluster.waits import NextStep
+from dagsim.systems.cluster.waits.causes import NextStep
+from dagsim.systems.cluster.waits.present import Obstacles, Present
 from dagsim.systems.seam import Conversation, stated
 from dagsim.workload.arrays import JobArrays, Labels, objects
 

@@ -28,9 +28,9 @@ from dagsim.families.forecast.time_spans import HOUR_S, WEEK_S
 from dagsim.model import Cluster, QueueTree
 from dagsim.model.arithmetic import DAY_S
 from dagsim.registry import nearest_file
-from dagsim.systems.cluster.past import forgotten
+from dagsim.systems.cluster.past.recall import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
-from dagsim.systems.cluster.waits import NextStep
+from dagsim.systems.cluster.waits.causes import NextStep
 from dagsim.systems.seam import stated
 from dagsim.text import count_of, on_one_line
 from dagsim.traces import TraceOptions, format_of
@@ -290,7 +290,7 @@ def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
     unknown = forgotten(decider)
     if not has_history and (remembers := stated(decider, "remembers")):
         unknown.append(f"{remembers} (--history provides it)")
-    return f"; the snapshot does not state {', or '.join(unknown)}" if unknown else ""
+    return f"; the snapshot does not show {', or '.join(unknown)}" if unknown else ""
 
 
 def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
@@ -333,7 +333,8 @@ def _doubtful_reasons(listing: ListedById, queues: QueueTree | None) -> list[str
         remarks.append(
             f"warning: {count_of(len(unlisted), 'job waits', 'jobs wait')} for reasons that dagsim does not list, "
             "such as "
-            f"{clipped(on_one_line(unlisted[0]))!r}: the forecasts assume that only resources and rules keep them"
+            f"{clipped(on_one_line(unlisted[0]))!r}: the forecasts assume that only resources and rules keep them "
+            "waiting"
         )
     return remarks
 

@@ -95,7 +95,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
     where = f"{file}:{document.jobs[0][0]}"
     if len(tasks) < len(document.jobs):
         if tasks:
-            report.drop("of workflows that lost another job", where, len(tasks))
+            report.drop("of workflows from which another job was dropped", where, len(tasks))
         return None
     edges = (
         (parent, child, shared_bytes(parent, child, document.written, document.read))

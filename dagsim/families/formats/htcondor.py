@@ -63,48 +63,35 @@ class HtCondor(BatchReader):
             yield start, ad
 
     def job(self, record: Mapping[str, Any]) -> BatchJob:
-        formulas: dict[str, None] = {}
-
-        def number(*names: str) -> float:
-            for name in names:
-                value = record.get(name.lower())
-                if isinstance(value, int | float) and not isinstance(value, bool):
-                    return float(value)
-                if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d*)?([eE][+-]?\d+)?", value):
-                    return float(value)
-                if value and name.startswith("Request") and str(value).lower() != "undefined":
-                    formulas[name] = None
-            return nan
-
-        def text(*names: str) -> str:
-            return next((str(record[name.lower()]) for name in names if record.get(name.lower())), "")
-
+        ad = _Ad(record)
         if "clusterid" not in record:
             raise Dirty("without ClusterId")
         status = str(record.get("jobstatus", _COMPLETED))
-        start_s = number("JobCurrentStartDate", "JobStartDate")
-        end_s = next((at for name in ("CompletionDate", "EnteredCurrentStatus") if (at := number(name)) > 0), nan)
-        wall_s = number("RemoteWallClockTime")
-        runs = number("NumJobStarts", "NumShadowStarts")
+        start_s = ad.number("JobCurrentStartDate", "JobStartDate")
+        end_s = next((at for name in ("CompletionDate", "EnteredCurrentStatus") if (at := ad.number(name)) > 0), nan)
+        wall_s = ad.number("RemoteWallClockTime")
+        runs = ad.number("NumJobStarts", "NumShadowStarts")
         if status not in (_REMOVED, _COMPLETED):
             fault = "that outlive the trace"
         else:
             fault = "" if start_s > 0 and wall_s != 0 else "that never ran"
-        hosts = [name.partition("@")[2] or name for name in re.split(r"[,\s]+", text("LastRemoteHost", "RemoteHost"))]
-        several = number("MaxHosts")
+        hosts = [
+            name.partition("@")[2] or name for name in re.split(r"[,\s]+", ad.text("LastRemoteHost", "RemoteHost"))
+        ]
+        several = ad.number("MaxHosts")
         pieces = count(f"{several:g}", "MaxHosts") if several > 1 else 1
-        memory_mb = number("MemoryProvisioned", "RequestMemory")
-        gpus, cpus = number("GPUsProvisioned", "RequestGPUs"), number("CpusProvisioned", "RequestCpus")
-        if isnan(gpus) and (held := text("AssignedGPUs")):
+        memory_mb = ad.number("MemoryProvisioned", "RequestMemory")
+        gpus, cpus = ad.number("GPUsProvisioned", "RequestGPUs"), ad.number("CpusProvisioned", "RequestCpus")
+        if isnan(gpus) and (held := ad.text("AssignedGPUs")):
             gpus = float(held.count(",") + 1)
-            formulas.pop("RequestGPUs", None)
-        limit_s = number("AllowedJobDuration", "MaxRuntime")
+            ad.formulas.pop("RequestGPUs", None)
+        limit_s = ad.number("AllowedJobDuration", "MaxRuntime")
         remarks = ["with several runs, of which the last counts"] if runs > 1 else []
-        if formulas:
-            remarks.append(f"whose {' and '.join(formulas)} is a formula (not evaluated, as if not stated)")
+        if ad.formulas:
+            remarks.append(f"whose {' and '.join(ad.formulas)} is a formula (not evaluated, as if not stated)")
         return BatchJob(
             f"{record['clusterid']}.{record.get('procid', 0)}",
-            finite_number(text("QDate"), "QDate"),
+            finite_number(ad.text("QDate"), "QDate"),
             start_s if start_s > 0 else nan,
             end_s if end_s > 0 else nan,
             wall_s if not runs > 1 or not end_s > 0 else nan,
@@ -113,11 +100,36 @@ class HtCondor(BatchReader):
             gpus=gpus if gpus >= 0 else 0.0,
             cpus=cpus if cpus >= 0 else 1.0,
             memory_gb=memory_mb / 1024 if memory_mb >= 0 else 0.0,
-            gpu_type=text("GPUs_DeviceName", "AssignedGPUsType") if gpus > 0 else "",
-            user=text("Owner", "User").partition("@")[0],
-            account=text("AcctGroup", "AccountingGroup", "ProjectName"),
-            partition=text("JobUniverse") and f"universe-{text('JobUniverse')}",
+            gpu_type=ad.text("GPUs_DeviceName", "AssignedGPUsType") if gpus > 0 else "",
+            user=ad.text("Owner", "User").partition("@")[0],
+            account=ad.text("AcctGroup", "AccountingGroup", "ProjectName"),
+            partition=ad.text("JobUniverse") and f"universe-{ad.text('JobUniverse')}",
             nodes=" ".join(dict.fromkeys(filter(None, hosts))),
             fault=fault,
             remark="" if fault else "; ".join(remarks),
         )
+
+
+class _Ad:
+    """The attributes of a job, by their names in small letters."""
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        self._record = record
+        self.formulas: dict[str, None] = {}
+        """Requests that are formulas instead of numbers."""
+
+    def number(self, *names: str) -> float:
+        """Return the first of the attributes that is a number, NaN if there is none."""
+        for name in names:
+            value = self._record.get(name.lower())
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return float(value)
+            if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d*)?([eE][+-]?\d+)?", value):
+                return float(value)
+            if value and name.startswith("Request") and str(value).lower() != "undefined":
+                self.formulas[name] = None
+        return nan
+
+    def text(self, *names: str) -> str:
+        """Return the first of the attributes that is set."""
+        return next((str(self._record[name.lower()]) for name in names if self._record.get(name.lower())), "")

@@ -91,7 +91,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
     where = f"{file}:1"
     if len(ops) < rows:
         if ops:
-            report.drop("of models that lost another node", where, len(ops))
+            report.drop("of models from which another node was dropped", where, len(ops))
         return None
     if not ops:
         raise TraceError(f"{where}: the profile has no nodes")

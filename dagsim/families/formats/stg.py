@@ -77,7 +77,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
     if not tasks:
         return None
     if len(tasks) < rows:
-        report.drop("of graphs that lost another row", first, len(tasks))
+        report.drop("of graphs from which another row was dropped", first, len(tasks))
         return None
     if rows != promised:
         report.drop("with a different number of rows than stated", first, len(tasks), f"{rows} instead of {promised}")

@@ -73,7 +73,7 @@ def _job(entry: Any, options: TraceOptions, report: ReadReport, where: str) -> J
             report.drop("that describe an impossible job", where, detail=f"{id}: {error}")
     if len(tasks) < len(stages):
         if tasks:
-            report.drop("of queries that lost another stage", where, len(tasks), id)
+            report.drop("of queries from which another stage was dropped", where, len(tasks), id)
         return None
     edges = entry.get("edges")
     pairs = [edge for edge in edges if isinstance(edge, list) and len(edge) == 2] if isinstance(edges, list) else []

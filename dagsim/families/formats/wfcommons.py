@@ -81,7 +81,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
     tasks, edges, written, read = _tasks(listed, execution, sizes, options, report, where)
     if len(tasks) < len(listed):
         if tasks:
-            report.drop("of jobs that lost another task", where, len(tasks))
+            report.drop("of jobs from which another task was dropped", where, len(tasks))
         return None
     sized = ((parent, child, shared_bytes(parent, child, written, read)) for parent, child in edges)
     return workflow(stem(file), tasks, sized, report, where)

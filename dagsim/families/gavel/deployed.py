@@ -198,9 +198,7 @@ class DeployedGavel(Gavel):
 
     def _choose(self, view: ClusterView, books: _Books, waiting: WaitingTasks, runs: Mapping[int, list[Run]]) -> None:
         """Choose the tasks for the next round and their GPUs."""
-        for task in sorted(waiting.oldest(), key=lambda task: (task.ready_s, task.order)):
-            if task.order not in books.jobs and len(books.jobs) < self.window:
-                books.arrive(self._job(task))
+        self._enter(books, waiting)
         for order in self._changed & books.jobs.keys():
             task = runs[order][0].task if order in runs else waiting.pieces(order)[0]
             books.jobs[order].rate = {name: present_rate(view, task, type_) for name, type_ in self._type_of.items()}
@@ -210,7 +208,14 @@ class DeployedGavel(Gavel):
         leases: dict[JobOrPair, tuple[str, float]] = {
             (order,): (self._type(view, order), lease.began_s) for order, lease in self._leases.items()
         }
-        chosen = [(key[0], type_, int(books.jobs[key[0]].gpus)) for key, type_ in books.plan(view.now, leases)]
+        self._give_gpus(
+            view, [(key[0], type_, int(books.jobs[key[0]].gpus)) for key, type_ in books.plan(view.now, leases)]
+        )
+
+    def _give_gpus(self, view: ClusterView, chosen: Sequence[tuple[int, str, int]]) -> None:
+        """Choose the GPUs of each task (its order, GPU type and number of GPUs), the largest first.
+        A task keeps the GPUs that it has.
+        """
         free: dict[str, list[int]] = {name: [] for name in self._type_of}
         for gpu, node in enumerate(_nodes(view)):
             machine = view.machines.list[node]

@@ -6,7 +6,7 @@ rounds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from math import inf
@@ -133,23 +133,27 @@ class GavelEvents:
             chosen = self._chosen(view, ready) if competing else self._chosen(view, ready, waiting)
             if competing:
                 yield from self._make_way(view, chosen)
-            started = False
-            full: set[tuple[DemandClass, int]] = set()
-            for _, key, type_, _ in chosen:
-                again = waiting.get(key)
-                if again is None or (again.demand, type_) in full:
-                    continue
-                placement = self._place(view, again, type_)
-                if placement is None:
-                    full.add((again.demand, type_))
-                else:
-                    started = True
-                    yield Start(again, placement)
+            started = yield from self._start(view, waiting, chosen)
             if not started and not view.running:
-                oldest = next((task for task in waiting.oldest() if view.fits(task)), None)
-                yield from start_of(self._place, view, oldest)
+                yield from start_of(self._place, view, waiting.first_fit(view))
         if waiting.oldest(1):
             yield Wait(self._next_s)
+
+    def _start(self, view: ClusterView, waiting: WaitingTasks, chosen: list[_Pair]) -> Generator[Decision, None, bool]:
+        """Start the chosen tasks that fit on their type. Return True if any task has started."""
+        started = False
+        full: set[tuple[DemandClass, int]] = set()
+        for _, key, type_, _ in chosen:
+            again = waiting.get(key)
+            if again is None or (again.demand, type_) in full:
+                continue
+            placement = self._place(view, again, type_)
+            if placement is None:
+                full.add((again.demand, type_))
+            else:
+                started = True
+                yield Start(again, placement)
+        return started
 
     def _make_way(self, view: ClusterView, chosen: list[_Pair]) -> Iterator[Decision]:
         """Stop the runs that should not be running on their type in this round."""

@@ -8,7 +8,7 @@ Gavel's simulator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from math import inf, isnan, ulp
 from typing import NamedTuple
 
@@ -119,6 +119,28 @@ class Gavel:
         stoppable = view.preemption.on_resume == "resume"
         leases = not (self.whole_steps and stoppable) or view.preemption.cost_s(1.0, True) > 0
         runs = runs_by_task(view.running.values())
+        next_s = yield from self._stop_due(runs, leases, now)
+        if next_s < inf or now < self._ends_s:
+            yield Wait(min(next_s, self._ends_s) if self._ends_s > now else next_s)
+            return
+        yield from self._close(view, ledger, waiting, runs)
+        self._enter(ledger, waiting)
+        self._renew_rates(view, ledger, waiting, runs)
+        if ledger.jobs:
+            yield from self._open_round(view, ledger, waiting, runs if stoppable else {}, leases)
+        # If nothing is running now, the chosen tasks could not start because machines are down, or
+        # because CPUs or memory are missing. In that case, start the oldest task that fits.
+        if not view.running and not view.pending:
+            yield from start_of(self._place, view, waiting.first_fit(view))
+        if self._ends_s > view.now:
+            wake_s = min([self._ends_s, *[due.finish_s for due in self._due.values() if due.finish_s > view.now]])
+            self._still_s = self._still(view, ledger, waiting) if leases else -inf
+            yield Wait(max(wake_s, self._still_s))
+
+    def _stop_due(self, runs: dict[int, list[Run]], leases: bool, now: float) -> Generator[Decision, None, float]:
+        """Stop the runs whose micro-tasks are over, unless they have ``leases``, and remove them from
+        ``runs``. Return the next time at which runs should stop, or ``inf`` if there is none.
+        """
         next_s = inf
         for order, due in self._due.items():
             if order not in runs or (leases and not due.ends):
@@ -129,24 +151,13 @@ class Gavel:
             elif not leases:
                 for run in [run for run in runs.pop(order) if run.started_s < now]:
                     yield Preempt(run.id)
-        if next_s < inf or now < self._ends_s:
-            yield Wait(min(next_s, self._ends_s) if self._ends_s > now else next_s)
-            return
-        yield from self._close(view, ledger, waiting, runs)
+        return next_s
+
+    def _enter(self, ledger: GavelLedger, waiting: WaitingTasks) -> None:
+        """Add waiting tasks to the ledger, the oldest first, as long as the window has space."""
         for task in sorted(waiting.oldest(), key=lambda task: (task.ready_s, task.order)):
             if task.order not in ledger.jobs and len(ledger.jobs) < self.window:
                 ledger.arrive(self._job(task))
-        self._renew_rates(view, ledger, waiting, runs)
-        if ledger.jobs:
-            yield from self._open_round(view, ledger, waiting, runs if stoppable else {}, leases)
-        # If nothing is running now, the chosen tasks could not start because machines are down, or
-        # because CPUs or memory are missing. In that case, start the oldest task that fits.
-        if not view.running and not view.pending:
-            yield from start_of(self._place, view, next((task for task in waiting.oldest() if view.fits(task)), None))
-        if self._ends_s > view.now:
-            wake_s = min([self._ends_s, *[due.finish_s for due in self._due.values() if due.finish_s > view.now]])
-            self._still_s = self._still(view, ledger, waiting) if leases else -inf
-            yield Wait(max(wake_s, self._still_s))
 
     def _still(self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks) -> float:
         """Return the time until which no round changes anything, or -inf if that time is near or
@@ -288,40 +299,61 @@ class Gavel:
     ) -> Iterator[Decision]:
         """Begin a round: stop the runs that are not part of it, and start the others."""
         now_s = self._ends_s
+        chosen = self._next_round(view, ledger)
+        micro_of = {order: task for task in chosen for order in task.key}
+        yield from self._stop_others(view, micro_of, runs)
+        self._ends_s = max([task.finish_s for task in chosen], default=-inf)
+        for task in sorted(chosen, key=lambda task: -ledger.jobs[task.key[0]].gpus):
+            yield from self._start_micro_task(view, ledger, waiting, task)
+        # if site rules or other resources prevent all starts, wait for a whole round
+        if chosen and not any(run.task.order in micro_of for run in view.running.values()):
+            self._ends_s = max(self._ends_s, now_s + self.round_s)
+
+    def _next_round(self, view: ClusterView, ledger: GavelLedger) -> list[MicroTask]:
+        """Choose the micro-tasks of the next round. If none is chosen although nothing else will
+        happen, solve again as if no more jobs arrived.
+        """
         ledger.resize(self._capacity(view))
-        chosen = ledger.next_round(now_s, more_arrive=True)
+        chosen = ledger.next_round(self._ends_s, more_arrive=True)
         if not chosen and not view.pending:
             ledger.must_solve = True
-            chosen = ledger.next_round(now_s, more_arrive=False) or ledger.next_round(now_s, more_arrive=False)
-        micro_of = {order: task for task in chosen for order in task.key}
+            chosen = ledger.next_round(self._ends_s, more_arrive=False)
+            chosen = chosen or ledger.next_round(self._ends_s, more_arrive=False)
+        return chosen
+
+    def _stop_others(
+        self, view: ClusterView, micro_of: Mapping[int, MicroTask], runs: Mapping[int, Sequence[Run]]
+    ) -> Iterator[Decision]:
+        """Stop the runs whose task, GPU type or partner is not that of the new round."""
         for order, held in runs.items():
             micro = micro_of.get(order)
             # runs of dropped jobs are no longer in the view
             for run in [run for run in held if run.id in view.running]:
                 partners = [view.running[id_].task.order for id_ in run.beside]
-                if (
-                    micro is None
-                    or run.type != self._type_of[micro.type]
-                    or any(partner not in micro.key for partner in partners)
-                ) and (run.started_s < view.now and run.computing_s is not None):
+                stays = (
+                    micro is not None
+                    and run.type == self._type_of[micro.type]
+                    and all(partner in micro.key for partner in partners)
+                )
+                if not stays and run.started_s < view.now and run.computing_s is not None:
                     yield Preempt(run.id)
-        self._ends_s = max([task.finish_s for task in chosen], default=-inf)
-        for task in sorted(chosen, key=lambda task: -ledger.jobs[task.key[0]].gpus):
-            type_ = self._type_of[task.type]
-            latest_s = max(task.finish_s, view.now + self.round_s) + _SAME_S
-            for order, steps in zip(task.key, task.steps, strict=True):
-                self._due[order] = _Due(task.finish_s, latest_s, steps >= ledger.jobs[order].left)
-                while steps > 0 and (piece := waiting.get(order)) is not None and piece.waiting:
-                    if host := _partner(view, task, order):
-                        yield Join(piece, host.id)
-                        continue
-                    placement = self._place(view, piece, type_)
-                    if placement is None:
-                        break
-                    yield Start(piece, placement)
-        # if site rules or other resources prevent all starts, wait for a whole round
-        if chosen and not any(run.task.order in micro_of for run in view.running.values()):
-            self._ends_s = max(self._ends_s, now_s + self.round_s)
+
+    def _start_micro_task(
+        self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, task: MicroTask
+    ) -> Iterator[Decision]:
+        """Start the tasks of a micro-task on free GPUs, or beside the run of their partner."""
+        type_ = self._type_of[task.type]
+        latest_s = max(task.finish_s, view.now + self.round_s) + _SAME_S
+        for order, steps in zip(task.key, task.steps, strict=True):
+            self._due[order] = _Due(task.finish_s, latest_s, steps >= ledger.jobs[order].left)
+            while steps > 0 and (piece := waiting.get(order)) is not None and piece.waiting:
+                if host := _partner(view, task, order):
+                    yield Join(piece, host.id)
+                    continue
+                placement = self._place(view, piece, type_)
+                if placement is None:
+                    break
+                yield Start(piece, placement)
 
 
 class _ModelledPairs:

@@ -15,7 +15,7 @@ from dagsim.errors import ConfigError, WorkloadError, require
 from dagsim.model import Cluster, GpuType, Node, gpu_type
 from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.model.streams import stream
-from dagsim.systems.cluster.job_sources import StoredJobs
+from dagsim.systems.cluster.arrivals.job_sources import StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import NodeFailures, Preemption

@@ -257,7 +257,9 @@ class _Session:
         asked = task.task
         amount, unit = (asked.gpus, "GPUs") if self._on_gpus else (asked.cpus, "cores")
         if amount < 1 or amount != int(amount):
-            self._fail(view, f"cannot schedule {task.name}, which needs {amount:g} {unit}; it knows whole {unit} only")
+            self._fail(
+                view, f"cannot schedule {task.name}, which needs {amount:g} {unit}; it supports only whole {unit}"
+            )
         if task.demand.terms is not None:
             self._fail(view, f"cannot schedule {task.name}, whose partition or request restricts its nodes")
         cpus, memory_gb = min(self._per_node), min(memory for _, memory in self._per_node)
@@ -281,7 +283,7 @@ class _Session:
                 self._placed = None
             case {"type": "REJECT_JOB", "data": {"job_id": str(id_)}}:
                 if id_ not in self._tasks:
-                    self._fail(view, f"rejected {id_!r}, which does not wait")
+                    self._fail(view, f"rejected {id_!r}, which is not waiting")
                 task = self._tasks.pop(id_)
                 self._check_single(view, id_, task)
                 yield Kill(task.job.number, RejectReason.BY_POLICY)
@@ -303,7 +305,7 @@ class _Session:
     def _start(self, view: ClusterView, id_: str, alloc: str) -> Start:
         task = self._tasks.get(id_)
         if task is None:
-            self._fail(view, f"executes {id_!r}, which does not wait")
+            self._fail(view, f"executes {id_!r}, which is not waiting")
         resources = self._allocated(view, alloc)
         width = self._width(view, task)
         if len(resources) != task.waiting * width:
@@ -342,7 +344,7 @@ class _Session:
         progress = {}
         for id_ in ids:
             if not isinstance(id_, str) or id_ in self._tasks or not self._is_job(id_):
-                self._fail(view, f"kills {id_!r}, which does not run")
+                self._fail(view, f"kills {id_!r}, which is not running")
             if id_ not in self._running:
                 continue
             task, resources, runs = self._running[id_]

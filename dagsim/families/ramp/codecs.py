@@ -46,13 +46,13 @@ RAMP_CODECS: Registry[Any] = Registry(
 class PartitionConfig:
     """Settings of RAMP's codec. The first row of an observation rejects the job. Every other row
     stands for a degree of partitioning at which the job can be placed now (Parsonson et al. 2023).
-
-    With ``blocks``, a row also determines the servers, because it stands for a degree on one
-    particular block of servers. There are at most ``blocks`` rows for each degree, for the blocks
-    that leave the most space for later jobs. Without it, the scenario's placer chooses the servers.
     """
 
     blocks: int = 0
+    """Maximum number of rows for each degree. Each row then also determines the servers, because it
+    stands for a degree on one particular block of servers. The rows are for the blocks that leave the
+    most space for later jobs. With 0, the scenario's placer chooses the servers.
+    """
     outlooks: bool = True
     """Add features from the look-ahead: the outcome of each row, and the blocks that become free.
     Also omit rows with which the job would be too slow. With false, an agent has the same

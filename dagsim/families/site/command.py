@@ -84,8 +84,8 @@ def anonymise_traces(
     share them.
 
     Users, accounts, jobs, partitions and nodes get new names. A name gets the same new name in all
-    files of one call. For a folder with the files of a site, the command writes the log of the site
-    and its configuration, site.yaml.
+    files that are given together. For a folder with the files of a site, the command writes the log
+    of the site and its configuration, site.yaml.
 
     Example: dagsim trace anonymise sacct.txt nodes.txt --out shared
     """

@@ -52,7 +52,7 @@ from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, ob
 
 _Tables = Callable[[Source, ReadReport, TraceOptions], Iterator[Table]]
 _PROTOCOLS = ("last-attempt", "all-attempts")
-_AGAIN = RepeatedId("with the id of an earlier job of another time, user or cluster; jobs of their own")
+_AGAIN = RepeatedId("with the id of an earlier job from another time, user or cluster (treated as separate jobs)")
 _SHORT_TIME = 8  # maximum length, in characters, of a time that is a number of seconds and not a date
 _SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "AllocTRES", "Restarts",
           "SubmitLine", "Constraints", "Reservation", "ReqCPUS", "ReqMem", "ReqNodes", "ReqGRES",
@@ -158,7 +158,7 @@ class Sacct(Reader):
             if "submitline" not in names:
                 stated = [name for name in ("Constraints", "Reservation") if name.lower() in names]
                 answers["terms"] = (
-                    f"{' and '.join(stated) or 'none'}, because the log has no column SubmitLine, which holds "
+                    f"{' and '.join(stated) or 'none'}, because the log has no column SubmitLine, which contains "
                     "constraints, licences, dependencies, array limits and further partitions of a job"
                 )
         return answers

@@ -31,11 +31,11 @@ FAULTS = (
 NOTES = (
     "",
     ImpossibleTimes(
-        "whose elapsed time differs by an hour from Start to End, as at a change of summer time; it counts"
+        "whose elapsed time differs by an hour from End - Start, as at a clock change (the elapsed time counts)"
     ),
-    ImpossibleTimes("whose elapsed time is not that from Start to End without suspensions; it counts"),
-    ImpossibleTimes("that start before their submission, taken as started then"),
-    ImpossibleTimes("that start before they are eligible, taken as eligible then"),
+    ImpossibleTimes("whose elapsed time is not End - Start without suspensions (the elapsed time counts)"),
+    ImpossibleTimes("that start before their submission (taken to start then)"),
+    ImpossibleTimes("that start before they are eligible (taken as eligible at the start)"),
 )
 """Flaws of a run time that is used anyway. The empty text means that there is none."""
 CLOCK_S = 1.0

@@ -292,14 +292,13 @@ def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class StagesConfig:
-    """Settings of Decima's codec. A choice consists of a stage and a number.
-
-    ``action`` determines what the number means: with ``executors``, the number of executors to add;
-    with ``limit``, a limit on the number of executors of the stage's job (the parallelism limit of
-    Mao et al. 2019, section 5.2).
-    """
+    """Settings of Decima's codec. A choice consists of a stage and a number."""
 
     action: Action = "executors"
+    """What the number means: the number of executors to add (``executors``), or a limit on the number
+    of executors of the stage's job (``limit``, the parallelism limit of Mao et al. 2019, section
+    5.2).
+    """
     kind: Literal["stages"] = "stages"
 
     version: ClassVar[int] = 1

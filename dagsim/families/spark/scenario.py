@@ -55,8 +55,8 @@ class SparkScenario(Scenario):
     """Spark jobs that run on executors (Mao et al. 2019). The settings describe the pool of jobs,
     their arrivals, and the executors.
 
-    If the number of executors or the gap between arrivals is a range, [least, largest], it is drawn
-    for every seed, uniformly on a log scale.
+    If the number of executors or the gap between arrivals is a range, [smallest, largest], it is
+    drawn for every seed, uniformly on a log scale.
     """
 
     system: ClassVar[str] = "spark"
@@ -116,9 +116,9 @@ class SparkScenario(Scenario):
             require(0 < self.load < float("inf"), "load must be positive and finite", self.load)
         for name in ("executors", "mean_gap_s", "load"):
             if (limits := _range(getattr(self, name))) and not 0 < limits[0] <= limits[1] < float("inf"):
-                raise ConfigError(f"{name} must be [least, largest], both positive and finite, got {list(limits)}")
+                raise ConfigError(f"{name} must be [smallest, largest], both positive and finite, got {list(limits)}")
         if self.load is not None and _range(self.mean_gap_s) is None:
-            raise ConfigError("load determines the mean gap; mean_gap_s must be its limits, [least, largest]")
+            raise ConfigError("load determines the mean gap, so mean_gap_s must be a range, [smallest, largest]")
         # Loads are known only after the pool has been read, so check the limits of everything that
         # depends on them.
         if self.load is None or _range(self.executors) is None:

@@ -14,7 +14,7 @@ from math import inf
 from dagsim.errors import ConfigError, require
 from dagsim.model import Decision, Preempt, Start, Wait
 from dagsim.model.arithmetic import ordered_sum, whole_sum
-from dagsim.systems.cluster.api import ClusterView, TaskState
+from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 from dagsim.systems.cluster.policies.waiting_tasks import WaitingTasks
@@ -51,7 +51,7 @@ class TiresiasEvents:
     """The scheduling policies of Tiresias' own simulator, applied at each arrival and end, and when
     a task is due to move to another queue.
 
-    ``schedule`` is the name of one of the simulator's own schedules:
+    ``schedule`` is the name of one of the simulator's own schedules.
 
     - ``dlas-gpu``: three queues. When a task's GPU-seconds reach one of ``limits``, the task moves
       to the end of the next queue. Tasks run in the order of the queues; those that do not fit are
@@ -126,13 +126,10 @@ class TiresiasEvents:
         running = {run.task.order for run in runs}
         arrived = [task for task in waiting.oldest() if task.order not in self._tasks]
         ended = [order for order in self._tasks if order not in running and not waiting.pieces(order)]
-        lost = [task.order for task in self._tasks.values() if task.runs and task.order not in running]
-        if not (arrived or ended or lost or now >= self._jump_s):
+        if not (arrived or ended or now >= self._jump_s or self._has_lost(running)):
             if not view.pending:
-                fitting = next((task for task in waiting.oldest() if view.fits(task)), None)
-                yield from start_of(self._place, view, fitting)
-            if now < self._jump_s < inf:
-                yield Wait(self._jump_s)
+                yield from start_of(self._place, view, waiting.first_fit(view))
+            yield from self._wait_for_jump(now)
             return
         if event_s > now:
             # This event comes slightly early. Wait, so that jobs that arrive at ``event_s`` belong
@@ -143,8 +140,28 @@ class TiresiasEvents:
             return  # a run that ends slightly later belongs to this event
         self._serve(arrived, ended, event_s)
         chosen = self._chosen(whole_sum(machine.gpus for machine in view.machines.list if machine.up), running)
+        yield from self._replace(view, waiting, runs, chosen)
+        if not view.running:
+            yield from start_of(self._place, view, waiting.first_fit(view))
+        self._requeue({run.task.order for run in view.running.values()})
+        self._jump_s = self._next_jump_s(event_s)
+        yield from self._wait_for_jump(now)
+
+    def _has_lost(self, running: Collection[int]) -> bool:
+        """Return True if a task does not run any more, although the policy has not stopped it."""
+        return any(task.runs and task.order not in running for task in self._tasks.values())
+
+    def _wait_for_jump(self, now: float) -> Iterator[Decision]:
+        """Ask for a decision at the next change of queue."""
+        if now < self._jump_s < inf:
+            yield Wait(self._jump_s)
+
+    def _replace(
+        self, view: ClusterView, waiting: WaitingTasks, runs: Iterable[Run], chosen: Collection[int]
+    ) -> Iterator[Decision]:
+        """Stop the runs of tasks that are not chosen, and start the chosen tasks that fit."""
         for run in runs:
-            if run.task.order not in chosen and run.started_s < now:
+            if run.task.order not in chosen and run.started_s < view.now:
                 yield Preempt(run.id)
         for order in chosen:
             while (piece := waiting.get(order)) is not None and piece.waiting:
@@ -152,12 +169,6 @@ class TiresiasEvents:
                 if placement is None:
                     break
                 yield Start(piece, placement)
-        if not view.running:
-            yield from start_of(self._place, view, next((task for task in waiting.oldest() if view.fits(task)), None))
-        self._requeue({run.task.order for run in view.running.values()})
-        self._jump_s = self._next_jump_s(event_s)
-        if now < self._jump_s < inf:
-            yield Wait(self._jump_s)
 
     def _serve(self, arrived: Iterable[TaskState], ended: Iterable[int], event_s: float) -> None:
         """Remove ended tasks, add new ones, and add up the service of all tasks until an event."""

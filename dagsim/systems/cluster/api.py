@@ -112,7 +112,7 @@ runs that started, ended or were stopped. These events come in their original or
 original times. Some listeners store information about finished jobs. Such a listener states this in
 an attribute ``remembers`` (``"usage by account and user"``), and also receives the events of
 finished jobs if they are known. If they are unknown, a note above the results states this. If a
-policy stores something between decisions that no log contains (``"when its last backfill cycle
+policy stores something between decisions that no log contains (``"when the last backfill cycle
 began"``), it states this in an attribute ``forgets``. If the past is completely known, a copy of
 the policy first simulates it. If the copy makes exactly the decisions of the past, the policy takes
 over what the copy remembers, and its listeners receive only the events at the beginning. Otherwise,
@@ -120,16 +120,16 @@ the text of ``forgets`` is printed above the results. A policy sets ``rehearses 
 index contains part of this memory, because an index cannot be taken over.
 """
 
-from dagsim.systems.cluster.cluster_state import ClusterState
 from dagsim.systems.cluster.frontier import Index, Key, Queue, RunIndex, TypedKey, TypedQueue
 from dagsim.systems.cluster.models.shared_gpus import Sharing
-from dagsim.systems.cluster.nodes import ALL, MICRO, DemandClass, NodeState
-from dagsim.systems.cluster.past import may_mix_types
-from dagsim.systems.cluster.past_of_log import nodes_by_name, placement_on
-from dagsim.systems.cluster.site import SiteState, Terms, members
+from dagsim.systems.cluster.past.from_log import nodes_by_name, placement_on
+from dagsim.systems.cluster.past.recall import may_mix_types
+from dagsim.systems.cluster.resources.cluster_state import ClusterState
+from dagsim.systems.cluster.resources.nodes import ALL, MICRO, DemandClass, NodeState
+from dagsim.systems.cluster.resources.site import SiteState, Terms, members
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation
-from dagsim.systems.cluster.waits import NextStep, ReachedLimit, Standing
+from dagsim.systems.cluster.waits.causes import NextStep, ReachedLimit, Standing
 from dagsim.systems.seam import stated
 
 __all__ = [

@@ -9,9 +9,9 @@ from heapq import heappop, heappush
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from dagsim.model import Job
-from dagsim.systems.cluster.cluster_state import ClusterState
 from dagsim.systems.cluster.forks import COPIED, EMPTY, Forked
-from dagsim.systems.cluster.nodes import DemandClass
+from dagsim.systems.cluster.resources.cluster_state import ClusterState
+from dagsim.systems.cluster.resources.nodes import DemandClass
 from dagsim.systems.cluster.state import JobState, Live, Run, TaskState
 
 SlotT = TypeVar("SlotT")
@@ -284,7 +284,7 @@ class Frontier(Forked):
             listeners[:] = [call for call in listeners if call != getattr(index, name, None)]
 
     def believe_estimates(self) -> None:
-        """Use the estimated durations of tasks from now on. Called in forks for look-ahead."""
+        """Use the estimated durations of tasks from now on. Forks for look-ahead call this."""
         everything = [task for job in self.jobs.values() for task in job.tasks]
         for task in (*everything, *(task for task in self.ready if task.piece)):
             task.believe_estimate()

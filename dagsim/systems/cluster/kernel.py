@@ -3,11 +3,11 @@
 - *Arrivals* are one process (``_arrivals``), which waits until the arrival time of the next job and
   then adds the job.
 - *Nodes* are resources (``machines``). For each failure model, a process takes nodes down and
-  brings them back (``down_nodes.py``).
+  brings them back (``resources/down_nodes.py``).
 - *Tasks* run as events. A ``Run`` consists of instances of a task that started together, and is
   itself the SimPy event of their end. The callback of this event, ``end``, frees the nodes and
   makes the task's children ready. A run that has to fetch inputs or be set up, or whose rate
-  changes, has additional phases (``life.py``).
+  changes, has additional phases (``runs/life.py``).
 
 ``ClusterKernel.decisions()`` is a generator. It processes all simultaneous events (completions,
 then repairs and failures, then arrivals), yields a ``ClusterView`` and receives decisions until
@@ -47,30 +47,30 @@ from dagsim.model import (
 from dagsim.model.log import Schedule, packed_row, unpacked_row
 from dagsim.model.streams import Streams
 from dagsim.systems.cluster import legality
+from dagsim.systems.cluster.arrivals.dependencies import any_depends
+from dagsim.systems.cluster.arrivals.eligibility import Eligibility
+from dagsim.systems.cluster.arrivals.job_stream import JobsToCome
+from dagsim.systems.cluster.arrivals.preparation import Preparation
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
-from dagsim.systems.cluster.cluster_state import ClusterState
-from dagsim.systems.cluster.dependencies import any_depends
-from dagsim.systems.cluster.down_nodes import DownNodes
-from dagsim.systems.cluster.eligibility import Eligibility
 from dagsim.systems.cluster.forks import AHEAD, COPIED, EMPTY, SAME, Forked
 from dagsim.systems.cluster.frontier import Frontier
-from dagsim.systems.cluster.jobs import JobsToCome
 from dagsim.systems.cluster.kernel_fork import fork_of
 from dagsim.systems.cluster.knowledge import known
-from dagsim.systems.cluster.life import Life
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import KeptWork
 from dagsim.systems.cluster.network.base import levels_in
-from dagsim.systems.cluster.nodes import Allotted
-from dagsim.systems.cluster.on_demand import OnDemandNodes
-from dagsim.systems.cluster.past import recall_past
-from dagsim.systems.cluster.preparation import Preparation
-from dagsim.systems.cluster.rehearsal import rehearse
-from dagsim.systems.cluster.site import SiteState
-from dagsim.systems.cluster.stalled import FAILS_ALWAYS, MOST_FAILURES, Wakes, only_endless, why_stalled
+from dagsim.systems.cluster.past.recall import recall_past
+from dagsim.systems.cluster.past.rehearsal import rehearse
+from dagsim.systems.cluster.resources.cluster_state import ClusterState
+from dagsim.systems.cluster.resources.down_nodes import DownNodes
+from dagsim.systems.cluster.resources.nodes import Allotted
+from dagsim.systems.cluster.resources.on_demand import OnDemandNodes
+from dagsim.systems.cluster.resources.site import SiteState
+from dagsim.systems.cluster.runs.life import Life
+from dagsim.systems.cluster.runs.suspensions import Suspensions
 from dagsim.systems.cluster.state import HeldOnNode, JobState, Live, Run, TaskState
-from dagsim.systems.cluster.suspensions import Suspensions
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
+from dagsim.systems.cluster.waits.stalled import FAILS_ALWAYS, MOST_FAILURES, Wakes, only_endless, why_stalled
 from dagsim.systems.seam import CountedJobs, decisions_of, drive
 
 Observer = Callable[[tuple[int, float, int, int, int, int, int, int, float]], None]

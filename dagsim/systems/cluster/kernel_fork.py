@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from dagsim.systems.cluster.arrivals.job_stream import JobsToCome
 from dagsim.systems.cluster.clock import COMPLETIONS, Clock
 from dagsim.systems.cluster.forks import Fork
-from dagsim.systems.cluster.jobs import JobsToCome
 from dagsim.systems.cluster.state import Run
 
 if TYPE_CHECKING:

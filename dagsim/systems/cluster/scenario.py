@@ -14,19 +14,19 @@ from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Admit, Cluster, Job, Request
 from dagsim.registry import Registry, nearest
 from dagsim.systems.cluster import services
-from dagsim.systems.cluster.job_sources import JOBS_KEPT, StoredJobs, TraceJobs
-from dagsim.systems.cluster.jobs import JobStream
+from dagsim.systems.cluster.arrivals.job_sources import JOBS_KEPT, StoredJobs, TraceJobs
+from dagsim.systems.cluster.arrivals.job_stream import JobStream
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.learnable import CODECS, TERMS
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.runtime import Fed
 from dagsim.systems.cluster.network.base import Network, levels_in
-from dagsim.systems.cluster.past import unknown_past
-from dagsim.systems.cluster.past_of_log import JobsLeft, jobs_at, why_no_state
+from dagsim.systems.cluster.past.from_log import JobsLeft, jobs_at, why_no_state
+from dagsim.systems.cluster.past.recall import unknown_past
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.site import domain_sets
-from dagsim.systems.cluster.stalled import why_unfinished
+from dagsim.systems.cluster.resources.site import domain_sets
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
+from dagsim.systems.cluster.waits.stalled import why_unfinished
 from dagsim.systems.seam import (
     CodecSettings,
     CountedJobs,
@@ -45,7 +45,8 @@ from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
-    from dagsim.systems.cluster.audit import Audit, Auditor
+    from dagsim.systems.cluster.audit.auditor import Auditor
+    from dagsim.systems.cluster.audit.facts import Audit
     from dagsim.traces.trace import Trace
     from dagsim.traces.trace_file import TraceFile
 
@@ -443,7 +444,7 @@ class ClusterScenario(Models, ClusterWorld):
         Raises:
             TraceError, WorkloadError: The workload cannot be read.
         """
-        from dagsim.systems.cluster.audit import Audit
+        from dagsim.systems.cluster.audit.facts import Audit
 
         if self._trace is None:
             return Audit()
@@ -455,7 +456,7 @@ class ClusterScenario(Models, ClusterWorld):
     def auditor(self, trace: Trace | None = None) -> Auditor:
         """Return the auditor for the jobs in a trace or in a window of a trace."""
         # imported here because the module imports dagsim.traces, which other workloads do not need
-        from dagsim.systems.cluster.audit import Auditor
+        from dagsim.systems.cluster.audit.auditor import Auditor
 
         as_stated = self.elastic is None and not (isinstance(self.runtime, Fed) and self.runtime.cores != "asked")
         levels = levels_in(self.network, [node.name for node in self.cluster.nodes])
@@ -476,7 +477,7 @@ class ClusterScenario(Models, ClusterWorld):
         rules, if any, under which a given job could never start.
         """
         # imported here because present_waits imports this module
-        from dagsim.systems.cluster.present_waits import Obstacles
+        from dagsim.systems.cluster.waits.present import Obstacles
 
         return Obstacles(self, None).rules_against
 

@@ -242,7 +242,7 @@ class ClusterKeys(Section):
     elastic: Annotated[Any, Later("elastic")] | None = None
     """Ranges of GPUs and goodput models for training tasks (docs/elastic.md). Default: all tasks are rigid."""
     request: Request | None = None
-    """Terms for all jobs that have no terms of their own. For example, ``{level: rack}`` keeps
+    """Requests for all jobs that state none themselves. For example, ``{level: rack}`` keeps
     gangs within racks (docs/networks.md). Default: none.
     """
     preemption: Preemption = Preemption()

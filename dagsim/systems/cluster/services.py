@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dagsim.model.job import Job
     from dagsim.model.log import Schedule
     from dagsim.model.queues import QueueTree
-    from dagsim.systems.cluster.jobs import JobStream
+    from dagsim.systems.cluster.arrivals.job_stream import JobStream
     from dagsim.systems.cluster.models import Models
     from dagsim.systems.cluster.scenario import ClusterScenario
     from dagsim.systems.seam import CodecSettings, EngineUse

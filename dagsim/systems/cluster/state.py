@@ -16,7 +16,7 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.clock import Due
 from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, Forked
 from dagsim.systems.cluster.network.base import Flow
-from dagsim.systems.cluster.nodes import DemandClass, NodeState
+from dagsim.systems.cluster.resources.nodes import DemandClass, NodeState
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
@@ -306,7 +306,7 @@ class TaskState(Forked):
         return tuple(rests)
 
     def believe_estimate(self) -> None:
-        """Use the estimate as the true duration from now on. Called in forks for look-ahead."""
+        """Use the estimate as the true duration from now on. Forks for look-ahead call this."""
         self.job.has_limits = False
         self.true_seconds = tuple([seconds / self.left for seconds in self.seconds]) if self.left else self.seconds
 
@@ -594,7 +594,7 @@ class Run(Due, Forked):
         return self.task.left * max(0.0, 1.0 - (passed_s / self.true_seconds if self.true_seconds else 0.0))
 
     def believe_estimate(self, now: float) -> None:
-        """Use the estimate as the true compute time from now on. Called in forks for look-ahead."""
+        """Use the estimate as the true compute time from now on. Forks for look-ahead call this."""
         self.true_seconds = self.estimate_s
         pauses = self.progress is not None and self.progress.checkpoint < self.true_seconds
         if self.computing_s is not None and self.task.training is None and not pauses:

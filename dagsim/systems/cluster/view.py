@@ -15,16 +15,16 @@ from dagsim.model import Cluster, Decision, GpuType, Job, Placement, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.model.streams import Streams
-from dagsim.systems.cluster.cluster_state import ClusterState
 from dagsim.systems.cluster.frontier import Frontier, Key, Queue, TypedKey, TypedQueue
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.shared_gpus import Sharing
-from dagsim.systems.cluster.nodes import DemandClass
+from dagsim.systems.cluster.resources.cluster_state import ClusterState
+from dagsim.systems.cluster.resources.nodes import DemandClass
 from dagsim.systems.cluster.state import JobState, Live, Run, TaskState
 
 if TYPE_CHECKING:
+    from dagsim.systems.cluster.arrivals.preparation import Preparation
     from dagsim.systems.cluster.network.links import FabricLevel
-    from dagsim.systems.cluster.preparation import Preparation
 
 AnyIndex = TypeVar("AnyIndex")
 

@@ -42,7 +42,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import inf, nan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -247,12 +247,52 @@ class _Rows:
         """Return the task of each row, as a separate job."""
         table, options = checks.table, self._options
         seconds = self._seconds(checks)
-        constants = self._constants
-        instances = checks.count(_AT["instances"], "instances", blank=constants.get("instances", 1))
-        gang = table.words(_AT["gang"])
-        together = [_YES_OR_NO.get(word.strip().lower()) for word in gang.words]
-        checks.drop(np.array([word is None for word in together])[gang.place], "with a gang that is neither yes nor no")
+        instances = checks.count(_AT["instances"], "instances", blank=self._constants.get("instances", 1))
+        together = self._yes_or_no(checks, "gang")
         checks.drop(seconds < 0, ImpossibleTimes("with a negative duration_s"))
+        estimate = self._estimates(checks)
+        each = self._amounts(checks, instances)
+        batch = np.where(table.blank(_AT["batch"]), 0, checks.count(_AT["batch"], "batch", 0, blank=0))
+        names, model = table.words(_AT["gpu_type"]), table.words(_AT["model"])
+        types = [self._types(text) for text in names.words]
+        measured_on = [kinds[0] if len(kinds) == 1 else None for kinds in types]
+        seconds, estimate = (
+            options.all_on_reference(column, measured_on, names.place) for column in (seconds, estimate)
+        )
+        gang = together & (each.instances > 1)
+
+        def kind(*values: Any) -> TaskKind:
+            of = _KindColumns(*values)
+            demand = Demand(of.gpus, of.cpus, of.memory_gb, types[of.types] or None)
+            return TaskKind(demand, of.gang, model.words[of.model] or None, int(of.batch) or None)
+
+        task = table.words(_AT["task"]).mapped(lambda name: name or "task")
+        jobs = single_tasks(
+            checks,
+            np.zeros(len(table)),
+            np.where(seconds < options.floor_s, options.floor_s, seconds),
+            each.instances,
+            _KindColumns(each.gpus, each.cpus, each.memory_gb, gang, names.place, model.place, batch),
+            kind,
+            "task",
+            estimate=optional(estimate),
+        )
+        return replace(jobs, name=task.place, names=objects(task.words))
+
+    def _yes_or_no(self, checks: Checks, name: str) -> np.ndarray:
+        """Return a mask of the rows with "yes" in a column, (n,) bool. Drop the rows with neither
+        "yes" nor "no".
+        """
+        words = checks.table.words(_AT[name])
+        meant = [_YES_OR_NO.get(word.strip().lower()) for word in words.words]
+        neither = np.array([word is None for word in meant])[words.place]
+        checks.drop(neither, f"with a {name} that is neither yes nor no")
+        says_yes: np.ndarray = np.array(meant, bool)[words.place]
+        return says_yes
+
+    def _estimates(self, checks: Checks) -> np.ndarray:
+        """Return (n,) float64: the requested durations in seconds, or NaN where there is none."""
+        table = checks.table
         for name in ("duration_s", "estimate_s"):
             if (texts := table.words_of.get(_AT[name])) is not None:
                 short = np.array([text.count(":") == 1 for text in texts], bool)
@@ -264,42 +304,21 @@ class _Rows:
         with np.errstate(invalid="ignore"):
             none = estimate <= 0
         checks.note(none, "whose estimate_s is not above 0 (as if not stated)")
-        estimate = np.where(none, nan, estimate)
+        return np.where(none, nan, estimate)
+
+    def _amounts(self, checks: Checks, instances: np.ndarray) -> _Amounts:
+        """Return the number of instances in each row, and the resources that each instance
+        requests.
+        """
+        table, constants, spread = checks.table, self._constants, self._options.spread
         gpus = checks.number(_AT["gpus"], "gpus", nan if table.has(_AT["gpus"]) else constants.get("gpus", 0))
         cpus = checks.number(_AT["cpus"], "cpus", constants.get("cpus", 0))
         memory = checks.number(_AT["memory_gb"], "memory_gb", constants.get("memory_gb", 0))
         nodes = checks.count(_AT["nodes"], "nodes", blank=constants.get("nodes", 1))
-        if options.spread:
+        if spread:
             nodes = np.maximum(nodes, np.floor(np.where(gpus >= 1, gpus, np.where(gpus > 0, 1, cpus))))
-        if options.spread or table.has(_AT["nodes"]) or "nodes" in constants:
-            instances, gpus, cpus, memory = _over_nodes(checks, nodes, instances, gpus, cpus, memory)
-        batch = np.where(table.blank(_AT["batch"]), 0, checks.count(_AT["batch"], "batch", 0, blank=0))
-        names, model = table.words(_AT["gpu_type"]), table.words(_AT["model"])
-        types = [self._types(text) for text in names.words]
-        measured_on = [kinds[0] if len(kinds) == 1 else None for kinds in types]
-        seconds, estimate = (
-            options.all_on_reference(column, measured_on, names.place) for column in (seconds, estimate)
-        )
-        task = table.words(_AT["task"]).mapped(lambda name: name or "task")
-        jobs = single_tasks(
-            checks,
-            np.zeros(len(table)),
-            np.where(seconds < options.floor_s, options.floor_s, seconds),
-            instances,
-            (
-                *(gpus, cpus, memory, np.array(together, bool)[gang.place] & (instances > 1)),
-                *(names.place, model.place, batch),
-            ),
-            lambda gpus, cpus, memory, gang, place, trained, batch: TaskKind(
-                Demand(gpus, cpus, memory, types[place] or None),
-                gang,
-                model.words[trained] or None,
-                int(batch) or None,
-            ),
-            "task",
-            estimate=optional(estimate),
-        )
-        return replace(jobs, name=task.place, names=objects(task.words))
+        whole = _Amounts(instances, gpus, cpus, memory)
+        return _over_nodes(checks, nodes, whole) if spread or table.has(_AT["nodes"]) or "nodes" in constants else whole
 
     def facts(self, checks: Checks, arrival_s: np.ndarray, ran_s: np.ndarray | None = None) -> dict[str, Any]:
         """Return the columns that describe jobs rather than tasks, with one row per job. ``ran_s``
@@ -476,25 +495,41 @@ def _check_states(checks: Checks, work: np.ndarray) -> None:
     checks.note(~are(("", *_NOT_OVER, *_OVER)), "whose state is unknown (taken as ended)")
 
 
-def _over_nodes(
-    checks: Checks,
-    nodes: np.ndarray,
-    instances: np.ndarray,
-    gpus: np.ndarray,
-    cpus: np.ndarray,
-    memory: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the number of instances, and the GPUs, cores and memory of each instance. If a row
-    states ``nodes``, there is one instance per node, or one per GPU if the GPUs are not spread
-    evenly over the nodes.
+class _Amounts(NamedTuple):
+    """The number of instances in each row, and the resources that each instance requests, (n,)
+    float64 each.
+    """
+
+    instances: np.ndarray
+    gpus: np.ndarray
+    cpus: np.ndarray
+    memory_gb: np.ndarray
+
+
+class _KindColumns(NamedTuple):
+    """The columns that determine the kind of a task, or the values of one kind."""
+
+    gpus: Any
+    cpus: Any
+    memory_gb: Any
+    gang: Any
+    types: Any
+    model: Any
+    batch: Any
+
+
+def _over_nodes(checks: Checks, nodes: np.ndarray, whole: _Amounts) -> _Amounts:
+    """Divide the amounts among nodes. If a row states ``nodes``, there is one instance per node, or
+    one per GPU if the GPUs are not spread evenly over the nodes.
     """
     # replace invalid numbers with 1; their rows are dropped later
     nodes = np.where(are_counts(nodes), nodes, 1.0)
-    checks.drop((nodes > 1) & (instances > 1), Disagreement("with both nodes and instances"))
-    uneven = (nodes > 1) & (np.where(np.isfinite(gpus), gpus, 0.0) % nodes > 0)
+    checks.drop((nodes > 1) & (whole.instances > 1), Disagreement("with both nodes and instances"))
+    uneven = (nodes > 1) & (np.where(np.isfinite(whole.gpus), whole.gpus, 0.0) % nodes > 0)
     checks.note(uneven, "with GPUs spread unevenly over their nodes (treated as single GPUs)")
-    parts = np.where(uneven, np.maximum(np.floor(gpus), 1.0), nodes)
-    return np.where(nodes > 1, parts, instances), gpus / parts, cpus / parts, memory / parts
+    parts = np.where(uneven, np.maximum(np.floor(whole.gpus), 1.0), nodes)
+    instances = np.where(nodes > 1, parts, whole.instances)
+    return _Amounts(instances, whole.gpus / parts, whole.cpus / parts, whole.memory_gb / parts)
 
 
 def _task_blocks(columns: NamedColumns, rows: _Rows, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
@@ -538,7 +573,7 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
         )
 
     whole = kept == np.diff(groups.first)
-    drop("of jobs that lost another row", np.flatnonzero(~whole & (kept > 0)), {})
+    drop("of jobs from which another row was dropped", np.flatnonzero(~whole & (kept > 0)), {})
     waits, parent, circular = _parents(table, tasks, groups, whole)
     drop("of jobs that are not a DAG", np.array(list(circular), np.int64), circular)
     whole[list(circular)] = False

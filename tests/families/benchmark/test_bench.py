@@ -148,7 +148,7 @@ def test_verify_repeats_runs_and_finds_every_forgery(file: Path, tmp_path: Path)
     shown = run("verify", str(path), code=1)
     for _, finding in changes:
         assert finding in shown
-    assert "made by other simulating code" in shown
+    assert "made by a different version of the simulation code" in shown
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_all_futures_are_played_or_the_one_without_arrivals(monkeypatch, budget,
     costs = Lookout.costs
 
     def noted(outlook, trials, futures):
-        nothing_comes = [bool(np.isinf(at_s).all()) for at_s in outlook._arrivals]
+        nothing_comes = [bool(np.isinf(at_s).all()) for at_s in outlook._look.arrivals]
         played.append((futures, nothing_comes))
         return costs(outlook, trials, futures)
 

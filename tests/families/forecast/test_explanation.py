@@ -252,7 +252,7 @@ def in_qstat(id: int, state: str, **terms: str) -> str:
 @pytest.mark.parametrize(
     ("id", "sentence"),
     [
-        ("3", "Job 3 is next in line and waits for room: too few GPUs were free"),
+        ("3", "Job 3 is next in line and waits for free resources: too few GPUs were free"),
         ("4", "Job 4 waits: until its user releases it (JobHeldUser)."),
         ("5", "Job 5 waits for its begin time in 2.0 h (BeginTime)."),
         ("6", "Job 6 waits for job 1, which runs (Dependency)."),

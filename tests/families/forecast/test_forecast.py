@@ -642,7 +642,7 @@ def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
     wrong = CliRunner().invoke(app, [*command, "9"])
     assert wrong.exit_code == 2
     assert "job 9 is not waiting in this snapshot" in wrong.output
-    assert "answer 1" not in wrong.output  # nothing was simulated for a job that does not exist
+    assert "forecast 1" not in wrong.output  # nothing was simulated for a job that does not exist
 
 
 @pytest.fixture

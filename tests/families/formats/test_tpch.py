@@ -22,7 +22,7 @@ def test_a_stage_is_a_task_of_its_spark_tasks(read: Reading, samples: Path) -> N
     assert [tuple(edge) for edge in job.graph.edges] == [(0, 1, 0), (1, 2, 0)]
     assert got.dropped == {
         "with an invalid value for num_tasks": 1,
-        "of queries that lost another stage": 1,
+        "of queries from which another stage was dropped": 1,
         "of jobs that are not a DAG": 2,
     }
 

@@ -37,7 +37,7 @@ def test_a_task_without_runtime_loses_the_job(tmp_path: Path, samples: Path) -> 
     text = (samples / "wfcommons" / "v15.json").read_text()
     (tmp_path / "a.json").write_text(text.replace('"runtimeInSeconds": 10, ', ""))
     trace = open_trace(tmp_path / "a.json")
-    with pytest.raises(TraceError, match="dropped 2 of jobs that lost another task, 1 without runtime"):
+    with pytest.raises(TraceError, match="dropped 2 of jobs from which another task was dropped, 1 without runtime"):
         list(trace.jobs())
 
 

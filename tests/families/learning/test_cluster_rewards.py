@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from systems.cluster import powered
+from systems.cluster.resources import powered
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, UnknownName

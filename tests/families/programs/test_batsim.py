@@ -212,7 +212,7 @@ def test_jobs_can_be_killed_and_rejected() -> None:
         (lambda m: {"now": 0, "events": [{"type": "NOTIFY"}]}, "whose timestamp is not before"),
         (lambda m: reply(m, at(0, "SET_RESOURCE_STATE", {})), "sent 'SET_RESOURCE_STATE'; dagsim supports"),
         (lambda m: reply(m, at(0, "EXECUTE_JOB", {"job_id": "w0!0"})), "lacks a field"),
-        (lambda m: reply(m, at(0, "EXECUTE_JOB", {"job_id": "w0!9", "alloc": "0"})), "which does not wait"),
+        (lambda m: reply(m, at(0, "EXECUTE_JOB", {"job_id": "w0!9", "alloc": "0"})), "which is not waiting"),
         (lambda m: reply(m, at(0, "EXECUTE_JOB", {"job_id": "w0!0", "alloc": "0-1"})), "2 resources; it needs 1"),
         (lambda m: reply(m, at(0, "EXECUTE_JOB", {"job_id": "w0!0", "alloc": "7"})), "between 0 and 1"),
         (
@@ -220,7 +220,7 @@ def test_jobs_can_be_killed_and_rejected() -> None:
             "EXECUTE_JOB with mapping",
         ),
         (lambda m: reply(m, at(0, "CALL_ME_LATER", {"timestamp": 0})), "not later than now"),
-        (lambda m: reply(m, at(0, "KILL_JOB", {"job_ids": ["w0!0"]})), "which does not run"),
+        (lambda m: reply(m, at(0, "KILL_JOB", {"job_ids": ["w0!0"]})), "which is not running"),
     ],
 )
 def test_a_message_that_is_wrong_or_unsupported_is_named(answer: Answer, message: str) -> None:

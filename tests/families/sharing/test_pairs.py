@@ -17,7 +17,7 @@ from dagsim.systems.cluster import ClusterKernel, ClusterView, Maintenance
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.cluster.waits import binding_causes
+from dagsim.systems.cluster.waits.causes import binding_causes
 from dagsim.testing.violations import as_recorded, violations
 
 T4 = gpu_type("T4")

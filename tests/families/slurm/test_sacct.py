@@ -387,7 +387,7 @@ def test_at_the_change_to_summer_time_elapsed_is_trusted(read: Reading, log: Log
     got = read(log(row | {"ElapsedRaw": "3600"}))
     assert _only(got).work == 3600
     assert got.noted == {
-        "whose elapsed time differs by an hour from Start to End, as at a change of summer time; it counts": 1
+        "whose elapsed time differs by an hour from End - Start, as at a clock change (the elapsed time counts)": 1
     }
     assert read(log(row | {"ElapsedRaw": "3600"}), timezone="Europe/Berlin").noted == {}
 
@@ -593,7 +593,7 @@ def test_an_impossible_count_in_an_old_column_drops_the_row(read: Reading, log: 
 def test_an_elapsed_time_that_disagrees_with_the_clock_is_noted(read: Reading, log: Log) -> None:
     got = read(log({"ElapsedRaw": "70"}, {"JobID": "8", "ElapsedRaw": "70", "Suspended": "00:00:30"}))
     assert [job.tasks[0].work for job in got.jobs] == [70, 70]
-    assert got.noted == {"whose elapsed time is not that from Start to End without suspensions; it counts": 1}
+    assert got.noted == {"whose elapsed time is not End - Start without suspensions (the elapsed time counts)": 1}
 
 
 def test_a_job_that_mixes_gpu_types_on_a_node_is_noted(read: Reading, log: Log) -> None:
@@ -750,7 +750,7 @@ def test_a_column_that_stands_twice_is_noted(read: Reading, log: Log) -> None:
 
 
 _LATER = {"Submit": "900000", "Eligible": "900000", "Start": "900010", "End": "900060", "ElapsedRaw": "50"}
-_AGAIN = "with the id of an earlier job of another time, user or cluster; jobs of their own"
+_AGAIN = "with the id of an earlier job from another time, user or cluster (treated as separate jobs)"
 
 
 @pytest.mark.parametrize(
@@ -879,9 +879,9 @@ def test_day_numbers_of_a_spreadsheet_are_noted(read: Reading, log: Log) -> None
 @pytest.mark.parametrize(
     ("times", "note"),
     [
-        ({"Submit": "1500"}, "that start before their submission, taken as started then"),
-        ({"Eligible": "1500"}, "that start before they are eligible, taken as eligible then"),
-        ({"End": "1005"}, "whose elapsed time is not that from Start to End without suspensions; it counts"),
+        ({"Submit": "1500"}, "that start before their submission (taken to start then)"),
+        ({"Eligible": "1500"}, "that start before they are eligible (taken as eligible at the start)"),
+        ({"End": "1005"}, "whose elapsed time is not End - Start without suspensions (the elapsed time counts)"),
     ],
 )
 def test_times_out_of_order_are_noted(read: Reading, log: Log, times: dict[str, str], note: str) -> None:

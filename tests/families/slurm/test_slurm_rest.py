@@ -28,7 +28,7 @@ from dagsim.model import (
 )
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.models.failures import Preemption
-from dagsim.systems.cluster.past import forgotten
+from dagsim.systems.cluster.past.recall import forgotten
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces.trace_file import TraceFile
@@ -379,5 +379,5 @@ def test_the_log_of_slurmctld_says_when_nodes_were_away_and_how_long_they_boot(t
 
 
 def test_the_policy_says_that_it_forgets_its_last_backfill_cycle() -> None:
-    assert forgotten(POLICIES.create("slurm-multifactor")) == ["when its last backfill cycle began"]
+    assert forgotten(POLICIES.create("slurm-multifactor")) == ["when the last backfill cycle began"]
     assert forgotten(POLICIES.create("slurm-multifactor[backfill=false]")) == []

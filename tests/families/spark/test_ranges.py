@@ -57,7 +57,7 @@ def test_loads_are_drawn_evenly_and_executors_and_gaps_keep_to_their_limits() ->
 
 
 def test_a_load_needs_limits_for_the_gap_that_it_determines() -> None:
-    with pytest.raises(ConfigError, match="mean_gap_s must be its limits"):
+    with pytest.raises(ConfigError, match="mean_gap_s must be a range"):
         SparkScenario(10, load=1.0)
     with pytest.raises(ConfigError, match="load must be positive"):
         SparkScenario(10, 5, (1.0, 9.0), load=0.0)
@@ -115,7 +115,7 @@ def test_limits_that_are_no_range_are_refused_by_key(setting: str) -> None:
     result = CliRunner().invoke(app, ["eval", "--system", "spark", "--set", f"system.{setting}", "--seeds", "1"])
     assert result.exit_code == 2
     key = setting.partition("=")[0]
-    assert f"--set system.{key}: must be [least, largest], both positive and finite, got [" in result.output
+    assert f"--set system.{key}: must be [smallest, largest], both positive and finite, got [" in result.output
 
 
 def test_a_training_on_ranges_needs_a_reference_and_no_seconds() -> None:

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 from families.spark.spark_cases import Anything, random_jobs
-from support.cases import check_log
 
 from dagsim.families.spark.api import SPARK_POLICIES, ExecutorType, RecordedDurations, SparkJob, SparkKernel
 from dagsim.families.spark.schedule import schedule_of
 from dagsim.metrics import jct
 from dagsim.model import Edge, Job, Kind, Task, TaskGraph
+from dagsim.testing.violations import violations
 
 
 def as_job(job: SparkJob, gpus: bool) -> Job:
@@ -26,7 +26,7 @@ def test_the_log_of_single_tasks_keeps_every_promise(seed: int, parity: bool, na
     types = (ExecutorType(name, 4),)
     episode = SparkKernel(types, jobs, moving_delay_ms=20, parity=parity, record=True).run(Anything(seed, parity))
     schedule = schedule_of(episode, merged=False)
-    check_log(schedule.cluster, [as_job(job, name == "A100") for job in jobs], schedule)
+    assert violations(schedule, [as_job(job, name == "A100") for job in jobs]) == []
     assert jct(schedule).tolist() == pytest.approx(episode.jct_s.tolist())
 
 

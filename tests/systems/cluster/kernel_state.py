@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dagsim.systems.cluster import ClusterKernel
-from dagsim.systems.cluster.nodes import NodeState
+from dagsim.systems.cluster.resources.nodes import NodeState
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 
 

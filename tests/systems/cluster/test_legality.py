@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.cases import check_log, clusters, job_lists, models, simulation
+from support.cases import clusters, job_lists, models, simulation
 from systems.cluster.kernel_state import cluster_state
 
 from dagsim.errors import IllegalDecision
@@ -38,6 +38,7 @@ from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
+from dagsim.testing.violations import violations
 
 A100, T4 = gpu_type("A100-40"), gpu_type("T4")
 CLUSTER = Cluster((Node("a", A100, 4, 8, 64), Node("b", A100, 2, 8, 64), Node("t", T4, 4, 8, 64), Node("off", A100, 4)))
@@ -349,7 +350,7 @@ def test_what_is_refused_leaves_the_state_as_it_was(
         refusal = str(error)
     if policy.asked < at:
         assert not refusal
-        check_log(cluster, jobs, kernel.schedule)
+        assert violations(kernel.schedule, jobs) == []
     else:
         assert refusal.startswith(f"policy 'Corrupting': at {kernel.now:g} s: ")
         assert cluster_state(kernel) == policy.state

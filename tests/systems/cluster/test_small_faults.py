@@ -36,8 +36,8 @@ from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.stalled import GONE, why_unfinished
 from dagsim.systems.cluster.view import ClusterView
+from dagsim.systems.cluster.waits.stalled import GONE, why_unfinished
 from dagsim.testing import engine_cases
 
 A100, T4 = gpu_type("A100-40"), gpu_type("T4")

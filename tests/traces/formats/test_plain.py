@@ -70,7 +70,7 @@ def test_rows_of_tasks_make_a_dag(read: Reading, samples: Path) -> None:
     assert got.dropped == {
         "of jobs that are not a DAG": 3,
         "without duration_s": 1,
-        "of jobs that lost another row": 2,
+        "of jobs from which another row was dropped": 2,
         "with the same task as another row": 1,
     }
 

@@ -209,7 +209,7 @@ class NodeScorer:
 
 class KubeWaits:
     """Determines which nodes pods may use because of taints, cordons and labels; see
-    ``waits.WaitRules``. Rules about other pods are not included, because their effect changes with
+    ``causes.WaitRules``. Rules about other pods are not included, because their effect changes with
     these pods."""
 
     elsewhere = "it would have fitted, but only on nodes that its selectors and tolerations do not allow"

@@ -24,10 +24,7 @@ _STRICT = {"extra": "forbid"}
 
 @dataclass(frozen=True, slots=True)
 class ResourceFlavor:
-    """A ResourceFlavor: a kind of node. ``gpu_types`` lists the GPU types of these nodes by the
-    names that dagsim uses. Jobs that cannot use any of these types are never assigned the flavor.
-    If it is empty, the nodes may have any type.
-    """
+    """A ResourceFlavor: a kind of node."""
 
     name: str
     """Name of the flavor, to which quotas refer."""
@@ -40,6 +37,9 @@ class ResourceFlavor:
     topology_name: str = ""
     """Name of the topology by which pods are placed, or empty if no topology is used."""
     gpu_types: tuple[str, ...] = ()
+    """GPU types of these nodes, by the names that dagsim uses. Jobs that cannot use any of these types
+    are never assigned the flavor. If empty, the nodes may have any type.
+    """
 
     __pydantic_config__ = _STRICT
 
@@ -261,9 +261,7 @@ class AdmissionFairSharing:
 
 @dataclass(frozen=True, slots=True)
 class KueueObjects:
-    """Everything that an administrator configures in Kueue. ``fair_sharing`` lists the strategies
-    that decide which workloads may be preempted for fair sharing. With None, classic preemption is
-    used.
+    """Everything that an administrator configures in Kueue.
 
     Raises:
         ModelError: Two objects have the same name, cohorts form a cycle, or the ClusterQueue of a
@@ -283,6 +281,9 @@ class KueueObjects:
     nodes: tuple[TopologyNode, ...] = ()
     """The nodes on which Kueue places pods according to a topology."""
     fair_sharing: tuple[Strategy, ...] | None = None
+    """Strategies that decide which workloads may be preempted for fair sharing. None means classic
+    preemption.
+    """
     admission_fair_sharing: AdmissionFairSharing | None = None
     """Settings for sharing ClusterQueues among LocalQueues according to past usage. None turns this
     off.

@@ -56,7 +56,7 @@ class Kueue:
     heads of the same shape share one search.
     """
 
-    forgets = "which workloads it had set aside"
+    forgets = "which workloads the scheduler had set aside"
     decides_at_once = True
     """True: for a snapshot, the policy makes the decisions that Kueue would make next."""
 

@@ -17,7 +17,7 @@ from dagsim.systems.cluster.api import ClusterView, NextStep, ReachedLimit, Task
 
 
 class KueueWaits:
-    """The quotas, and how much of them each queue uses (see ``waits.WaitRules``)."""
+    """The quotas, and how much of them each queue uses (see ``causes.WaitRules``)."""
 
     elsewhere = "it would have fitted, but only on types for which its queue had no quota left"
 

@@ -31,6 +31,32 @@ class Observation(NamedTuple):
         return len(self.tokens) <= 1
 
 
+class StackedObservations(NamedTuple):
+    """The observations of N episodes with the same number of rows, for vector environments. The last
+    row represents waiting.
+    """
+
+    tokens: Floats32
+    """(N, rows, F or more) float32."""
+    context: Floats32
+    """(N, C) float32."""
+    gpus: Floats32
+    """(N, g, D) float32."""
+    mask: np.ndarray
+    """(N, rows) int8: 1 for choices and, if the episode is over, for waiting."""
+
+
+class StepOutcomes(NamedTuple):
+    """The outcomes of one action in each of N episodes."""
+
+    rewards: np.ndarray
+    """(N,) float64."""
+    over: np.ndarray
+    """(N,) bool."""
+    illegal: np.ndarray
+    """(N,) int64: number of illegal actions so far."""
+
+
 class ClusterCodec(Protocol):
     """Translates views into arrays, and choices into decisions, for a single simulation. It may
     keep state about this simulation."""

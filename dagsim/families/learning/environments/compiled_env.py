@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from gymnasium.error import ResetNeeded
 
+from dagsim.families.learning.codecs.codec import StackedObservations
 from dagsim.families.learning.environments.episode_env import EnvState
 from dagsim.families.learning.environments.scheduling_env import SchedulingEnv
 from dagsim.model import Decision
@@ -124,7 +125,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
             return super()._seen()
         parts = self._presets.blank()
         mask = self._mask = np.zeros(self.config.slots, np.int8)
-        seen = parts.tokens[None], parts.context[None], parts.gpus[None], mask[None]
+        seen = StackedObservations(parts.tokens[None], parts.context[None], parts.gpus[None], mask[None])
         self._episodes.fill(np.array([self._over]), seen)
         self._presets.spread(parts.gpus)
         info: dict[str, Any] = {

@@ -48,7 +48,7 @@ class EnvConfig:
     """A codec whose observations have rows (``dagsim list codecs``). Your own codec requires the
     level ``task_type``."""
     reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
-    """Terms and weights (``dagsim list rewards``)."""
+    """Terms of the reward (``dagsim list rewards``), each with its weight."""
     reward_scale: float = 1000.0
     max_steps: int | None = None
     """Number of actions after which the episode is truncated."""

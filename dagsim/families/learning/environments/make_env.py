@@ -74,6 +74,8 @@ def make_vector_env(
 def _check(kind: type[EpisodeEnv], call: str, env: EnvConfig | None, changes: Mapping[str, Any]) -> None:
     if env is not None and not isinstance(env, EnvConfig):
         raise ConfigError(f"env: must be an EnvConfig, got {env!r}; pass its fields one by one instead")
+    if env is not None and changes:
+        raise ConfigError(f"{call}: give either env or its fields one by one, but got env and {', '.join(changes)}")
     if "workload" in changes and "workload" not in kind.settings():
         raise UnknownName(f"{call}: no argument 'workload'; pass the workload's name as config=")
     check_arguments(call, changes, *kind.settings())

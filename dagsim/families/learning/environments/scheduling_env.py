@@ -22,7 +22,7 @@ from dagsim.model import Decision, Kind
 from dagsim.model.log import Schedule
 from dagsim.sections import Registered
 from dagsim.systems.cluster import services
-from dagsim.systems.cluster.cluster_state import ClusterState
+from dagsim.systems.cluster.resources.cluster_state import ClusterState
 from dagsim.systems.cluster.scenario import ClusterScenario, ClusterWorld, refused_engine
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.seam import Scenario

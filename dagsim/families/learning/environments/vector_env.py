@@ -14,6 +14,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from dagsim.errors import ConfigError
+from dagsim.families.learning.codecs.codec import StackedObservations, StepOutcomes
 from dagsim.families.learning.environments.env_settings import EnvConfig
 from dagsim.families.learning.environments.episode_env import EnvState, EpisodeEnv
 from dagsim.families.learning.environments.observations import Presets
@@ -269,11 +270,11 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         context = np.zeros((count, len(features["context"])), np.float32)
         gpus = np.zeros((count, self._types, len(features["gpus"])), np.float32)
         legal, self._mask = self._mask, np.zeros((count, slots), np.int8)
-        seen = tokens, context, gpus, self._mask
+        seen = StackedObservations(tokens, context, gpus, self._mask)
         if live is None or actions is None:
             self._episodes.fill(self._terminated, seen)
         else:
-            outcome = self._rewards, self._terminated, self._illegal
+            outcome = StepOutcomes(self._rewards, self._terminated, self._illegal)
             self._episodes.step(live, actions, legal, outcome, seen)
         self._presets.spread(gpus)
         if self.config.observation == "candidates":

@@ -83,12 +83,12 @@ class D3qnConfig(_OffPolicy):
 @dataclass(frozen=True, slots=True)
 class SacConfig(_OffPolicy):
     """Discrete soft actor-critic (Christodoulou 2019) with masks. Expectations are taken over legal
-    choices only. The target entropy of a state is ``target_entropy`` x log(number of legal choices
-    in this state).
+    choices only.
     """
 
     kind: Literal["sac"] = "sac"
     target_entropy: float = 0.05
+    """Target entropy in a state, divided by the logarithm of the number of legal choices there."""
     temperature: float = 0.05
     """Initial temperature."""
 

@@ -33,8 +33,9 @@ class PpoConfig(Algorithm):
 
     kind: Literal["ppo"] = "ppo"
     advantage: str = "replicas"
-    """``replicas``, ``critic``, ``fluid``, or ``module:attr``, with parameters in brackets:
-    ``fluid[horizon=0.2]``."""
+    """How advantages are estimated: ``replicas``, ``critic``, ``fluid`` or ``module:attr``, with
+    parameters in brackets (``fluid[horizon=0.2]``).
+    """
     sequences: int = 8
     """Job sequences per iteration."""
     replicas: int = 8
@@ -86,7 +87,7 @@ class ReinforceConfig(Algorithm):
 
     kind: Literal["reinforce"] = "reinforce"
     advantage: str = "replicas"
-    """As for ``ppo``."""
+    """How advantages are estimated, as for ``ppo``: ``replicas``, ``critic``, ``fluid`` or ``module:attr``."""
     sequences: int = 4
     """Job sequences per iteration."""
     replicas: int = 8

@@ -164,7 +164,9 @@ class _CompiledStage:
 
     def look(self, net: ActorNet, keep: bool) -> tuple[list[Any], Any]:
         shown = self._lane.observe(self._which)
-        tokens, context, gpus, first = (part.copy() if keep else part for part in shown[:4])
+        tokens, context, gpus, first = (
+            part.copy() if keep else part for part in (shown.tokens, shown.context, shown.gpus, shown.first)
+        )
         if self._bounds is not None:
             self._bounds.widen(Observation(tokens, context, gpus))
         observations: list[Any] = []

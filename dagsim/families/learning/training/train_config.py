@@ -79,7 +79,7 @@ class TrainConfig(CheckedSettings):
     )
     """How the agent observes and decides (``dagsim list codecs``)."""
     reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
-    """Terms and weights (``dagsim list rewards``)."""
+    """Terms of the reward (``dagsim list rewards``), each with its weight."""
     iterations: int = 100
     """Number of training iterations."""
     minutes: float | None = None

@@ -41,7 +41,7 @@ from dagsim.model import Decision, Kill, NodePartition, RejectReason, Wait
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, Run, Standing, TaskState
 
-_CYCLE = "when its last backfill cycle began"
+_CYCLE = "when the last backfill cycle began"
 _PARTITION = "in which of several partitions a job had started"
 
 

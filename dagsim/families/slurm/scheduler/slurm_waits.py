@@ -34,7 +34,7 @@ _UNITS |= {f"{name} minutes": f"{word} times minutes" for name, word in _UNITS.i
 
 
 class SlurmWaits:
-    """A site's rules, together with what its users currently hold (see ``waits.WaitRules``)."""
+    """A site's rules, together with what its users currently hold (see ``causes.WaitRules``)."""
 
     elsewhere = "it would have fitted, but only outside its partition"
 

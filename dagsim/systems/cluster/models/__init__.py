@@ -53,7 +53,11 @@ RUNTIMES: Registry[Any] = Registry(
     [
         Entry("throughput", ".runtime:Throughput", "measured throughputs of models, else the speeds of GPU types"),
         Entry("recorded", ".runtime:Recorded", "seconds as recorded, on every type or scaled from a reference GPU"),
-        Entry("fed", ".runtime:Fed", "another runtime, limited by the cores and the host memory of a task"),
+        Entry(
+            "fed",
+            ".runtime:Fed",
+            "another runtime model; tasks with too few cores or too little host memory are slower",
+        ),
         Entry("flops", ".runtime:Flops", "work in TFLOP over a share of each type's peak"),
     ],
     group="dagsim.runtimes",

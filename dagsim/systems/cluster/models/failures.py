@@ -74,9 +74,6 @@ class FailureProcess(Protocol):
 class NodeFailures:
     """Nodes that fail and are repaired after exponentially distributed times (a memoryless
     machine-repair model).
-
-    Each node fails independently. With ``rack`` above 1, groups of ``rack`` consecutive nodes fail
-    together, as they do when they share a switch or a power supply.
     """
 
     mean_up_s: float
@@ -85,6 +82,9 @@ class NodeFailures:
     """Mean time in seconds that a repair takes."""
     kind: Literal["node_failures"] = "node_failures"
     rack: int = 1
+    """Number of consecutive nodes that fail together, as they do when they share a switch or a power
+    supply. With 1, each node fails independently.
+    """
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -117,11 +117,9 @@ class SpotCapacity:
     """Spot nodes, which their owner takes away and later returns. The times between these events
     are exponentially distributed, and each node is independent of the others.
 
-    ``notice_s`` seconds before a node is reclaimed, its runs stop and write a checkpoint, and nothing
-    else starts there. If the notice is at least as long as ``Preemption.checkpoint_write_s``, the
-    runs keep all work done until then. Otherwise, they lose as much work as in a failure. If
-    checkpoints are sent over a network to a storage, they must arrive within the notice. ``nodes``
-    lists the nodes that may be reclaimed. By default, all nodes of the cluster may be reclaimed.
+    If the notice is at least as long as ``Preemption.checkpoint_write_s``, the runs keep all work
+    done until then. Otherwise, they lose as much work as in a failure. If checkpoints are sent over a
+    network to a storage, they must arrive within the notice.
     """
 
     mean_up_s: float
@@ -129,7 +127,11 @@ class SpotCapacity:
     mean_down_s: float
     """Mean number of seconds for which a node is away."""
     notice_s: float = 120.0
+    """Seconds of notice before a node is taken away. When the notice arrives, the runs on the node
+    stop and write a checkpoint, and nothing else starts there.
+    """
     nodes: tuple[int, ...] | None = None
+    """Numbers of the spot nodes. By default, all nodes of the cluster are spot nodes."""
     kind: Literal["spot"] = "spot"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -395,8 +397,7 @@ class Setup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MovingDelay:
-    """A delay of ``delay_s`` whenever a GPU switches to another job and has to load its images,
-    weights and data. If ``first`` is true, the first job on a GPU is delayed as well.
+    """A delay whenever a GPU switches to another job and has to load its images, weights and data.
 
     Spark executors that move between jobs need about 2 s (Mao et al., SIGCOMM 2019).
     """
@@ -404,6 +405,7 @@ class MovingDelay:
     delay_s: float = 2.0
     """The delay in seconds whenever a GPU switches to another job."""
     first: bool = True
+    """True if the first job on each GPU is delayed as well."""
     kind: Literal["moving_delay"] = "moving_delay"
 
     __pydantic_config__ = {"extra": "forbid"}

@@ -129,13 +129,8 @@ class _ByType(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Flops(_ByType):
-    """A runtime model in which work is measured in TFLOP. GPUs do this work at ``efficiency`` times
-    their peak rate. The peak rate is the GPU's rate for ``precision``. If the GPU does not support
-    it, the rate for the next slower precision is used.
-
-    A CPU-only task runs at ``efficiency`` times ``cpu_tflops_per_core`` on each core that it
-    requests (at least one). The default corresponds to an AVX2 core: 2 fused multiply-adds of 8
-    FP32 lanes per cycle (32 FLOP) at 2.5 GHz.
+    """A runtime model in which work is measured in TFLOP. A GPU does this work at a fixed fraction
+    of its peak rate.
 
     Raises:
         ModelError: A precision is unknown, an efficiency is outside (0, 1], or a CPU rate is not
@@ -143,8 +138,14 @@ class Flops(_ByType):
     """
 
     precision: Literal["fp32", "tf32", "fp16"] = "tf32"
+    """Precision whose peak rate is used. If a GPU does not support it, the next slower one is used."""
     efficiency: float = 0.35
+    """Fraction of the peak rate that tasks achieve."""
     cpu_tflops_per_core: float = 0.08
+    """Peak rate of a core in TFLOPS, for CPU-only tasks. A task uses the cores that it requests, or
+    one core. The default corresponds to an AVX2 core: 2 fused multiply-adds of 8 FP32 lanes per cycle
+    (32 FLOP) at 2.5 GHz.
+    """
     kind: Literal["flops"] = "flops"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -295,8 +296,9 @@ class Feed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fed(_ByType):
-    """An extension of the runtime model ``base``, in which a task also runs more slowly if it has
-    too few cores or too little memory for its model (based on Synergy, Mohan et al., OSDI 2022).
+    """A runtime model in which GPUs have to be fed with data. It extends the model ``base``: a task
+    also runs more slowly if it has too few cores or too little memory for its model (based on
+    Synergy, Mohan et al., OSDI 2022).
 
     A GPU trains no faster than its cores can prepare samples, and no faster than memory and storage
     can supply them. A task runs at the lowest of three rates: the GPU's own rate, the rate of the

@@ -168,40 +168,43 @@ class Conservative:
         return [part for part in self._parts if part.type == type_ and part.nodes & nodes]
 
     def _reserve(self, view: ClusterView, key: QueuedPiece, task: TaskState) -> None:
-        best = _Reservation(inf, inf, -1)
-        demand, count = task.demand, 1 if task.demand.gang else task.waiting
-        together = demand.gang or count
-        one = (demand.demand.gpus, demand.cpus, demand.memory)
-        wanted = () if demand.terms is None else demand.terms.licences
-        licences = [(self._licences[name], count) for name, count in wanted]
-        asked = (width(task) * count if demand.demand.gpus else 0.0, demand.cpus * together, demand.memory * together)
-        for type_ in demand.types:
-            parts = self._open_parts(demand, type_)
-            capacity = tuple([ordered_sum(amounts) for amounts in zip(*[part.most for part in parts], strict=True)])
-            if not parts or any(amount and not most for amount, most in zip(asked, capacity, strict=True)):
-                continue
-            if view.machines.capacity(demand, type_, now=view.now) < (demand.gang or 1):
-                continue
-            pairs = [(amount, most) for amount, most in zip(asked, capacity, strict=True) if amount]
-            rounds = max([ceil(amount / most) for amount, most in pairs], default=1)
-            amounts = tuple([min(amount, most) for amount, most in zip(asked, capacity, strict=True)])
-            seconds = task.seconds[type_] * rounds
-            if len(parts) == 1:
-                shares = [amounts]
-                profiles, all_amounts = parts[0].profiles, amounts
-                if licences:
-                    profiles = (*profiles, *[profile for profile, _ in licences])
-                    all_amounts = (*amounts, *[count for _, count in licences])
-                start_s = _earliest(profiles, all_amounts, seconds)
-            else:
-                start_s, shares = _earliest_on(parts, one, -(-together // rounds), seconds, licences)
-            best = min(best, _Reservation(start_s + seconds, start_s, type_, tuple(zip(parts, shares, strict=True))))
+        """Make a reservation for the task on the GPU type on which it would end first."""
+        terms, count = task.demand.terms, 1 if task.demand.gang else task.waiting
+        licences = [(self._licences[name], count) for name, count in (() if terms is None else terms.licences)]
+        found = [self._reservation(view, task, type_, count, licences) for type_ in task.demand.types]
+        best = min([_Reservation(inf, inf, -1), *[one for one in found if one is not None]])
         self._starts[key] = best.start_s, best.type, best.shares if len(best.shares) > 1 else ()
         if best.end_s < inf:
             for part, share in best.shares:
                 part.take(best.start_s, best.end_s, share)
-            for profile, count in licences:
-                profile.take(best.start_s, best.end_s, count)
+            for profile, taken in licences:
+                profile.take(best.start_s, best.end_s, taken)
+
+    def _reservation(
+        self, view: ClusterView, task: TaskState, type_: int, count: int, licences: Sequence[tuple[StepProfile, int]]
+    ) -> _Reservation | None:
+        """Return the earliest reservation for ``count`` instances (or gangs) on a type, or None if
+        they cannot run there.
+        """
+        demand, parts = task.demand, self._open_parts(task.demand, type_)
+        together = demand.gang or count
+        asked = (width(task) * count if demand.demand.gpus else 0.0, demand.cpus * together, demand.memory * together)
+        capacity = tuple([ordered_sum(amounts) for amounts in zip(*[part.most for part in parts], strict=True)])
+        if not parts or any(amount and not most for amount, most in zip(asked, capacity, strict=True)):
+            return None
+        if view.machines.capacity(demand, type_, now=view.now) < (demand.gang or 1):
+            return None
+        pairs = list(zip(asked, capacity, strict=True))
+        rounds = max([ceil(amount / most) for amount, most in pairs if amount], default=1)
+        seconds = task.seconds[type_] * rounds
+        if len(parts) == 1:
+            shares = [tuple([min(amount, most) for amount, most in pairs])]
+            profiles = (*parts[0].profiles, *[profile for profile, _ in licences])
+            start_s = _earliest(profiles, (*shares[0], *[taken for _, taken in licences]), seconds)
+        else:
+            one = (demand.demand.gpus, demand.cpus, demand.memory)
+            start_s, shares = _earliest_on(parts, one, -(-together // rounds), seconds, licences)
+        return _Reservation(start_s + seconds, start_s, type_, tuple(zip(parts, shares, strict=True)))
 
 
 def _least_wanted(item: tuple[tuple[int, tuple[int, ...]], Sequence[NodeState]]) -> tuple[int, int, int]:

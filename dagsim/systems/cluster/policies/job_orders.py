@@ -321,7 +321,7 @@ class Tetris:
     """Of all pairs of a ready task and a node, the one with the largest ``a - e p`` comes first
     (Grandl et al., SIGCOMM 2014).
 
-    ``srpt`` is the weight of the remaining work ``p``, relative to the alignment ``a``:
+    ``srpt`` is the weight of the remaining work ``p``, relative to the alignment ``a``.
 
     - ``a`` is the dot product of demand and free resources (GPUs, CPUs, memory), all as fractions
       of the node,

@@ -286,10 +286,10 @@ _STUCK_S = 1e9
 class Rollout:
     """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997). The candidates are the
     decision to wait, and the ``width`` shortest pairs of a ready task and a GPU type that fit. Each
-    candidate is tried out in a ``ClusterView.fork()``. A fork uses estimates, and contains neither
-    true durations nor future arrivals. In the fork, the policy ``base`` schedules the current jobs
-    to their end. The candidate with the smallest sum of completion times is carried out. In a tie,
-    the policy waits.
+    candidate is tried out in a fork of the view, in which the policy ``base`` schedules the current
+    jobs to their end. A fork uses estimates, and contains neither true durations nor future
+    arrivals. The candidate with the smallest sum of completion times is carried out. In a tie, the
+    policy waits.
 
     The policy uses estimates and never preempts. It is costly by definition, because each decision
     takes ``width`` + 1 simulations of the jobs in the system.

@@ -57,7 +57,7 @@ class Rank(Protocol):
 
     def moves_s(self) -> float:
         """Return the first time at which ``moved`` may return a job, assuming that nothing else
-        happens before.
+        happens before then.
         """
 
 
@@ -199,8 +199,8 @@ class Rounds:
 
     def _next_round(self, view: ClusterView, contest: _Contest, heads: Iterable[tuple[float, int, int]]) -> float:
         """Return the first round in which a task may displace a run that it cannot displace now,
-        assuming that nothing else happens before. ``heads`` contains the key, the order and the job
-        of each task that may be first in its demand class until then.
+        assuming that nothing else happens before then. ``heads`` contains the key, the order and
+        the job of each task that may be first in its demand class until then.
         """
         until_s = view.now + min([contest.overtakes_s(*head) for head in heads], default=inf)
         until_s = min(until_s, self.rank.moves_s(), self._spared_until_s(view))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 
-from dagsim.systems.cluster.api import ClusterState, Queue, Run, TaskState
+from dagsim.systems.cluster.api import ClusterState, ClusterView, Queue, Run, TaskState
 from dagsim.systems.cluster.policies.orders import by_rank
 
 
@@ -61,6 +61,10 @@ class WaitingTasks:
             else:
                 self._drop(key)
         return self.oldest(count) if count and len(tasks) < min(count, len(self._sorted)) else tasks
+
+    def first_fit(self, view: ClusterView) -> TaskState | None:
+        """Return the oldest task that fits now, or None if there is none."""
+        return next((task for task in self.oldest() if view.fits(task)), None)
 
     def _drop(self, key: int) -> None:
         del self._tasks[key], self._sorted[bisect_left(self._sorted, -key)]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from dagsim.model import Cluster, Demand, GpuType, Job, Node, Task
 from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel
-from dagsim.systems.cluster.cluster_state import ClusterState
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.systems.cluster.policies.orders import fifo
 from dagsim.systems.cluster.policies.placement import Fgd, fragmentation
+from dagsim.systems.cluster.resources.cluster_state import ClusterState
 
 SLOW = GpuType("slow", 1.0, 16, 100, 100, 10)
 FAST = GpuType("fast", 4.0, 16, 100, 100, 10)

@@ -1,0 +1,1 @@
+"""Runs of tasks: their phases, transfers, the communication of gangs, and suspensions."""

@@ -1,0 +1,1 @@
+"""The causes of waits, in a log and at present, and of simulations that cannot continue."""

@@ -1,0 +1,1 @@
+"""Random logs with a known truth, written in the ways of real tools (``scripts/check_inputs.py``)."""

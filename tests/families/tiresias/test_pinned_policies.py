@@ -1,0 +1,17 @@
+"""The family's policies play the schedules that were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support.policy_pins import names_of_family, schedules, specs
+
+MORE = {
+    "tiresias-events": ["limits=[3,9]", "schedule=dlas-gpu-2,limits=[2,9]", "schedule=shortest-gpu", "schedule=fjf"],
+}
+
+
+@pytest.mark.parametrize(("spec", "cases"), specs(names_of_family("tiresias"), MORE))
+def test_a_policy_plays_the_schedules_that_were_recorded(spec: str, cases: int, pinned: Callable[..., None]) -> None:
+    pinned(spec, schedules(spec, cases))
