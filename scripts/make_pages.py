@@ -29,8 +29,9 @@ from command import markdown
 from dagsim.config.bundled import opening_of
 from dagsim.config.bundled import shipped as shipped_files
 from dagsim.config.schema import load_config
-from dagsim.families.benchmark.bench import read_entry, suite
+from dagsim.families.benchmark.entries import read_entry
 from dagsim.families.benchmark.page import leaderboards
+from dagsim.families.benchmark.suite import suite
 from dagsim.metrics.paired import ComparedRow, Paired, Verdict, compared, holm, paired, verdict
 from dagsim.model import Cluster
 from dagsim.model.arithmetic import rounded

@@ -335,18 +335,18 @@ def row_of(site: str, seed: int, way: str, data: Path) -> Row:
         first = int(np.searchsorted(past.jobs.arrival_s, WEEK_S))
         counted: Summary = summarize(past.schedule, measured=(first, None))
         return Row(
-            site,
-            seed,
-            way,
-            counted.jobs_completed,
-            round(counted.jct_s.mean, 1),
-            round(counted.area_weighted_jct_s, 1),
-            round(counted.wait_s.p95, 1),
-            round(float(jct(past.schedule)[_unseen(site, past.jobs)].mean()), 1),
-            sum(timed.decisions for timed in past.timed[1:]),
-            round(sum(timed.decision_s for timed in past.timed[1:]), 3),
-            round(past.learning_s, 3),
-            len(set(past.chosen[1:])),
+            site=site,
+            seed=seed,
+            way=way,
+            jobs=counted.jobs_completed,
+            mean_jct_s=round(counted.jct_s.mean, 1),
+            area_weighted_jct_s=round(counted.area_weighted_jct_s, 1),
+            p95_wait_s=round(counted.wait_s.p95, 1),
+            unseen_mean_jct_s=round(float(jct(past.schedule)[_unseen(site, past.jobs)].mean()), 1),
+            decisions=sum(timed.decisions for timed in past.timed[1:]),
+            decision_cpu_s=round(sum(timed.decision_s for timed in past.timed[1:]), 3),
+            learning_cpu_s=round(past.learning_s, 3),
+            policies=len(set(past.chosen[1:])),
         )
     finally:
         rmtree(folder)

@@ -41,15 +41,15 @@ import command
 from dagsim.errors import TraceError
 from dagsim.families.site.node_lists import FoundNode
 from dagsim.families.site.site_import import site_files
-from dagsim.families.slurm.accounting import COLUMNS, sacct_rows
-from dagsim.families.slurm.accounting_values import array_tasks, resources
+from dagsim.families.slurm.accounting.accounting_rows import COLUMNS, sacct_rows
+from dagsim.families.slurm.accounting.accounting_values import array_tasks, resources
 from dagsim.families.slurm.scheduler.multifactor import SlurmMultifactor
 from dagsim.families.slurm.scheduler.priority_formulas import Factors, truncated
 from dagsim.families.slurm.scheduler.slurm_priority import Asked, Capacity, PriorityBook
 from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
-from dagsim.families.slurm.slurm_site import SlurmSite
-from dagsim.families.slurm.slurm_site_files import read_slurm_site
-from dagsim.families.slurm.slurm_site_values import scheduler_of
+from dagsim.families.slurm.site.scheduler_parameters import scheduler_of
+from dagsim.families.slurm.site.slurm_site import SlurmSite
+from dagsim.families.slurm.site.slurm_site_files import read_slurm_site
 from dagsim.model import Cluster, Decision, GpuType, Job, Kind, Node, Start, Task, TaskGraph
 from dagsim.systems.cluster import ClusterView
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -134,17 +134,17 @@ def _asked(row: Mapping[str, str], site: SlurmSite) -> Asked:
     if association is None:
         raise TraceError(f"job {row['job']} is of the user {row['user']!r}, whom sshare.txt does not list")
     return Asked(
-        association,
-        row["partition"],
-        row["qos"],
-        float(row["submit"]),
-        _moment(row["eligible"]),
-        float(row["nodes"]),
-        float(row["cpus"]),
-        float(row["mem_mb"]) / 1024,
-        float(row["gpus"]),
-        60 * float(row["limit_min"]),
-        float(row["nice"]),
+        user=association,
+        partition=row["partition"],
+        qos=row["qos"],
+        submit_s=float(row["submit"]),
+        eligible_s=_moment(row["eligible"]),
+        nodes=float(row["nodes"]),
+        cpus=float(row["cpus"]),
+        memory_gb=float(row["mem_mb"]) / 1024,
+        gpus=float(row["gpus"]),
+        limit_s=60 * float(row["limit_min"]),
+        nice=float(row["nice"]),
     )
 
 

@@ -21,7 +21,8 @@ from support.pinning import Digits, as_recorded, plain
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.families.benchmark.bench import check_file, read_entry
+from dagsim.families.benchmark.checking import check_file
+from dagsim.families.benchmark.entries import read_entry
 from dagsim.metrics.standings import standings
 from dagsim.model.arithmetic import differences, rounded
 

@@ -241,27 +241,10 @@ Windows = Annotated[
 ]
 
 READ_KEYS = (
-    "gpus_per_task",
-    "reference_gpu",
-    "time_scale",
-    "floor_s",
-    "start",
-    "processors",
-    "protocol",
-    "timezone",
-    "tenant",
-    "demand",
-    "arrival",
-    "mig",
-    "shards",
-    "gpu_names",
-    "delimiter",
-    "columns",
-    "count_pull",
-    "spread",
-    "keep_partial",
+    "gpus_per_task", "reference_gpu", "time_scale", "floor_s", "start", "processors", "protocol", "timezone", "tenant",
+    "demand", "arrival", "mig", "shards", "gpu_names", "delimiter", "columns", "count_pull", "spread", "keep_partial",
     "strict",
-)
+)  # fmt: skip
 """Keys of ``--read``. The other fields of ``TraceOptions`` have separate options."""
 
 

@@ -87,7 +87,9 @@ def tune(
     from dagsim.report.terminal import show_grid
     from dagsim.seeds import VALIDATION, seeds_of
 
-    output = Output(out, False, json_, quiet, wide, table, resume, name, on)
+    output = Output(
+        out=out, plots=False, json_=json_, quiet=quiet, wide=wide, table=table, resume=resume, name=name, on=on
+    )
     what = Experiment(workload, config, set_, system)
     if resume is not None:
         kept = resume_policies("tune", output, what, trace, policy=policy, param=param, yaml=yaml, windows=windows)

@@ -182,10 +182,7 @@ def read_yaml(path: Path) -> Document:
 _UNCLOSED = (("flow sequence", "list", "[", "]"), ("flow mapping", "mapping", "{", "}"))
 _PROBLEMS = (
     ("'\\t' that cannot start", "YAML cannot be indented with tabs; use spaces"),
-    (
-        "that cannot start any token",
-        "a value cannot begin with {}; put the value in quotes, or delete this character",
-    ),
+    ("that cannot start any token", "a value cannot begin with {}; put the value in quotes, or delete this character"),
     (
         "mapping values are not allowed",
         "this colon is a second one in the same value; put a text that contains ': ' in quotes, and check that the "

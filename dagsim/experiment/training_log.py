@@ -15,22 +15,9 @@ from dagsim.errors import RunFolderError
 from dagsim.files import write_text
 
 COLUMNS = (
-    "iteration",
-    "samples",
-    "seconds",
-    "samples_per_s",
-    "reward",
-    "ratio",
-    "best_ratio",
-    "entropy",
-    "kl",
-    "clipped",
-    "explained_variance",
-    "loss",
-    "temperature",
-    "exploration",
-    "lr",
-)
+    "iteration", "samples", "seconds", "samples_per_s", "reward", "ratio", "best_ratio", "entropy", "kl", "clipped",
+    "explained_variance", "loss", "temperature", "exploration", "lr",
+)  # fmt: skip
 """Columns of ``progress.csv``. ``ratio`` is the mean completion time on validation seeds, divided
 by the reference's mean completion time.
 """

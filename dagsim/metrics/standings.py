@@ -22,30 +22,15 @@ METHOD = "geometric mean of per-seed ratios, Student's t on their logs, Holm ove
 """The method by which ``standings`` computes ratios and verdicts."""
 
 SECONDARY_METRICS = (
-    "jct_s.p99",
-    "wait_s.mean",
-    "bounded_slowdown.mean",
-    "utilization",
-    "energy_kwh",
-    "jain_fairness_index",
-    "max_ftf",
+    "jct_s.p99", "wait_s.mean", "bounded_slowdown.mean", "utilization", "energy_kwh", "jain_fairness_index", "max_ftf",
     "decision_time_us",
-)
+)  # fmt: skip
 """Metrics reported in addition to the one that ranks the policies."""
 
 _HIGHER_IS_BETTER = {
-    "jobs_completed",
-    "completed",
-    "throughput_per_h",
-    "utilization",
-    "peak_weighted_utilization",
-    "availability",
-    "gpu_allocation_ratio",
-    "scheduling_occupancy_rate",
-    "goodput",
-    "jain_fairness_index",
-    "deadline_hit_rate",
-}
+    "jobs_completed", "completed", "throughput_per_h", "utilization", "peak_weighted_utilization", "availability",
+    "gpu_allocation_ratio", "scheduling_occupancy_rate", "goodput", "jain_fairness_index", "deadline_hit_rate",
+}  # fmt: skip
 
 
 class Sample(StrEnum):
@@ -231,19 +216,19 @@ def standings(
     ordered = _ordered(values, lower=lower_is_better(metric))
     return [
         PolicyResult(
-            policy,
-            _mean(values[policy]),
-            rows[policy].pair if policy in rows else None,
-            rows[policy].p if policy in rows else nan,
-            rows[policy].alike if policy in rows else (),
-            policy == first,
-            place == 0 and isfinite(values[policy].sum()),
-            sample,
-            len(seeds),
-            lower_is_better(metric),
-            {name: plain_mean(by_policy[policy].values(), name) for name in SECONDARY_METRICS},
-            whole_sum(map(not_done, by_policy[policy].values())),
-            sum(int(line.metrics.get("jobs_unfinished", 0)) for line in by_policy[policy].values()),
+            policy=policy,
+            mean=_mean(values[policy]),
+            pair=rows[policy].pair if policy in rows else None,
+            p=rows[policy].p if policy in rows else nan,
+            alike=rows[policy].alike if policy in rows else (),
+            is_reference=policy == first,
+            best=place == 0 and isfinite(values[policy].sum()),
+            sample=sample,
+            n=len(seeds),
+            lower_is_better=lower_is_better(metric),
+            beside={name: plain_mean(by_policy[policy].values(), name) for name in SECONDARY_METRICS},
+            not_done=whole_sum(map(not_done, by_policy[policy].values())),
+            unfinished=sum(int(line.metrics.get("jobs_unfinished", 0)) for line in by_policy[policy].values()),
         )
         for place, policy in enumerate(ordered)
     ]

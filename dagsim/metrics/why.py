@@ -438,15 +438,17 @@ def observed_against_simulated(
     tenants = [jobs.tenant[index] for index in both]
     sizes = np.searchsorted([most for most, _ in SIZES], jobs.gpus[both])
     return ObservedWaits(
-        _pair(observed, simulated),
-        _grouped(tenants, observed, simulated),
-        _grouped([partitions[index] for index in both.tolist()], observed, simulated) if any(partitions) else {},
-        _grouped([SIZES[size][1] for size in sizes], observed, simulated, [name for _, name in SIZES]),
-        int((cols.counted & ~np.isfinite(observed_s)).sum()),
-        int((cols.counted & np.isfinite(observed_s)).sum()) - len(both),
-        float(np.median(ratios)),
-        int((unclipped[both] < -_EARLY_S).sum()),
-        bool((np.maximum(observed_since_s, since_s) > jobs.arrival_s)[both].any()),
+        total=_pair(observed, simulated),
+        by_tenant=_grouped(tenants, observed, simulated),
+        by_partition=_grouped([partitions[index] for index in both.tolist()], observed, simulated)
+        if any(partitions)
+        else {},
+        by_size=_grouped([SIZES[size][1] for size in sizes], observed, simulated, [name for _, name in SIZES]),
+        left_out=int((cols.counted & ~np.isfinite(observed_s)).sum()),
+        missed=int((cols.counted & np.isfinite(observed_s)).sum()) - len(both),
+        median_abs_log_ratio=float(np.median(ratios)),
+        early=int((unclipped[both] < -_EARLY_S).sum()),
+        from_eligible=bool((np.maximum(observed_since_s, since_s) > jobs.arrival_s)[both].any()),
     )
 
 

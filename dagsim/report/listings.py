@@ -12,15 +12,9 @@ from typing import Any, NamedTuple
 from dagsim.systems import LISTS
 
 _GPU = (
-    "fp32_tflops",
-    "tf32_tflops",
-    "fp16_tflops",
-    "memory_gb",
-    "bandwidth_gb_s",
-    "nvlink_gb_s",
-    "tdp_watts",
+    "fp32_tflops", "tf32_tflops", "fp16_tflops", "memory_gb", "bandwidth_gb_s", "nvlink_gb_s", "tdp_watts",
     "idle_watts",
-)
+)  # fmt: skip
 
 
 class Listing(NamedTuple):

@@ -19,14 +19,7 @@ from dagsim.errors import InputError
 from dagsim.files import writing
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, columns
 from dagsim.metrics.lanes import FreeSlots, TaskColumns, bars_of, lanes_of, task_columns
-from dagsim.metrics.utilization import (
-    Steps,
-    gpus_held,
-    gpus_up,
-    jobs_running,
-    jobs_waiting,
-    watts,
-)
+from dagsim.metrics.utilization import Steps, gpus_held, gpus_up, jobs_running, jobs_waiting, watts
 from dagsim.model import JobFacts, Kind
 from dagsim.model.log import Schedule
 

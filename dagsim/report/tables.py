@@ -38,46 +38,18 @@ _TENANTS, _PARTS = 8, 12
 all of them.
 """
 _SHOWN = (
-    "jct_s.mean",
-    "jct_s.p50",
-    "jct_s.p95",
-    "jct_s.p99",
-    "wait_s.mean",
-    "queueing_s.mean",
-    "bounded_slowdown.mean",
-    "makespan_s",
-    "throughput_per_h",
-    "utilization",
-    "mean_queue_length",
-    "energy_kwh",
-    "joules_per_job",
-    "jain_fairness_index",
-    "deadline_hit_rate",
-    "jobs_unfinished",
-    "rejected_too_large",
-    "rejected_no_such_gpu",
-    "rejected_by_policy",
-    "preemptions",
-    "failures",
-    "node_failures",
-    "on_demand.node_hours",
-    "on_demand.boots",
+    "jct_s.mean", "jct_s.p50", "jct_s.p95", "jct_s.p99", "wait_s.mean", "queueing_s.mean", "bounded_slowdown.mean",
+    "makespan_s", "throughput_per_h", "utilization", "mean_queue_length", "energy_kwh", "joules_per_job",
+    "jain_fairness_index", "deadline_hit_rate", "jobs_unfinished", "rejected_too_large", "rejected_no_such_gpu",
+    "rejected_by_policy", "preemptions", "failures", "node_failures", "on_demand.node_hours", "on_demand.boots",
     "on_demand.cost",
-)
+)  # fmt: skip
 """Metrics in the table. The run folder has all metrics."""
 
 _IF_ANY = (
-    "energy_kwh",
-    "joules_per_job",
-    "jobs_unfinished",
-    "rejected_too_large",
-    "rejected_no_such_gpu",
-    "rejected_by_policy",
-    "jobs_killed",
-    "preemptions",
-    "failures",
-    "node_failures",
-)
+    "energy_kwh", "joules_per_job", "jobs_unfinished", "rejected_too_large", "rejected_no_such_gpu",
+    "rejected_by_policy", "jobs_killed", "preemptions", "failures", "node_failures",
+)  # fmt: skip
 """Metrics that are shown only if one of them is not 0."""
 
 _LOAD = "arriving work / capacity of all GPUs; utilization: share of GPUs in use"
@@ -97,11 +69,7 @@ def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sa
     n = len({line.seed for line in lines})
     units = f"{n:,} {'seed' if sample is Sample.TRACE else sample}{'' if n == 1 else 's'}"
     title = ", ".join(
-        [
-            f"{lines[0].policy}: {counts[1]:,} of {counts[0]:,} jobs completed",
-            *([workload] if workload else []),
-            units,
-        ]
+        [f"{lines[0].policy}: {counts[1]:,} of {counts[0]:,} jobs completed", *([workload] if workload else []), units]
     )
     units_of = {term.name: term.unit for term in glossary()}
     rows = []

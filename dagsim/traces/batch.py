@@ -23,40 +23,15 @@ from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, optional
 
-ENDED = frozenset(
-    {
-        "COMPLETED",
-        "TIMEOUT",
-        "OUT_OF_MEMORY",
-        "FAILED",
-        "NODE_FAIL",
-        "PREEMPTED",
-        "DEADLINE",
-        "CANCELLED",
-        "REQUEUED",
-        "BOOT_FAIL",
-        "REVOKED",
-        "SPECIAL_EXIT",
-        "LAUNCH_FAILED",
-    }
-)
+ENDED = frozenset({
+    "COMPLETED", "TIMEOUT", "OUT_OF_MEMORY", "FAILED", "NODE_FAIL", "PREEMPTED", "DEADLINE", "CANCELLED", "REQUEUED",
+    "BOOT_FAIL", "REVOKED", "SPECIAL_EXIT", "LAUNCH_FAILED",
+})  # fmt: skip
 """States of a finished attempt."""
-NOT_OVER = frozenset(
-    {
-        "PENDING",
-        "RUNNING",
-        "SUSPENDED",
-        "RESIZING",
-        "CONFIGURING",
-        "COMPLETING",
-        "STOPPED",
-        "SIGNALING",
-        "STAGE_OUT",
-        "REQUEUE_HOLD",
-        "REQUEUE_FED",
-        "RESV_DEL_HOLD",
-    }
-)
+NOT_OVER = frozenset({
+    "PENDING", "RUNNING", "SUSPENDED", "RESIZING", "CONFIGURING", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT",
+    "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD",
+})  # fmt: skip
 """States of a waiting or running attempt."""
 
 

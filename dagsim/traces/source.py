@@ -34,17 +34,9 @@ _BLOCK, _OVERLAP = 1 << 20, 128
 LINE_BITS = 40
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _NO_DATA = (
-    "*.md",
-    "LICENSE*",
-    "README*",
-    "SHA256SUM*",
-    "*.sha256",
-    "*.html",
-    ".*",
-    "_SUCCESS",
-    "_metadata",
+    "*.md", "LICENSE*", "README*", "SHA256SUM*", "*.sha256", "*.html", ".*", "_SUCCESS", "_metadata",
     "_common_metadata",
-)
+)  # fmt: skip
 _MOST_MEMBERS = 2_000
 """Maximum number of files in an archive. Finding more files one by one would take minutes."""
 _FREE_BYTES, _RATIO = 1 << 26, 250

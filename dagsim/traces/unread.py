@@ -83,21 +83,13 @@ _KINDS = tuple(
                 "take the finished jobs as condor_history -json, or -long",
                 r"(\s*ID\s+OWNER\s+SUBMITTED\s+RUN_TIME|OWNER\s+BATCH_NAME\s+SUBMITTED|.*<classads>)",
             ),
-            (
-                "a table of flux jobs",
-                "take flux jobs -a --json",
-                r"\s*JOBID\s+(QUEUE\s+)?USER\s+NAME\s+ST\s+NTASKS",
-            ),
+            ("a table of flux jobs", "take flux jobs -a --json", r"\s*JOBID\s+(QUEUE\s+)?USER\s+NAME\s+ST\s+NTASKS"),
             (
                 "a table or a description of kubectl",
                 "take kubectl get pods -A -o json",
                 r"((NAMESPACE\s+)?NAME\s+(READY|AGE|COMPLETIONS|DESIRED|STATUS)\s|Namespace:\s)",
             ),
-            (
-                "a file of Sonar",
-                "take the jobs from Slurm: sacct -P",
-                r".*\"producer\"\s*:\s*\"sonar\"",
-            ),
+            ("a file of Sonar", "take the jobs from Slurm: sacct -P", r".*\"producer\"\s*:\s*\"sonar\""),
             (
                 "a scrape of Prometheus",
                 "it has metrics, not jobs; take the jobs from the scheduler",

@@ -201,15 +201,15 @@ def _kind(
     lengths = np.array([len(own) for own in sessions], float)
     gang = whole_sum(demand[4] for demand in mine) > 0
     return SessionKind(
-        _rounded(len(sessions) / of),
-        quantiles(np.array([work for place in jobs for work in works[place]])),
-        quantiles(lengths, whole=True),
-        instances,
-        gang,
-        gpus,
-        cpus,
-        memory_gb,
-        name[0],
+        share=_rounded(len(sessions) / of),
+        work=quantiles(np.array([work for place in jobs for work in works[place]])),
+        jobs=quantiles(lengths, whole=True),
+        instances=instances,
+        gang=gang,
+        gpus=gpus,
+        cpus=cpus,
+        memory_gb=memory_gb,
+        priority=name[0],
     )
 
 

@@ -100,19 +100,19 @@ class Independent:
         work = _sizes("work", self.work, rng, tasks)
         instances = counts(_sizes("instances", self.instances, rng, tasks))
         return SizeColumns(
-            work,
-            instances,
-            _sizes("gpus", self.gpus, rng, tasks),
-            _sizes("cpus", self.cpus, rng, tasks),
-            _sizes("memory_gb", self.memory_gb, rng, tasks),
-            self.gang & (instances > 1),
-            _models(self.models, rng, tasks),
-            None
+            work=work,
+            instances=instances,
+            gpus=_sizes("gpus", self.gpus, rng, tasks),
+            cpus=_sizes("cpus", self.cpus, rng, tasks),
+            memory_gb=_sizes("memory_gb", self.memory_gb, rng, tasks),
+            gang=self.gang & (instances > 1),
+            model=_models(self.models, rng, tasks),
+            estimate=None
             if self.requested_factor is None
             else work * _sizes("requested_factor", self.requested_factor, rng, tasks),
-            None,
-            self.models or (None,),
-            self.gpu_types,
+            priority=None,
+            models=self.models or (None,),
+            gpu_types=self.gpu_types,
         )
 
 

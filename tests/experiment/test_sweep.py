@@ -445,3 +445,10 @@ def test_only_the_runs_of_a_grid_carry_the_id_of_their_cell(tmp_path: Path) -> N
     cell = cells_of(described(tmp_path))[0]
     assert CellWork()(cell, lambda count: None).id == ""
     assert CellWork(named=True)(cell, lambda count: None).id == cell.id
+
+
+def test_a_misspelt_key_of_a_sweep_is_named_once(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text("base: default\nover:\n  workload.laod: [0.5, 0.7]\n", encoding="utf-8")
+    shown = CliRunner().invoke(app, ["sweep", str(tmp_path / "sweep.yaml"), "--out", str(tmp_path)])
+    said = " ".join(shown.output.split())
+    assert "sweep.yaml:3:18: over.workload.laod: there is no such key; did you mean 'load'?" in said

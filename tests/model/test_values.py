@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dagsim import Cluster, Edge, Job, Node, Task, TaskGraph, simulate
+from dagsim import Cluster, Edge, Job, Node, Task, TaskGraph, simulate, summarize
 from dagsim.errors import ConfigError, InputError, ModelError
 from dagsim.model import gpu_type
 
@@ -93,3 +93,13 @@ def test_a_simulation_is_checked_before_it_runs(values: dict[str, Any], fault: t
 def test_edges_of_a_graph_are_checked_when_it_is_made() -> None:
     with pytest.raises(ModelError, match="bytes must be 0 or more, got nan"):
         TaskGraph((Task("a", 1.0), Task("b", 1.0)), (Edge(0, 1, nan),))
+
+
+def test_a_name_in_place_of_an_object_is_named() -> None:
+    name: Any = "x"
+    with pytest.raises(ModelError, match="nodes must be a list of Node objects, got 'x'"):
+        Cluster(name)
+    with pytest.raises(ModelError, match="must be a Schedule"):
+        summarize(name)
+    with pytest.raises(ConfigError, match="network must be a model object, not a name"):
+        simulate(network=name)

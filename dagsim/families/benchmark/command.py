@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dagsim.experiment.kept_files import CellRun
     from dagsim.experiment.plan import Cell
     from dagsim.experiment.store import Store
-    from dagsim.families.benchmark.bench import BenchEntry, BenchTask
+    from dagsim.families.benchmark.suite import BenchEntry, BenchTask
 
 bench_app = App(help="Evaluate a scheduler on a frozen suite of tasks.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
@@ -44,7 +44,7 @@ def show_tasks(json_: Json = False) -> None:
 
     Example: dagsim bench tasks
     """
-    from dagsim.families.benchmark.bench import suite
+    from dagsim.families.benchmark.suite import suite
     from dagsim.report.terminal import show
 
     _name_missing_tasks()
@@ -54,7 +54,7 @@ def show_tasks(json_: Json = False) -> None:
 
 def _name_missing_tasks() -> None:
     """Print a line for each task that is left out because this installation lacks its system."""
-    from dagsim.families.benchmark.bench import tasks_without_family
+    from dagsim.families.benchmark.suite import tasks_without_family
 
     for name, reason in tasks_without_family().items():
         say(f"task {name} left out: {reason}", err=True)
@@ -103,8 +103,9 @@ def run_bench(
     from dagsim.experiment.executors import executor_for
     from dagsim.experiment.kept_files import slug
     from dagsim.experiment.simulate import agent_spec
-    from dagsim.families.benchmark.bench import BenchEntry, bounds_of, entry_file
+    from dagsim.families.benchmark.entries import entry_file
     from dagsim.families.benchmark.page import entry_grid
+    from dagsim.families.benchmark.suite import BenchEntry, bounds_of
     from dagsim.files import write_text
     from dagsim.report.terminal import counted, show_grid
     from dagsim.systems import system_named
@@ -131,7 +132,7 @@ def run_bench(
         path = out / f"bench-{slug(label, 60)}-{where}.json"
         write_text(path, json.dumps(content) + "\n")
         if json_:
-            facts = {key: content[key] for key in ("score", "scores", "missing")}
+            facts = {"score": content["score"], "scores": content["scores"], "missing": content["missing"]}
             say(json.dumps({"file": str(path), **facts}))
         elif not quiet:
             show_grid(entry_grid(content), TableFormat.TEXT)
@@ -150,7 +151,7 @@ def _run_tasks(
     from dagsim.errors import InputError
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.store import Store
-    from dagsim.families.benchmark.bench import task_plan
+    from dagsim.families.benchmark.suite import task_plan
 
     plans = {one.name: task_plan(one, entry) for one in tasks}
     for plan in plans.values():
@@ -185,7 +186,8 @@ def verify(
     Example: dagsim bench verify bench-mine-exact-dev.json --sample 2
     """
     from dagsim.experiment.executors import executor_for
-    from dagsim.families.benchmark.bench import of_other_code, read_entry, repeated_runs
+    from dagsim.families.benchmark.checking import repeated_runs
+    from dagsim.families.benchmark.entries import of_other_code, read_entry
     from dagsim.own_code import allowed
 
     content, executor = read_entry(file), executor_for(on)
@@ -230,7 +232,7 @@ def tabulate(
     Example: dagsim bench table bench-mine-exact-dev.json --html leaderboard.html
     """
     from dagsim.errors import InputError
-    from dagsim.families.benchmark.bench import read_entry
+    from dagsim.families.benchmark.entries import read_entry
     from dagsim.families.benchmark.page import leaderboards
     from dagsim.files import write_text
     from dagsim.report.terminal import show_grid

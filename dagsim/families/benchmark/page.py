@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import exp, inf, log, nan
-from typing import Any
 
-from dagsim.families.benchmark.bench import left_out, scored, suite_paths
+from dagsim.families.benchmark.entries import EntryFile, EntryScore, TaskScore, left_out, scored
+from dagsim.families.benchmark.suite import suite_paths
 from dagsim.model.arithmetic import ordered_sum, rounded
 from dagsim.report.grid import Grid, factor, interval, number
 
@@ -23,22 +23,24 @@ _NOTES = (
 )
 
 
-def entry_grid(content: Mapping[str, Any]) -> Grid:
+def entry_grid(content: EntryFile) -> Grid:
     """Return the scores of an entry, with one row for each task and one row for all tasks."""
-    rows = [_entry_row(name, content["tasks"][name]["reference"], facts) for name, facts in content["scores"].items()]
+    tasks = content["tasks"]
+    rows = [_entry_row(name, tasks[name]["reference"], score, score) for name, score in content["scores"].items()]
     rows.append(_entry_row(_number_of_tasks(content) if left_out(content) else "all", "", content["score"]))
     heads = ("task", "reference", "ratio", "95% interval", "p95 wait (s)", "utilisation", "bound", "verdict")
     notes = ((_BOUND,) if content["bounds"] else ()) + _note_on_missing(content)
     return Grid(f"{content['entry']}: {_division(content)}", heads, rows, notes, texts=(0, 1, 7))
 
 
-def _entry_row(name: str, reference: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
-    means = facts.get("means", {})
+def _entry_row(name: str, reference: str, score: EntryScore, task: TaskScore | None = None) -> tuple[str, ...]:
+    means = {} if task is None else task["means"]
     beside = [number(_value(means.get(metric, {}).get("entry"))) for metric in ("queueing_s.p95", "utilization")]
-    return (name, reference, *_ratio(facts), *beside, factor(_value(facts.get("bound"))), facts["verdict"])
+    bound = _value(None if task is None else task["bound"])
+    return (name, reference, *_ratio(score), *beside, factor(bound), score["verdict"])
 
 
-def _ratio(facts: Mapping[str, Any]) -> tuple[str, str]:
+def _ratio(facts: EntryScore) -> tuple[str, str]:
     return factor(_value(facts["ratio"])), interval(_value(facts["low"]), _value(facts["high"]), factor)
 
 
@@ -46,30 +48,30 @@ def _value(value: float | None, missing: float = nan) -> float:
     return missing if value is None else value
 
 
-def _number_of_tasks(content: Mapping[str, Any]) -> str:
+def _number_of_tasks(content: EntryFile) -> str:
     """Return the number of an entry's tasks and, if the entry lacks some, the number of tasks in the suite."""
     return f"{len(content['tasks'])} of {len(suite_paths())}" if left_out(content) else f"{len(content['tasks'])}"
 
 
-def _note_on_missing(content: Mapping[str, Any]) -> tuple[str, ...]:
+def _note_on_missing(content: EntryFile) -> tuple[str, ...]:
     missing = left_out(content)
     return (f"tasks of the suite that are not in the score: {', '.join(missing)}",) if missing else ()
 
 
-def _division(content: Mapping[str, Any]) -> str:
+def _division(content: EntryFile) -> str:
     kind = "with" if content["preemption"] else "without"
     drawn = "development seeds" if content["draw"] is None else f"test seeds of draw {content['draw']}"
     tasks = f"{_number_of_tasks(content)} tasks x {content['score']['seeds']} seeds"
     return f"{content['division']} estimates, {kind} preemption, {drawn}, {tasks}"
 
 
-def leaderboards(entries: Sequence[Mapping[str, Any]]) -> list[Grid]:
+def leaderboards(entries: Sequence[EntryFile]) -> list[Grid]:
     """Return a table for each group of comparable entries, which have the same division, seeds and
     tasks. The best ratio comes first, and entries without a score come last. Scores are computed
     from the runs rather than taken from the file.
     """
     entries = [{**entry, **scored(entry)} for entry in entries]
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, tuple[str, ...]], list[EntryFile]] = {}
     for entry in entries:
         groups.setdefault((_division(entry), tuple(sorted(entry["tasks"]))), []).append(entry)
     several = len({division for division, _ in groups}) < len(groups)
@@ -85,7 +87,7 @@ def leaderboards(entries: Sequence[Mapping[str, Any]]) -> list[Grid]:
     return grids
 
 
-def _by_task(title: str, tasks: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> Grid:
+def _by_task(title: str, tasks: Sequence[str], entries: Sequence[EntryFile]) -> Grid:
     """Return a table with the best entry for each task and, if an entry has one, the bound for the
     task.
     """
@@ -94,14 +96,14 @@ def _by_task(title: str, tasks: Sequence[str], entries: Sequence[Mapping[str, An
         ranked = [(_value(entry["scores"][task]["ratio"]), entry["entry"]) for entry in entries]
         valued = (pair for pair in ranked if pair[0] == pair[0])
         best, name = min(valued, key=lambda pair: (rounded(pair[0]), pair[1]), default=(nan, "-"))
-        bounds = [entry["scores"][task]["bound"] for entry in entries if entry["scores"][task]["bound"] is not None]
+        bounds = [bound for entry in entries if (bound := entry["scores"][task]["bound"]) is not None]
         reference = entries[0]["tasks"][task]["reference"]
         rows.append((task, reference, factor(max(bounds, default=nan)), factor(best), name))
     heads = ("task", "reference", "bound", "best ratio", "entry")
     return Grid(f"best by task: {title}", heads, rows, (_BOUND,), texts=(0, 1, 4))
 
 
-def _row(entry: Mapping[str, Any]) -> tuple[str, ...]:
+def _row(entry: EntryFile) -> tuple[str, ...]:
     means = [facts["means"] for facts in entry["scores"].values()]
     used = [_value(of["utilization"]["entry"]) for of in means if of["utilization"]["entry"] is not None]
     timing = entry["timing"]

@@ -102,16 +102,16 @@ def relaxation_of(
     usage, capacity = _scarcest(demands * np.maximum(gang[kept], 1)[:, None], copies, seconds, total)
     arrival_s = jobs.arrival_s[possible]
     return Relaxation(
-        arrival_s - (arrival_s.min() if len(arrival_s) else 0.0),
-        np.ones(int(possible.sum())) if weight is None else weight[possible],
-        number[job[kept]],
-        copies,
-        seconds,
-        usage,
-        capacity,
-        place[parent[edges]],
-        place[child[edges]],
-        int((~possible).sum()),
+        arrival_s=arrival_s - (arrival_s.min() if len(arrival_s) else 0.0),
+        weight=np.ones(int(possible.sum())) if weight is None else weight[possible],
+        job=number[job[kept]],
+        copies=copies,
+        seconds=seconds,
+        usage=usage,
+        capacity=capacity,
+        parent=place[parent[edges]],
+        child=place[child[edges]],
+        rejected=int((~possible).sum()),
     )
 
 

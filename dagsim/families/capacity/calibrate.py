@@ -21,6 +21,7 @@ from dagsim.errors import InputError
 from dagsim.metrics.columns import columns
 from dagsim.metrics.why import ObservedWaits, WaitPair, observed_against_simulated
 from dagsim.model import Caps, QueueNode, QueueTree
+from dagsim.systems.cluster import services
 from dagsim.systems.cluster.arrivals.job_stream import JobStream
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import cluster_scenario_of
@@ -186,8 +187,8 @@ class _Search:
         for name, values in tried.items():
             for value in values if name not in stated else ():
                 yield self._trial(name, value, self._with({name: value}))
-        for name, parts in (("bf_phase_s", "bf_interval_s"), ("calc_phase_s", "calc_period_s")):
-            period_s = float(self.queues.scheduler.get(parts, 30.0 if name == "bf_phase_s" else 300.0))
+        settings = services.slurm_settings(self.queues)
+        for name, period_s in (("bf_phase_s", settings.bf_interval_s), ("calc_phase_s", settings.calc_period_s)):
             for value in (period_s / 4, period_s / 2, 3 * period_s / 4) if name not in stated else ():
                 yield self._trial(name, value, self._with({name: value}))
         most = self._replay.most_gpus()

@@ -13,9 +13,7 @@ import numpy as np
 
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
-from dagsim.families.capacity.machines import (
-    with_memberships,
-)
+from dagsim.families.capacity.machines import with_memberships
 from dagsim.metrics.series import JobSeries
 from dagsim.model import Cluster, Request
 from dagsim.model.arithmetic import DAY_S

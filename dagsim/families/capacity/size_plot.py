@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 
 from dagsim.families.capacity.size_search import Size, SizeSearch, Target
 from dagsim.metrics import glossary
-from dagsim.report.plots.style import (
-    BLUE,
-    GREY,
-    INK,
-    ORANGE,
-    dress,
-    figure,
-    headline,
-)
+from dagsim.report.plots.style import BLUE, GREY, INK, ORANGE, dress, figure, headline
 from dagsim.text import count_of
 
 if TYPE_CHECKING:

@@ -300,7 +300,8 @@ def plan_size(
         assert trials.store is not None
         first = trials.run(TODAY, config.cluster)
         fit = Fit.of(first, bound.first.metric)
-    return SizePlan(config, bound, priced, today, search, trials.store.path, load, fit, demand.beginning)
+    path, beginning = trials.store.path, demand.beginning
+    return SizePlan(config, bound, priced, today, search, path, demand=load, fit=fit, beginning=beginning)
 
 
 def _known_types(config: Config, types: Sequence[str]) -> list[str]:

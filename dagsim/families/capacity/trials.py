@@ -18,9 +18,7 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
 from dagsim.experiment.store import Store
 from dagsim.families.capacity.log_demand import LogDemand
-from dagsim.families.capacity.machines import (
-    HOURS_A_MONTH,
-)
+from dagsim.families.capacity.machines import HOURS_A_MONTH
 from dagsim.metrics.series import JobSeries, Period, next_period
 from dagsim.metrics.standings import not_done
 from dagsim.metrics.tariff import ENERGY

@@ -118,12 +118,7 @@ class WhatIf:
                 "whatif: there is nothing to compare; give --add 16xH200, --add 16xH200,boot=300, --remove 8xT4, "
                 "two or more policies (--policy a,b), or --alternative queue.yaml"
             )
-        queues: dict[str, Any] = {TODAY: config.queues} if alternatives else {}
-        notes: list[str] = []
-        for file in alternatives:
-            label = file.name if file.name not in queues else str(file)
-            queues[label], told = services.changed_queues(config.queues, file)
-            notes += [f"{label}: {note}" for note in told]
+        queues, notes = _changed_queues(config, alternatives)
         config, demand = on_whole_log(config)
         clusters = {TODAY: config.cluster}
         if added or removed or accepted:
@@ -138,7 +133,7 @@ class WhatIf:
         prices = Prices.read(price, config.prices, price_file).of(clusters.values())
         if on_demand:
             clusters = {label: prices.stated(section) for label, section in clusters.items()}
-        return cls(config, demand, clusters, policies, prices, queues, tuple(notes))
+        return cls(config, demand, clusters, policies, prices, queues, notes)
 
     def grid(self, log: Path, name: str | None) -> SweepGrid:
         """Return the grid of clusters and policies, in a folder of that name (default: named after
@@ -157,6 +152,18 @@ class WhatIf:
         return SweepGrid(
             name, None, axes, {**settings, "cluster": sections[0]}, keep="series", metrics=(*METRICS, *own)
         )
+
+
+def _changed_queues(config: Config, files: Sequence[Path]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return today's queues and those with the changes in each file, by label, and remarks on the
+    files."""
+    queues: dict[str, Any] = {TODAY: config.queues} if files else {}
+    notes: list[str] = []
+    for file in files:
+        label = file.name if file.name not in queues else str(file)
+        queues[label], told = services.changed_queues(config.queues, file)
+        notes += [f"{label}: {note}" for note in told]
+    return queues, tuple(notes)
 
 
 def alternatives_of(

@@ -8,9 +8,7 @@ from typing import Annotated
 import typer
 
 from dagsim.cli.app import app, say
-from dagsim.cli.options import (
-    Quiet,
-)
+from dagsim.cli.options import Quiet
 from dagsim.families.compiled import services
 
 

@@ -19,17 +19,7 @@ import numpy as np
 
 from dagsim.families.compiled import memory
 from dagsim.families.compiled.jit import by_pointer, inner, int64, outer
-from dagsim.families.compiled.memory import (
-    ENTRY,
-    MICRO,
-    SLOTS,
-    Classes,
-    State,
-    Work,
-    one_record,
-    record_type,
-    records,
-)
+from dagsim.families.compiled.memory import ENTRY, MICRO, SLOTS, Classes, State, Work, one_record, record_type, records
 from dagsim.families.compiled.node_trees import choose, count_started, fits_on, set_leaf, spot
 from dagsim.families.compiled.rules import (
     DECIDE,

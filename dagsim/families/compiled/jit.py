@@ -312,13 +312,17 @@ def _linked(symbol: str, code: bytes) -> Callable[..., int]:
     return call(engine.get_function_address(symbol))
 
 
-def dispatched(function: Function) -> Function:
+def dispatched(function: Function, *called: Callable[..., Any]) -> Function:
     """Compile a function with numba's own dispatcher, if numba is installed. Use this for functions
-    that are called very often and whose arguments are numbers."""
+    that are called very often and whose arguments are numbers. ``called`` are the functions that it
+    calls, directly or through others; they become parts of its code.
+    """
     if not jitted():
         return function
     import numba
 
+    for part in called:
+        _inlined(part)
     njit: Any = numba.njit
     config: Any = numba.config
     dispatcher = njit(no_cfunc_wrapper=True, **COMMON)(function)
@@ -330,6 +334,15 @@ def dispatched(function: Function) -> Function:
     finally:
         config.CACHE_DIR = before
     return dispatcher
+
+
+@cache
+def _inlined(function: Callable[..., Any]) -> None:
+    """Let compiled functions call this one. It is inlined."""
+    from numba import extending
+
+    register: Any = extending.register_jitable
+    register(forceinline=True, **COMMON)(function)
 
 
 @cache

@@ -15,13 +15,7 @@ import numpy as np
 
 from dagsim.families.compiled.jit import by_pointer, inner, int64, outer
 from dagsim.families.compiled.list_scheduling import upward_rank
-from dagsim.families.compiled.memory import (
-    State,
-    Work,
-    one_record,
-    record_type,
-    records,
-)
+from dagsim.families.compiled.memory import State, Work, one_record, record_type, records
 from dagsim.families.compiled.node_trees import choose, fits
 from dagsim.families.compiled.rules import DECIDE, MOVE, move_on, start, steps
 from dagsim.systems.cluster.policies.formulas import instance_work

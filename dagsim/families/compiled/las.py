@@ -20,12 +20,7 @@ import numpy as np
 
 from dagsim.families.compiled.jit import by_pointer, inner, int64, outer
 from dagsim.families.compiled.list_scheduling import entry_of, task_of_entry
-from dagsim.families.compiled.memory import (
-    SLOTS,
-    State,
-    one_record,
-    record_type,
-)
+from dagsim.families.compiled.memory import SLOTS, State, one_record, record_type
 from dagsim.families.compiled.node_trees import choose, fits
 from dagsim.families.compiled.rules import DECIDE, ENDLESS, MOVE, SETTLE, move_on, origin_of, pop, push, start, steps
 from dagsim.families.compiled.srtf import (

@@ -18,16 +18,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.families.compiled.jit import inner, int64, outer
-from dagsim.families.compiled.memory import (
-    CLASS,
-    PAST,
-    TASK,
-    Classes,
-    Jobs,
-    State,
-    Work,
-    records,
-)
+from dagsim.families.compiled.memory import CLASS, PAST, TASK, Classes, Jobs, State, Work, records
 from dagsim.families.compiled.node_trees import choose, fits, fits_on
 from dagsim.families.compiled.rules import DECIDE, MOVE, move_on, origin_of, pop, push, ready_at_s, start, steps
 from dagsim.systems.cluster.policies.orders import LongestWait, Ordered, TypedOrdered

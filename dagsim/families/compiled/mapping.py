@@ -15,16 +15,7 @@ import numpy as np
 
 from dagsim.families.compiled.easy import profiles
 from dagsim.families.compiled.jit import by_pointer, inner, int64, outer
-from dagsim.families.compiled.memory import (
-    ENTRY,
-    SLOTS,
-    Classes,
-    State,
-    Work,
-    one_record,
-    record_type,
-    records,
-)
+from dagsim.families.compiled.memory import ENTRY, SLOTS, Classes, State, Work, one_record, record_type, records
 from dagsim.families.compiled.node_trees import choose, fits, fits_on
 from dagsim.families.compiled.rules import DECIDE, MOVE, alive, expected_end_s, move_on, pop, push, start, steps
 from dagsim.systems.cluster.policies.formulas import AHEAD

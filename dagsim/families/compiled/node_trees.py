@@ -13,16 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from dagsim.families.compiled.jit import inner, int64
-from dagsim.families.compiled.memory import (
-    BEST,
-    CONSOLIDATE,
-    FIRST,
-    MICRO,
-    NAMED_GPUS,
-    NONE,
-    WORST,
-    State,
-)
+from dagsim.families.compiled.memory import BEST, CONSOLIDATE, FIRST, MICRO, NAMED_GPUS, NONE, WORST, State
 
 SPREAD = -2
 """Used instead of a node number if a task starts on several nodes."""

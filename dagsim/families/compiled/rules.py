@@ -16,11 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from dagsim.families.compiled.jit import inner, int64
-from dagsim.families.compiled.memory import (
-    NONE,
-    SLOTS,
-    State,
-)
+from dagsim.families.compiled.memory import NONE, SLOTS, State
 from dagsim.families.compiled.node_trees import SPREAD, give_back, pouring, room, sync, take, top, tree_of
 
 

@@ -16,15 +16,7 @@ import numpy as np
 
 from dagsim.families.compiled.jit import by_pointer, inner, int64, outer
 from dagsim.families.compiled.list_scheduling import AllTasks, KeyColumns, first_task, take_in
-from dagsim.families.compiled.memory import (
-    ENTRY,
-    MICRO,
-    SLOTS,
-    State,
-    one_record,
-    record_type,
-    records,
-)
+from dagsim.families.compiled.memory import ENTRY, MICRO, SLOTS, State, one_record, record_type, records
 from dagsim.families.compiled.node_trees import choose, room, room_among, sync, tree_of
 from dagsim.families.compiled.rules import (
     DECIDE,

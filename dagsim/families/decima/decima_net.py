@@ -86,15 +86,15 @@ def collate(observations: Sequence[StageObservation]) -> Graphs:
     row = np.empty_like(order)
     row[order] = np.arange(len(order))
     return Graphs(
-        torch.from_numpy(_joined([observation.stages for observation in observations])[order]),
-        torch.from_numpy(_joined([observation.jobs for observation in observations])),
-        torch.from_numpy(np.stack([observation.context for observation in observations])),
-        torch.from_numpy(job[order]),
-        torch.from_numpy(np.repeat(numbers, counts[:, 1])),
-        _levels(height[order], row[edges], level),
-        torch.from_numpy(row[_joined([observation.choices for observation in observations], stage_at)]),
-        torch.from_numpy(np.repeat(numbers, counts[:, 2])),
-        torch.from_numpy(begins[:, 2].copy()),
+        stages=torch.from_numpy(_joined([observation.stages for observation in observations])[order]),
+        jobs=torch.from_numpy(_joined([observation.jobs for observation in observations])),
+        context=torch.from_numpy(np.stack([observation.context for observation in observations])),
+        job=torch.from_numpy(job[order]),
+        of_job=torch.from_numpy(np.repeat(numbers, counts[:, 1])),
+        levels=_levels(height[order], row[edges], level),
+        choices=torch.from_numpy(row[_joined([observation.choices for observation in observations], stage_at)]),
+        segment=torch.from_numpy(np.repeat(numbers, counts[:, 2])),
+        first=torch.from_numpy(begins[:, 2].copy()),
     )
 
 

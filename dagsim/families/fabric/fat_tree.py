@@ -9,14 +9,7 @@ from math import prod
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.families.fabric.routing import (
-    Path,
-    Routing,
-    check_counts,
-    check_hosts,
-    check_link,
-    levels_of,
-)
+from dagsim.families.fabric.routing import Path, Routing, check_counts, check_hosts, check_link, levels_of
 from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 

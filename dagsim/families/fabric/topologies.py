@@ -10,19 +10,6 @@ from dagsim.families.fabric.torus import Torus
 from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 __all__ = [
-    "Cable",
-    "Dragonfly",
-    "Explicit",
-    "FabricLevel",
-    "FatTree",
-    "Island",
-    "Link",
-    "LinkFlow",
-    "NetworkTopology",
-    "Route",
-    "Routing",
-    "SharedLinks",
-    "Torus",
-    "Tree",
-    "TreeSwitch",
-]
+    "Cable", "Dragonfly", "Explicit", "FabricLevel", "FatTree", "Island", "Link", "LinkFlow", "NetworkTopology",
+    "Route", "Routing", "SharedLinks", "Torus", "Tree", "TreeSwitch",
+]  # fmt: skip

@@ -157,18 +157,18 @@ def forecasts_of(rows: Rows, raw: dict[str, np.ndarray]) -> Forecasts:
     log, jobs = rows.state.log, rows.first
     seen_s, started = outcomes_of(log, rows)
     return Forecasts(
-        np.full(len(rows), rows.state.t),
-        jobs,
-        rows.kind,
-        rows.age_s,
-        np.array([log.partition[job] for job in jobs.tolist()], object),
-        np.isfinite(rows.estimate_s),
-        seen_s,
-        started,
-        np.maximum(log.begin_s[jobs] - rows.state.t, 0.0),
-        objects([silent.name for silent in rows.silent]),
-        objects([KINDS[silent.kind] for silent in rows.silent]),
-        raw,
+        t=np.full(len(rows), rows.state.t),
+        job=jobs,
+        kind=rows.kind,
+        age_s=rows.age_s,
+        partition=np.array([log.partition[job] for job in jobs.tolist()], object),
+        estimated=np.isfinite(rows.estimate_s),
+        seen_s=seen_s,
+        started=started,
+        least_s=np.maximum(log.begin_s[jobs] - rows.state.t, 0.0),
+        silent=objects([silent.name for silent in rows.silent]),
+        silent_kind=objects([KINDS[silent.kind] for silent in rows.silent]),
+        raw=raw,
     )
 
 

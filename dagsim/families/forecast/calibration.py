@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.families.forecast.scores import CEILING, LEVELS, crps
+from dagsim.families.forecast.scores import CEILING, LEVELS, MEDIAN, crps
 
 _WINDOW, _LEAST, _LEAST_JOBS = 400, 40, 20
 _LEAST_SPREAD = 0.35
@@ -131,14 +131,14 @@ def _with(residuals: tuple[np.ndarray, np.ndarray], quantiles: np.ndarray, low: 
     the distance between the nominal levels.
     """
     values, function = residuals
-    gap = quantiles - quantiles[9]
+    gap = quantiles - quantiles[MEDIAN]
     nominal = np.where(gap > 0, gap / high, gap / low)
     places = np.searchsorted(function, LEVELS)
     beyond = places >= len(values)
     drawn = values[np.minimum(places, len(values) - 1)]
     if beyond.any():
         drawn = np.where(beyond, values[-1] + _BEYOND + nominal - nominal[np.argmax(beyond)], drawn)
-    moved = np.where(drawn > 0, drawn * high, drawn * low) + quantiles[9]
+    moved = np.where(drawn > 0, drawn * high, drawn * low) + quantiles[MEDIAN]
     return np.maximum.accumulate(np.clip(moved, 0.0, CEILING))
 
 

@@ -4,8 +4,8 @@ help.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import Any, NamedTuple
@@ -48,14 +48,14 @@ class Hindrance(NamedTuple):
 class Ahead(NamedTuple):
     """The jobs that a scheduler examines before a given job."""
 
-    same_group: int
+    same_group: int = 0
     """Number of these jobs in the given job's own partition or queue."""
-    others: int
+    others: int = 0
     """Number of these jobs in other partitions that use the same nodes."""
-    jobs: Sequence[tuple[str, str, float]]
+    jobs: Sequence[tuple[str, str, float]] = ()
     """Id, user and priority of each job, in the order in which they are served."""
-    priority: float | None
-    parts: dict[str, tuple[float, float]]
+    priority: float | None = None
+    parts: Mapping[str, tuple[float, float]] = {}
     """For each part of the priority, the job's own value, and the mean over the jobs ahead in its
     own group.
     """
@@ -101,17 +101,17 @@ class Explanation:
     """The cause by the rules of the site, without the scheduler's reason."""
     stated: str
     """The reason that the scheduler stated. It is empty if it stated none."""
-    ahead: Ahead
-    limit_start_s: float
+    ahead: Ahead = field(default_factory=Ahead)
+    limit_start_s: float = inf
     """Seconds until the job starts if all jobs run to their limits and no other job arrives."""
-    median_s: float
+    median_s: float = inf
     """Median of the seconds until the job starts, over futures with random run times, or infinity
     if the job does not start in half of them.
     """
-    frees: Sequence[Freeing]
-    changes: Sequence[Sooner]
+    frees: Sequence[Freeing] = ()
+    changes: Sequence[Sooner] = ()
     """Changes that were tried, beginning with the one with the soonest start."""
-    futures: int
+    futures: int = 0
 
     @property
     def reason(self) -> str:
@@ -245,10 +245,8 @@ def explain_wait(question: Question, job: str, futures: int = FUTURES) -> Explan
         hindrance = _unread(stated, listed)
         if listed is not None and not {*listed.after}.isdisjoint(log.array[np.union1d(state.running, state.waiting)]):
             hindrance = _conditions(state, listed) or hindrance
-        return Explanation(
-            job, listed.user if listed else "", listed.partition if listed else "", hindrance, stated,
-            Ahead(0, 0, (), None, {}), inf, inf, (), (), 0,
-        )  # fmt: skip
+        user, partition = (listed.user, listed.partition) if listed else ("", "")
+        return Explanation(job, user, partition, hindrance, stated)
     first = own[0]
     obstacle = partial(player.obstacle, t=t)
     played = rows_of(state, listing or None, obstacle, keeps_all=player.knows_queue).state.waiting
@@ -262,7 +260,7 @@ def explain_wait(question: Question, job: str, futures: int = FUTURES) -> Explan
     fates = {hindrance.fate, verdict_of(hindrance.reason).fate, verdict_of(stated).fate}
     # Do not simulate if the start depends on something outside the data.
     never, known = hindrance.fate is Fate.NEVER, Fate.OUTSIDE not in fates
-    ahead = _ahead(present, task, listing, log) if task is not None else Ahead(0, 0, (), None, {})
+    ahead = _ahead(present, task, listing, log) if task is not None else Ahead()
     if hindrance.words == "waits for its turn":
         hindrance = hindrance._replace(words=_turn(ahead, log.partition[first]))
     start_s, nodes = (inf, ()) if never or not known else player.planned_start(state, int(members[0]))
@@ -279,9 +277,18 @@ def explain_wait(question: Question, job: str, futures: int = FUTURES) -> Explan
         if change is not None and after_s < inf
     ]
     return Explanation(
-        job, log.user[first], log.partition[first], hindrance, stated, ahead, start_s, median_s, frees,
-        sorted(changes, key=lambda one: one.median_s), futures if known else 0,
-    )  # fmt: skip
+        job=job,
+        user=log.user[first],
+        partition=log.partition[first],
+        hindrance=hindrance,
+        stated=stated,
+        ahead=ahead,
+        limit_start_s=start_s,
+        median_s=median_s,
+        frees=frees,
+        changes=sorted(changes, key=lambda one: one.median_s),
+        futures=futures if known else 0,
+    )
 
 
 def _refuse_running(state: QueueState, name: str, t: float) -> None:
@@ -341,6 +348,16 @@ def _hindrance(
         return Hindrance("BeginTime", "waits for its begin time, which the listing does not state", Fate.OUTSIDE)
     if task is None:
         return _ineligible(state, job, listed)
+    return _hindrance_by_rules(question, present, task, ours, zero_s)
+
+
+def _hindrance_by_rules(
+    question: Question, present: Present, task: TaskState, ours: Standing | None, zero_s: float
+) -> Hindrance:
+    """Return what keeps an eligible task waiting: limits, licences, reservations, nodes that are
+    down, jobs ahead of it, or a lack of room.
+    """
+    t = question.t
     if limits := list(present.rules.reached(task)):
         first = limits[0]  # the limit that the scheduler would report
         return Hindrance(first.reason, f"waits for a limit: {first.detail or first.words}", Fate.KNOWN, limits)
@@ -444,7 +461,7 @@ def _before(present: Present, ours: Standing, task: TaskState, listing: dict[str
 def _ahead(present: Present, task: TaskState, listing: dict[str, Listed], log: JobLog) -> Ahead:
     ours = _own(present, task)
     if ours is None:
-        return Ahead(0, 0, (), None, {})
+        return Ahead()
     before = list(_before(present, ours, task, listing))
     same = [one for one in before if one.group == ours.group]
 

@@ -21,7 +21,7 @@ from dagsim.families.forecast.futures import QueueState
 from dagsim.families.forecast.journal import Figures, Watched
 from dagsim.families.forecast.live import EarlierForecasts, Expected, ExpectedShape, Prospect
 from dagsim.families.forecast.queue_rows import KINDS, SCORED
-from dagsim.families.forecast.scores import CEILING
+from dagsim.families.forecast.scores import CEILING, MEDIAN, Q05, Q25, Q75, Q90, Q95
 from dagsim.families.forecast.snapshots import FIRST, QUEUE, Forecasted, ForecastSettings
 from dagsim.families.forecast.texts import (
     NEAR,
@@ -68,7 +68,7 @@ def queue_page(
     parts: dict[str, list[str | Grid]] = {}
     rows = queue.rows
     if planned is not None:
-        bands = [(str(row.shape), row.starts_s) for row in sorted(planned.rows, key=lambda row: row.ends_s[9])]
+        bands = [(str(row.shape), row.starts_s) for row in sorted(planned.rows, key=lambda row: row.ends_s[MEDIAN])]
         parts["Planned jobs"] = [_bands(bands), shapes_grid(planned)]
     if rows or planned is None:
         bands = [(f"{row.job} {row.user}", row.quantiles_s) for row in rows]
@@ -125,8 +125,8 @@ def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
         lines.append(f'<text class="tick{minor}" x="{x}" y="{_TOP - 8}">{label}</text>')
     for place, (label, name, waits_s) in enumerate(shown):
         y = _TOP + _ROW * place
-        low, lower, median, upper, high = (at(waits_s[level]) for level in (0, 4, 9, 14, 18))
-        tip = f"{name}: median {span(waits_s[9])}, 90% from {span(waits_s[0])} to {span(waits_s[18])}"
+        low, lower, median, upper, high = (at(waits_s[level]) for level in (Q05, Q25, MEDIAN, Q75, Q95))
+        tip = f"{name}: median {span(waits_s[MEDIAN])}, 90% from {span(waits_s[Q05])} to {span(waits_s[Q95])}"
         names.append(f'<text class="task" x="{left - 8:g}" y="{y + 12}">{escape(label)}</text>')
         lines.append(
             f"<g><title>{escape(tip)}</title>"
@@ -213,18 +213,26 @@ def forecast_snapshot(settings: ForecastSettings, state: Path, whole: bool) -> F
     remarks = [f"As of {instant}, from {state.name}.", *said, *question.remarks]
     title = "When waiting jobs start"
     page, rows = queue_page(title, answer, live=[QUEUE], remarks=remarks, outcomes=settings.outcomes), answer.rows
-    middle = sorted(row.quantiles_s[9] for row in rows)[len(rows) // 2] if rows else None
+    middle = sorted(row.quantiles_s[MEDIAN] for row in rows)[len(rows) // 2] if rows else None
     summary = count_of(len(rows), "job waits", "jobs wait") + (
         "" if middle is None else f", half of them start within {span(middle)}"
     )
     log, queue = question.log, QueueState.at(question.log, question.t)
     watched = [
         Watched(
-            row.job, row.user, row.partition, row.waits_for, row.kind in SCORED_KINDS, row.quantiles_s[0],
-            row.quantiles_s[9], row.quantiles_s[17], row.quantiles_s[18], row.baselines_s,
+            job=row.job,
+            user=row.user,
+            partition=row.partition,
+            waits_for=row.waits_for,
+            scored=row.kind in SCORED_KINDS,
+            q05_s=row.quantiles_s[Q05],
+            median_s=row.quantiles_s[MEDIAN],
+            q90_s=row.quantiles_s[Q90],
+            q95_s=row.quantiles_s[Q95],
+            baselines_s=row.baselines_s,
         )
         for row in rows
-    ]  # fmt: skip
+    ]
     started: dict[str, list[float]] = {}
     ended = np.flatnonzero((log.start_s > settings.since_s) & (log.end_s <= question.t))
     for job in [*queue.running.tolist(), *ended.tolist()]:

@@ -21,6 +21,7 @@ from dagsim.families.forecast.past_waits import RunTimes, classes_of
 from dagsim.families.forecast.time_spans import HOUR_S, WEEK_S
 from dagsim.model import NodeReservation, QueueTree, Start, Wait
 from dagsim.model.arithmetic import DAY_S
+from dagsim.systems.cluster import services as cluster_services
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.past.from_log import jobs_at
@@ -127,9 +128,11 @@ class Player:
         self._obstacles: Obstacles | None = None
         self._hindered: dict[int, str] = {}
         queues = scenario.queues
-        self._cycle_s = float(queues.scheduler.get("bf_interval_s", 30.0)) if queues and queues.scheduler else 0.0
+        self._cycle_s = 0.0
         """Time between two cycles of the scheduler: a job that could start now but has not starts
         at the next cycle. Other policies decide immediately."""
+        if queues and queues.scheduler and (settings_of := cluster_services.slurm_settings.offered()):
+            self._cycle_s = float(settings_of(queues).bf_interval_s)
         self._usage: Any = None
         """The usage of users before the forecast, if the policy's priorities depend on it."""
         if queues and queues.scheduler and (past_usage := services.past_usage.offered()):
@@ -347,9 +350,10 @@ def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | 
         for period in queues.outages
         if period.start_s <= t and (period.end_s is None or period.end_s > t)
     ]
-    scheduler = dict(queues.scheduler)
-    if phase_s := scheduler.get("calc_phase_s"):
-        scheduler["calc_phase_s"] = (float(phase_s) - zero_s) % float(scheduler.get("calc_period_s", 300.0))
+    scheduler = queues.scheduler
+    if scheduler.get("calc_phase_s") and (settings_of := cluster_services.slurm_settings.offered()):
+        settings = settings_of(queues)
+        scheduler = {**scheduler, "calc_phase_s": (settings.calc_phase_s - zero_s) % settings.calc_period_s}
     return replace(queues, reservations=tuple(reservations), outages=tuple(outages), scheduler=scheduler)
 
 

@@ -72,7 +72,7 @@ class Expected(NamedTuple):
         named = _named(self.quantiles_s)
         row = {name: getattr(self, name) for name in ("job", "user", "partition", "kind", "waits_for")}
         chances = {"within_1h": self.within_1h, "within_24h": self.within_24h}
-        return row | chances | {"median_s": self.quantiles_s[9], "quantiles_s": named}
+        return row | chances | {"median_s": self.quantiles_s[MEDIAN], "quantiles_s": named}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class ExpectedShape:
     def to_dict(self) -> dict[str, Any]:
         """Return the forecast as a dictionary for JSON."""
         chances = {"within_1h": self.within_1h, "within_24h": self.within_24h, "cut": self.cut}
-        medians = {"start_s": self.starts_s[9], "end_s": self.ends_s[9]}
+        medians = {"start_s": self.starts_s[MEDIAN], "end_s": self.ends_s[MEDIAN]}
         quantiles = {"starts_s": _named(self.starts_s), "ends_s": _named(self.ends_s)}
         return {"shape": str(self.shape)} | self.shape.to_dict() | chances | medians | quantiles
 
@@ -499,7 +499,7 @@ def _shown(
         own = log.user[job], log.partition[job]
         baselines_s = {other: float(np.expm1(present.raw[other][row, MEDIAN])) for other in stated}
         forecasts.append(Expected(name, *own, kind_name, reason, waits_s, *within, baselines_s))
-    return sorted(forecasts, key=lambda forecast: forecast.quantiles_s[9])
+    return sorted(forecasts, key=lambda forecast: forecast.quantiles_s[MEDIAN])
 
 
 def _without(log: JobLog, rows: Rows, listing: ListedById | None) -> list[WithoutForecast]:

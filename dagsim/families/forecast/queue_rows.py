@@ -176,12 +176,9 @@ def rows_of(
     silent: dict[str, Silent] = {}
     for name, members in places.items():
         job, entry = int(state.waiting[members[0]]), listed.get(name)
-        reason = "" if entry is None else entry.reason
-        kinds[name] = _REASONS.get(reason, _LIMITED if is_limit(reason) else _PLAIN)
-        if kinds[name] == _PLAIN and np.isinf(eligible_s[members]).all():
-            is_later = log.begin_s[job] > state.t
-            kinds[name] = _LATER if is_later else _DEPENDENT if entry is None else _PLAIN
-        if obstacle is not None and verdict_of(reason).fate is Fate.KNOWN and (words := obstacle(job)):
+        kinds[name] = _kind(state, job, eligible_s[members], entry)
+        fate = verdict_of("" if entry is None else entry.reason).fate
+        if obstacle is not None and fate is Fate.KNOWN and (words := obstacle(job)):
             silent[name] = Silent(name, _NEVER, words)
     for name, entry in listed.items():
         verdict = verdict_of(entry.reason)
@@ -209,6 +206,17 @@ def rows_of(
         np.array([np.nan if listing is None else listing[name].estimate_s for name in names], float),
         list(silent.values()),
     )
+
+
+def _kind(state: QueueState, job: int, eligible_s: np.ndarray, entry: Listed | None) -> int:
+    """Return the kind of an array (or of a single job) by its first job, and by when its jobs are
+    eligible."""
+    reason = "" if entry is None else entry.reason
+    kind = _REASONS.get(reason, _LIMITED if is_limit(reason) else _PLAIN)
+    if kind == _PLAIN and np.isinf(eligible_s).all():
+        is_later = state.log.begin_s[job] > state.t
+        return _LATER if is_later else _DEPENDENT if entry is None else _PLAIN
+    return kind
 
 
 def states_begin(log: JobLog, jobs: np.ndarray) -> bool:

@@ -38,7 +38,7 @@ _LIMIT_REACHED = ReasonKind(Fate.KNOWN, "until less of what a limit counts is in
 _REQUEUED = ReasonKind(Fate.OUTSIDE, "an attempt failed, and the job is held until somebody releases it")
 _NAMES: dict[str, ReasonKind] = {
     **dict.fromkeys(
-        ("", "None", "Prolog", "Cleaning", "SchedDefer", "MPIPortsBusy", "MpiPortsBusy"), _KNOWN,
+        ("", "None", "Prolog", "Cleaning", "SchedDefer", "MPIPortsBusy", "MpiPortsBusy"), _KNOWN
     ),
     **dict.fromkeys(
         ("AssociationJobLimit", "AssocJobLimit", "AssociationResourceLimit", "AssocResourceLimit", "QOSJobLimit",

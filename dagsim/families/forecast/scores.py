@@ -14,8 +14,8 @@ LEVELS = np.arange(1, 20) / 20.0
 """The 19 levels of a forecast: 0.05, 0.10 ... 0.95."""
 CEILING = log1p(WEEK_S)
 """The largest logarithm of a wait, which means "not within a week"."""
-MEDIAN = 9
-"""Index of the median among the levels."""
+Q05, Q25, MEDIAN, Q75, Q90, Q95 = 0, 4, 9, 14, 17, 18
+"""Indices of these levels."""
 _DRAWS = 500
 
 

@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from dagsim.families.forecast.live import Expected, ExpectedShape, Prospect, WithoutForecast
+from dagsim.families.forecast.scores import MEDIAN, Q05, Q95
 from dagsim.families.forecast.time_spans import WITHIN_S
 from dagsim.model.arithmetic import DAY_S
 from dagsim.report.grid import Grid
@@ -30,7 +31,7 @@ def span(seconds: float) -> str:
 
 
 def _interval(quantiles_s: Sequence[float]) -> str:
-    return f"{span(quantiles_s[0])} to {span(quantiles_s[18])}"
+    return f"{span(quantiles_s[Q05])} to {span(quantiles_s[Q95])}"
 
 
 def basis(answer: Prospect[Any]) -> str:
@@ -53,8 +54,8 @@ def queue_grid(answer: Prospect[Expected]) -> Grid:
             row.job,
             row.user,
             row.partition,
-            span(row.quantiles_s[9]) if row.quantiles_s[9] else "now",
-            _interval(row.quantiles_s) if row.quantiles_s[18] else "now",
+            span(row.quantiles_s[MEDIAN]) if row.quantiles_s[MEDIAN] else "now",
+            _interval(row.quantiles_s) if row.quantiles_s[Q95] else "now",
             _chance(row.within_1h),
             _chance(row.within_24h),
             row.waits_for,
@@ -96,13 +97,13 @@ def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
     cells = [
         (
             str(row.shape),
-            span(row.starts_s[9]),
+            span(row.starts_s[MEDIAN]),
             _interval(row.starts_s),
             _chance(row.within_1h),
-            span(row.ends_s[9]),
+            span(row.ends_s[MEDIAN]),
             _interval(row.ends_s),
         )
-        for row in sorted(rows, key=lambda row: row.ends_s[9])
+        for row in sorted(rows, key=lambda row: row.ends_s[MEDIAN])
     ]
     heads = ("shape", "start", "90%", "in 1 h", "end", "90% of ends")
     notes = [f"From {basis(answer)}. {PROMISE}", *([] if answer.calibrated else [UNCALIBRATED])]
@@ -119,13 +120,11 @@ def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
 
 def shapes_sentences(rows: Sequence[ExpectedShape]) -> list[str]:
     """Describe the shapes that would start and end soonest by their medians."""
-    start, end = (min(rows, key=lambda row: getattr(row, name)[9]) for name in ("starts_s", "ends_s"))
+    start, end = (min(rows, key=lambda row: getattr(row, name)[MEDIAN]) for name in ("starts_s", "ends_s"))
+    starts, ends = span(start.starts_s[MEDIAN]), span(end.ends_s[MEDIAN])
     if len(rows) == 1:
-        return [f"{start.shape}: starts in {span(start.starts_s[9])}, ends in {span(start.ends_s[9])} (medians)."]
-    return [
-        f"Soonest start: {start.shape}, in {span(start.starts_s[9])} (median).",
-        f"Soonest end: {end.shape}, in {span(end.ends_s[9])} (median).",
-    ]
+        return [f"{start.shape}: starts in {starts}, ends in {ends} (medians)."]
+    return [f"Soonest start: {start.shape}, in {starts} (median).", f"Soonest end: {end.shape}, in {ends} (median)."]
 
 
 def why_sentences(answer: Explanation) -> list[str]:

@@ -27,15 +27,8 @@ from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import TaskKind, bounds, objects
 
 _COLUMNS = (
-    "create_timestamp",
-    "modify_timestamp",
-    "job_id",
-    "task_id",
-    "instance_num",
-    "status",
-    "plan_cpu",
-    "plan_mem",
-)
+    "create_timestamp", "modify_timestamp", "job_id", "task_id", "instance_num", "status", "plan_cpu", "plan_mem",
+)  # fmt: skip
 _JOB, _TASK, _STATUS, _CREATE, _MODIFY, _INSTANCES, _CPU, _MEMORY = range(len(_COLUMNS))
 _FORM = csv_form(
     ("job_id", "task_id", "status", "create_timestamp", "modify_timestamp", "instance_num", "plan_cpu", "plan_mem"),

@@ -33,35 +33,15 @@ from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects,
 _STATUSES = ("Terminated", "Running", "Failed", "Waiting", "Ready", "Cancelled", "Interrupted", "Unknown")
 _NUMBERED = re.compile(r"[A-Za-z]+(\d{1,9})((?:_.*)?)")
 _JOINED = (
-    "task_name",
-    "instance_num",
-    "job_name",
-    "start_time",
-    "end_time",
-    "plan_cpu",
-    "plan_mem",
+    "task_name", "instance_num", "job_name", "start_time", "end_time", "plan_cpu", "plan_mem",
     "mean_instance_duration_s",
-)
+)  # fmt: skip
 _OFFICIAL = (
-    "task_name",
-    "instance_num",
-    "job_name",
-    "task_type",
-    "status",
-    "start_time",
-    "end_time",
-    "plan_cpu",
-    "plan_mem",
-)
+    "task_name", "instance_num", "job_name", "task_type", "status", "start_time", "end_time", "plan_cpu", "plan_mem",
+)  # fmt: skip
 _NAME, _INSTANCES, _JOB, _, _STATUS, _START, _END, _CPU, _MEMORY = range(len(_OFFICIAL))
 _NUMBERS, _TEXTS = (_INSTANCES, _START, _END, _CPU, _MEMORY), (_NAME, _JOB, _STATUS)
-_FORM = Form(
-    _NUMBERS,
-    _TEXTS,
-    layout=lambda first, where: _official_layout(first),
-    quoted=False,
-    heading="task_name",
-)
+_FORM = Form(_NUMBERS, _TEXTS, layout=lambda first, where: _official_layout(first), quoted=False, heading="task_name")
 _JOINED_FORM = Form(_NUMBERS, _TEXTS, lambda first, where: _joined_layout(first, where))
 _BY_NAME = np.int64(1) << 31
 """First key for tasks without a number."""

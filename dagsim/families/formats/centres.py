@@ -253,10 +253,6 @@ class Fdata(CentreLog):
 
     name = "fdata"
     summary = "F-DATA 2021-2024 (RIKEN Fugaku): YY_MM.parquet, 24 million jobs without GPUs"
-    names = _Names(
-        *("jid", "adt", "sdt", "edt", "nnumr", "exit state", "cnumr"),
-        limit="elpl",
-        user="usr",
-    )
+    names = _Names(*("jid", "adt", "sdt", "edt", "nnumr", "exit state", "cnumr"), limit="elpl", user="usr")
     known_by = frozenset({"jid", "adt", "sdt", "edt", "nnumr", "cnumr"})
     note = "nodes without GPUs"

@@ -57,18 +57,9 @@ from dagsim.workload.arrays import Labels, combinations, objects, optional, renu
 from dagsim.workload.records import clipped_repr
 
 _NUMBERS = (
-    "SUBMIT",
-    "QUEUE",
-    "ENABLE",
-    "SCHEDULE",
-    "EVICT",
-    "FAIL",
-    "FINISH",
-    "KILL",
-    "LOST",
-    "UPDATE_PENDING",
+    "SUBMIT", "QUEUE", "ENABLE", "SCHEDULE", "EVICT", "FAIL", "FINISH", "KILL", "LOST", "UPDATE_PENDING",
     "UPDATE_RUNNING",
-)
+)  # fmt: skip
 _EVENTS = {
     "SUBMIT": Event.SUBMIT,
     "SCHEDULE": Event.SCHEDULE,

@@ -20,16 +20,9 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from dagsim.families.kubernetes.pods import (
-    DEVICE_CLAIMS,
-    ClusterObjects,
-    PodDemand,
-    PodRecord,
-    kueue_workload,
-    object_kind,
-    pod,
-    unmodelled_of,
-)
+from dagsim.families.kubernetes.api.cluster_objects import ClusterObjects, object_kind
+from dagsim.families.kubernetes.api.pods import DEVICE_CLAIMS, PodDemand, PodRecord, pod, unmodelled_of
+from dagsim.families.kubernetes.kueue.workload_records import kueue_workload
 from dagsim.model import Job, Request, Task, TaskGraph, canonical_json
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.chunks import Table, tables_of
@@ -60,19 +53,10 @@ class Kubernetes(Reader):
 
     name = "kubernetes"
     summary = "Kubernetes pods, Kueue workloads and events: kubectl get ... -A -o json"
-    uses = frozenset(
-        {
-            "keep_partial",
-            "gpus_per_task",
-            "reference_gpu",
-            "floor_s",
-            "tenant",
-            "mig",
-            "shards",
-            "gpu_names",
-            "count_pull",
-        }
-    )
+    uses = frozenset({
+        "keep_partial", "gpus_per_task", "reference_gpu", "floor_s", "tenant", "mig", "shards", "gpu_names",
+        "count_pull",
+    })  # fmt: skip
 
     def recognises(self, source: Source) -> bool:
         head = "\n".join(source.head(1 << 16))

@@ -1,9 +1,4 @@
-"""PBS (OpenPBS, PBS Pro, Torque): accounting in ``server_priv/accounting/YYYYMMDD``, and jobs from
-``qstat -f``.
-
-A line of accounting is ``MM/DD/YYYY HH:MM:SS;TYPE;ID;key=value key=value ...``. Only records of
-attempts that have ended (``E``) or were rerun (``R``) are read. ``ctime qtime etime start end`` are
-in seconds since 1970. In ``qstat``, they are local dates, some of them under other names.
+"""PBS (OpenPBS, PBS Pro, Torque): jobs from the records of their attempts.
 
 There are several ways to state a request: ``select``, Torque's ``nodes`` or ``neednodes``,
 ``procs``, or ``ncpus`` and ``ngpus``. If a job states none of these, the slots in ``exec_host`` are
@@ -16,44 +11,32 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from sys import intern
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.errors import ConfigError, TraceError
-from dagsim.families.pbs.pbs_requests import PbsChunk, chunks_of, with_gpus
-from dagsim.families.pbs.qstat_listing import ENDED_STATES, RUNNING_STATES, is_qstat, is_queue, qstat_jobs, wall_time_s
+from dagsim.errors import ConfigError
+from dagsim.families.pbs import pbs_records
+from dagsim.families.pbs.pbs_records import finished_records, has_records
+from dagsim.families.pbs.pbs_requests import PbsChunk, PbsRequest, chunks_of
+from dagsim.families.pbs.qstat_listing import wall_time_s
 from dagsim.model import Demand
 from dagsim.model.arithmetic import numbered, whole_sum
 from dagsim.traces.chunks import Table, tables_of
-from dagsim.traces.fields import Dirty, InvalidValue, finite_number
+from dagsim.traces.fields import Dirty, InvalidValue
 from dagsim.traces.grouping import in_parts, rows_by_job
 from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import Checks, JobBatch, JobTimes, job_blocks
 from dagsim.traces.sites import site_gpu
-from dagsim.traces.source import NumberedRow, Source
+from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional, ranges
 
-_FIELDS = (
-    *("start", "end", "etime", "resources_used.walltime"),
-    *[f"Resource_List.{name}" for name in ("select", "nodes", "neednodes", "procs", "nodect")],
-    *("gpus", "Resource_List.ncpus", "Resource_List.mem", "exec_host", "Resource_List.walltime"),
-    *("user", "account", "queue"),
-)
-_COLUMNS = ("id", "arrival", "kind", *_FIELDS)
-_ID, _ARRIVAL, _KIND, _START, _END, _ETIME, _WALLTIME, *_DEMAND = range(len(_COLUMNS))
-_DEMAND, _LIMIT, _SHOWN = _DEMAND[:9], _DEMAND[9], [*_DEMAND[10:], _DEMAND[8]]
-_LINE = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z]+;[^;]*;")
-_PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
-# Maximum length of a line in bytes; 100 KB is normal, because the line of a large job lists every
-# core.
-_LONGEST = 1 << 20
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
+_SHOWN = (pbs_records.USER, pbs_records.ACCOUNT, pbs_records.QUEUE, pbs_records.HOSTS)
 _MOST_NODES = 1 << 14  # maximum number of nodes per job
 _PROTOCOLS = ("last-attempt", "all-attempts")
 _FAR_S = 60  # tolerance in seconds, because the server updates a job's walltime only when it receives a report
@@ -72,11 +55,11 @@ class Pbs(Reader):
         {"protocol", "keep_partial", "gpus_per_task", "reference_gpu", "floor_s", "tenant", "arrival", "gpu_names"}
         | {"timezone"}
     )
-    records = staticmethod(lambda *reading: _records(*reading))
+    records = staticmethod(lambda *reading: finished_records(*reading))
     """Reads the records of finished attempts."""
 
     def recognises(self, source: Source) -> bool:
-        return bool(_LINE.match(source.head(1)[0])) or (is_qstat(source) and not is_queue(source))
+        return has_records(source)
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[JobBlock]:
         if options.protocol not in (None, *_PROTOCOLS):
@@ -84,7 +67,12 @@ class Pbs(Reader):
 
         def read(report: ReadReport) -> Iterator[Table]:
             records = self.records(source, options, report)
-            return tables_of(source, len(_COLUMNS), records, (_ARRIVAL, _START, _END, _ETIME))
+            return tables_of(
+                source,
+                len(pbs_records.COLUMNS),
+                records,
+                (pbs_records.ARRIVAL, pbs_records.START, pbs_records.END, pbs_records.ETIME),
+            )
 
         keys = _keys if options.arrival == "qtime" else _keys_apart
         return job_blocks((_batch(table, options, keys) for table in in_parts(read, keys, report)), report, most)
@@ -99,63 +87,9 @@ class Pbs(Reader):
         }
 
 
-def _records(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[NumberedRow]:
-    """Yield the fields ``_COLUMNS`` of each finished attempt of a job with an id and an arrival.
-    Skip other records."""
-    arrival = options.arrival or "ctime"
-    if is_qstat(source):
-        yield from _finished(source, options, report)
-        return
-    for place, line in source.lines():
-        if not line.strip():
-            continue
-        report.rows += 1
-        if len(line) > _LONGEST:
-            raise TraceError(
-                f"{source.where(place)}: the line has {len(line):,} characters, but at most {_LONGEST:,} are allowed"
-            )
-        if not _LINE.match(line):
-            report.drop("that are not records", source.where(place))
-            continue
-        _, kind, id, message = line.rstrip("\r").split(";", 3)
-        if kind not in ("E", "R"):
-            report.skip("of jobs deleted while they waited" if kind == "D" else "of other records")
-            continue
-        if "[]" in id:
-            report.skip("of arrays as a whole")
-            continue
-        with report.dropping(partial(source.where, place)):
-            fields = with_gpus({"Resource_List.mem": "0"} | dict(_PAIR.findall(message)))
-            arrival_s = finite_number(fields.get(arrival, ""), arrival)
-            if not id or arrival_s < 0:
-                raise Dirty("without an id" if not id else ImpossibleTimes("with a negative ctime"))
-            yield place, record_row(id, arrival_s, kind, fields)
-
-
-def record_row(id: str, arrival_s: float, kind: str, fields: Mapping[str, str]) -> tuple[Any, ...]:
-    """Arrange the fields of a record as a row of ``_COLUMNS``."""
-    values = [intern(fields.get(name, "").strip("\"'")) for name in _FIELDS]
-    return (id.partition(".")[0], arrival_s, kind, *values)
-
-
-def _finished(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[NumberedRow]:
-    """Yield the rows of the finished jobs in ``qstat -x -f``."""
-    arrival = options.arrival or "ctime"
-    for place, id, fields in qstat_jobs(source, options, report):
-        state = fields.get("job_state", "")
-        if state not in ENDED_STATES:
-            report.skip("of running jobs" if state in RUNNING_STATES else "of waiting jobs")
-            continue
-        if "[]" in id:
-            report.skip("of arrays as a whole")
-            continue
-        with report.dropping(partial(source.where, place)):
-            yield place, record_row(id, finite_number(fields.get(arrival, ""), arrival), "E", fields)
-
-
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
     """Return the job of each record, and the arrival of the job."""
-    return table.texts(_ID), table.numbers(_ARRIVAL)
+    return table.texts(pbs_records.ID), table.numbers(pbs_records.ARRIVAL)
 
 
 def _keys_apart(table: Table) -> tuple[np.ndarray, np.ndarray]:
@@ -213,7 +147,7 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
         ),
     ):
         checks.findings.note(shown[kept & jobs], note, stage=1)
-    limit = table.words(_LIMIT).chosen(shown)
+    limit = table.words(pbs_records.LIMIT).chosen(shown)
     limits, reasons = zip(*map(wall_time_s, limit.words), strict=True)
     drop(
         np.array([bool(reason) for reason in reasons])[limit.place],
@@ -249,7 +183,7 @@ class _Attempts(NamedTuple):
 
     def reruns(self, table: Table) -> np.ndarray:
         """Return (J,): how many attempts of each job were rerun."""
-        return np.bincount(self.job, table.texts(_KIND)[self.rows] == "R", len(self.shown))
+        return np.bincount(self.job, table.texts(pbs_records.KIND)[self.rows] == "R", len(self.shown))
 
 
 class _Parts(NamedTuple):
@@ -303,7 +237,7 @@ def _jobs(
         estimate=optional(estimate),
         tenant=options.tenants(user, account, queue),
         observed_start_s=np.maximum(arrival_s, start_s),
-        eligible_s=np.maximum(arrival_s, table.numbers(_ETIME, 0.0)[shown]),
+        eligible_s=np.maximum(arrival_s, table.numbers(pbs_records.ETIME, 0.0)[shown]),
         observed_nodes=hosts.mapped(_nodes),
         user=user,
         account=account,
@@ -315,9 +249,10 @@ def _ran(checks: Checks) -> tuple[np.ndarray, np.ndarray]:
     """Return two (n,) float64 arrays: when each attempt started, and how long it ran."""
     table = checks.table
     start_s, end_s, _ = (
-        checks.number(column, name, 0.0) for column, name in ((_START, "start"), (_END, "end"), (_ETIME, "etime"))
+        checks.number(column, name, 0.0)
+        for column, name in ((pbs_records.START, "start"), (pbs_records.END, "end"), (pbs_records.ETIME, "etime"))
     )
-    stated = table.words(_WALLTIME)
+    stated = table.words(pbs_records.WALLTIME)
     values, reasons = zip(*map(wall_time_s, stated.words), strict=True)
     checks.drop_for(Labels(stated.place, reasons))
     ran_s = np.array(values)[stated.place]
@@ -332,7 +267,7 @@ def _ran(checks: Checks) -> tuple[np.ndarray, np.ndarray]:
         ran_s = np.where(np.isnan(ran_s), between_s, ran_s)
         start_s = np.where(start_s == 0, end_s - ran_s, start_s)
     checks.drop((ran_s < 0) | (start_s < 0), ImpossibleTimes("with an end before the start"))
-    JobTimes(table.numbers(_ARRIVAL), start_s, eligible_s=table.numbers(_ETIME)).checked(checks)
+    JobTimes(table.numbers(pbs_records.ARRIVAL), start_s, eligible_s=table.numbers(pbs_records.ETIME)).checked(checks)
     return start_s, ran_s
 
 
@@ -353,20 +288,19 @@ def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[Pbs
     a list of chunks, or the reason why it is impossible. Also return whether each demand
     contradicts the stated number of nodes.
     """
-    columns = [table.words(column).chosen(shown) for column in _DEMAND]
+    columns = [table.words(column).chosen(shown) for column in pbs_records.REQUEST]
     asked, firsts = combinations([column.place for column in columns])
     demands: list[list[PbsChunk] | str] = []
     disagree: list[bool] = []
     for texts in zip(*[column.chosen(firsts).tolist() for column in columns], strict=True):
         try:
-            chunks = chunks_of(*texts)
+            chunks = chunks_of(request := PbsRequest(*texts))
         except Dirty as reason:
             demands.append(str(reason))
             disagree.append(False)
             continue
         demands.append(chunks)
-        select, nodes, _, _, nodect, gpus, *_, hosts = texts
-        pieces = whole_sum(chunk.pieces for chunk in chunks)
-        other = bool(select or nodes) and nodect.isdecimal() and int(nodect) != pieces
-        disagree.append(not gpus and (other or len(_nodes(hosts)) > pieces))
+        pieces, nodes = whole_sum(chunk.pieces for chunk in chunks), request.nodect
+        other = bool(request.select or request.nodes) and nodes.isdecimal() and int(nodes) != pieces
+        disagree.append(not request.gpus and (other or len(_nodes(request.hosts)) > pieces))
     return asked, demands, disagree

@@ -16,6 +16,23 @@ _TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
 _ASKED = ("select", "nodes", "neednodes", "procs", "ncpus", "nodect")
 
 
+class PbsRequest(NamedTuple):
+    """What a record states about the resources of a job. A resource that it does not state is an
+    empty text."""
+
+    select: str
+    nodes: str
+    neednodes: str
+    procs: str
+    nodect: str
+    gpus: str
+    """The total of the GPUs."""
+    ncpus: str
+    memory: str
+    hosts: str
+    """The slots on which the job ran."""
+
+
 class PbsChunk(NamedTuple):
     """A number of equal chunks (``pieces``), each on one node."""
 
@@ -43,27 +60,15 @@ def with_gpus(fields: dict[str, str]) -> dict[str, str]:
     return fields | {"gpus": total}
 
 
-def chunks_of(
-    select: str, nodes: str, neednodes: str, procs: str, nodect: str, ngpus: str, ncpus: str, memory: str, hosts: str
-) -> list[PbsChunk]:
+def chunks_of(request: PbsRequest) -> list[PbsChunk]:
     """Return the demand of a job. Equal chunks are merged.
 
     Raises:
         Dirty: A number is invalid.
     """
-    total = count(ngpus or "0", "ngpus", 0)
-    if select or nodes or (neednodes and not procs):
-        parsed = [parsed_chunk(part) for part in (select or nodes or neednodes).split("+")]
-        pieces = whole_sum(chunk.pieces for chunk in parsed)
-    elif procs:
-        parsed = [PbsChunk(count(procs, "procs"), 0, 1.0)]
-        pieces = parsed[0].pieces
-    elif ncpus or total:
-        pieces = count(nodect or "1", "nodect")
-        parsed = [PbsChunk(pieces, 0, count(ncpus or "0", "ncpus", 0) / pieces)]
-    else:
-        parsed = _held(hosts) or [PbsChunk(count(nodect or "1", "nodect"), 0, 1.0)]
-        pieces = whole_sum(chunk.pieces for chunk in parsed)
+    total = count(request.gpus or "0", "ngpus", 0)
+    parsed = _stated_chunks(request, total)
+    pieces = whole_sum(chunk.pieces for chunk in parsed)
     if total and not any(chunk.gpus for chunk in parsed):
         if total % pieces and total < pieces and pieces % total == 0 and len(parsed) == 1:
             # Several cores share a GPU, so make one part per GPU with all of its cores.
@@ -73,12 +78,25 @@ def chunks_of(
             raise Dirty("with GPUs that are not spread evenly over their nodes")
         parsed = [chunk._replace(gpus=total // pieces) for chunk in parsed]
     if not any(chunk.memory_gb for chunk in parsed):
-        share = pbs_memory_gb(memory) / pieces
+        share = pbs_memory_gb(request.memory) / pieces
         parsed = [chunk._replace(memory_gb=share) for chunk in parsed]
     merged: dict[PbsChunk, int] = {}
     for chunk in parsed:
         merged[chunk._replace(pieces=0)] = merged.get(chunk._replace(pieces=0), 0) + chunk.pieces
     return [chunk._replace(pieces=pieces) for chunk, pieces in merged.items()]
+
+
+def _stated_chunks(request: PbsRequest, gpus: int) -> list[PbsChunk]:
+    """Return the chunks that a job with this total of GPUs requests, in the first way in which the
+    record states them."""
+    if stated := request.select or request.nodes or (request.neednodes if not request.procs else ""):
+        return [parsed_chunk(part) for part in stated.split("+")]
+    if request.procs:
+        return [PbsChunk(count(request.procs, "procs"), 0, 1.0)]
+    if request.ncpus or gpus:
+        pieces = count(request.nodect or "1", "nodect")
+        return [PbsChunk(pieces, 0, count(request.ncpus or "0", "ncpus", 0) / pieces)]
+    return _held(request.hosts) or [PbsChunk(count(request.nodect or "1", "nodect"), 0, 1.0)]
 
 
 def _held(hosts: str) -> list[PbsChunk]:

@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from dagsim.families.pbs.pbs_jobs import Pbs, record_row
+from dagsim.families.pbs.pbs_jobs import Pbs
+from dagsim.families.pbs.pbs_records import record_row
 from dagsim.families.pbs.qstat_listing import (
     ENDED_STATES,
     QUEUED_STATES,

@@ -1,14 +1,7 @@
 """The public names of the RAMP family."""
 
 from dagsim.families.ramp.codecs import RampCodec, RampObservation
-from dagsim.families.ramp.decisions import (
-    DDLS,
-    PLAIN,
-    OpPlacement,
-    OpSchedule,
-    Partition,
-    Rules,
-)
+from dagsim.families.ramp.decisions import DDLS, PLAIN, OpPlacement, OpSchedule, Partition, Rules
 from dagsim.families.ramp.fabric import Fabric
 from dagsim.families.ramp.graph import ComputationGraph, Op
 from dagsim.families.ramp.kernel import JobOutcome, RampKernel
@@ -22,32 +15,8 @@ from dagsim.families.ramp.view import RampPolicy, RampView
 from dagsim.families.ramp.workload import PAPER_BETAS, RampJob, RampWorkload
 
 __all__ = [
-    "DDLS",
-    "PAPER_BETAS",
-    "PLAIN",
-    "RAMP_POLICIES",
-    "Block",
-    "ComputationGraph",
-    "Fabric",
-    "JobOutcome",
-    "Memo",
-    "Op",
-    "OpPlacement",
-    "OpSchedule",
-    "Outlook",
-    "Partition",
-    "Planner",
-    "Ramp",
-    "RampCodec",
-    "RampJob",
-    "RampKernel",
-    "RampObservation",
-    "RampPolicy",
-    "RampScenario",
-    "RampView",
-    "RampWorkload",
-    "Rules",
-    "Topology",
-    "read_graph",
+    "DDLS", "PAPER_BETAS", "PLAIN", "RAMP_POLICIES", "Block", "ComputationGraph", "Fabric", "JobOutcome", "Memo", "Op",
+    "OpPlacement", "OpSchedule", "Outlook", "Partition", "Planner", "Ramp", "RampCodec", "RampJob", "RampKernel",
+    "RampObservation", "RampPolicy", "RampScenario", "RampView", "RampWorkload", "Rules", "Topology", "read_graph",
     "read_graphs",
-]
+]  # fmt: skip

@@ -27,13 +27,7 @@ from dagsim.registry import Entry, Registry
 
 RAMP_CODECS: Registry[Any] = Registry(
     "codec",
-    [
-        Entry(
-            "partition",
-            ".codecs:PartitionConfig",
-            "a degree, and optionally a block of servers (PAC-ML)",
-        )
-    ],
+    [Entry("partition", ".codecs:PartitionConfig", "a degree, and optionally a block of servers (PAC-ML)")],
     group="dagsim.ramp_codecs",
     listing="dagsim list codecs",
     home="dagsim.families.ramp",
@@ -93,24 +87,10 @@ OP_FEATURES = ("compute", "is_max_compute", "memory", "is_max_memory", "depth")
 DEP_FEATURES = ("size", "is_max_size")
 
 JOB_FEATURES = (
-    "num_ops",
-    "num_deps",
-    "sequential_s",
-    "acceptable_s",
-    "beta",
-    "raw_beta",
-    "memory_bytes",
-    "dep_bytes",
-    "steps",
-    "mean_compute",
-    "median_compute",
-    "mean_memory",
-    "median_memory",
-    "mean_dep",
-    "median_dep",
-    "mounted_workers",
+    "num_ops", "num_deps", "sequential_s", "acceptable_s", "beta", "raw_beta", "memory_bytes", "dep_bytes", "steps",
+    "mean_compute", "median_compute", "mean_memory", "median_memory", "mean_dep", "median_dep", "mounted_workers",
     "jobs_running",
-)
+)  # fmt: skip
 """Features of the job.
 
 The first nine, except the raw beta, are scaled between the smallest and the largest value of the

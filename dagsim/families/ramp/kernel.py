@@ -349,5 +349,15 @@ class RampKernel:
         gpus = float(min(self.planner.rules.max_degree, self.planner.fabric.servers))
         tasks, parents = (job.graph.model,), ((),)
         return JobFacts(
-            job.id, job.arrival_s, 0.0, "", deadline_s, 1.0, ideal_s, job.sequential_s, gpus, tasks, parents
+            id=job.id,
+            arrival_s=job.arrival_s,
+            priority=0.0,
+            tenant="",
+            deadline_s=deadline_s,
+            weight=1.0,
+            ideal_s=ideal_s,
+            ideal_gpu_s=job.sequential_s,
+            gpus=gpus,
+            tasks=tasks,
+            parents=parents,
         )

@@ -42,11 +42,7 @@ UNITS: dict[str, str] = {
 }
 """Units of the statistics that ``kpis`` returns for whole episodes."""
 
-_CAUSES = {
-    RejectReason.BY_POLICY: "declined",
-    RejectReason.NO_PLACE: "no_place",
-    RejectReason.TOO_SLOW: "too_slow",
-}
+_CAUSES = {RejectReason.BY_POLICY: "declined", RejectReason.NO_PLACE: "no_place", RejectReason.TOO_SLOW: "too_slow"}
 
 
 class JobRow(NamedTuple):
@@ -95,16 +91,16 @@ def job_rows(kernel: RampKernel) -> Iterator[JobRow]:
     for number, outcome in enumerate(kernel.outcomes):
         job = outcome.job
         row = JobRow(
-            number,
-            job.graph.model,
-            job.arrival_s,
-            job.beta,
-            job.sequential_s,
-            job.acceptable_s,
-            job.graph.memory_bytes,
-            job.graph.dep_bytes,
-            _status(outcome),
-            cause(outcome),
+            number=number,
+            model=job.graph.model,
+            arrival_s=job.arrival_s,
+            beta=job.beta,
+            sequential_s=job.sequential_s,
+            acceptable_s=job.acceptable_s,
+            demand_memory_bytes=job.graph.memory_bytes,
+            demand_dep_bytes=job.graph.dep_bytes,
+            status=_status(outcome),
+            cause=cause(outcome),
         )
         outlook = outcome.outlook
         if not outcome.started or outlook is None:

@@ -26,11 +26,7 @@ RAMP_POLICIES: Registry[RampPolicy] = Registry(
         Entry("max", ".policies:MaxParallelism", "every job split as far as possible"),
         Entry("random", ".policies:RandomDegree", "a random permitted degree other than 0"),
         Entry("sip_ml", ".policies:SipMlDegree", "every job split as far as possible, up to a maximum degree"),
-        Entry(
-            "constant",
-            ".policies:ConstantDegree",
-            "a fixed number of ways; other jobs are rejected",
-        ),
+        Entry("constant", ".policies:ConstantDegree", "a fixed number of ways; other jobs are rejected"),
         Entry(
             "acceptable_jct",
             ".policies:AcceptableJct",

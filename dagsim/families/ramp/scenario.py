@@ -278,12 +278,7 @@ class RampScenario(Scenario):
     def _read(self) -> list[ComputationGraph]:
         if self.graphs is None:
             rng = np.random.default_rng(_MADE_UP_SEED)
-            drawn = [
-                op_chain(8, rng=rng),
-                op_chain(24, rng=rng),
-                branches(4, 4, rng=rng),
-                branches(8, 3, rng=rng),
-            ]
+            drawn = [op_chain(8, rng=rng), op_chain(24, rng=rng), branches(4, 4, rng=rng), branches(8, 3, rng=rng)]
             return [*drawn, attention(2), attention(6)]
         folder = Path(os.path.expandvars(self.graphs))
         names = self.models or tuple(sorted(path.stem for path in folder.glob("*.txt")))

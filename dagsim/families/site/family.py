@@ -5,10 +5,7 @@ from dagsim.family import Entry, Family
 FAMILY = Family(
     "real clusters as configurations, and logs without names",
     adds={
-        "services": (
-            Entry("holds_site", ".site_import:holds_site"),
-            Entry("import_site", ".cluster_file:import_site"),
-        ),
+        "services": (Entry("holds_site", ".site_import:holds_site"), Entry("import_site", ".cluster_file:import_site")),
     },
     commands={"site": ".command", "trace anonymise": ".command"},
 )

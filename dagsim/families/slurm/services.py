@@ -12,5 +12,6 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @FamilyService
-def compiled_function(function: _F) -> _F:
-    """Return the function, compiled if Numba is installed."""
+def compiled_function(function: _F, *called: Callable[..., Any]) -> _F:
+    """Return the function, compiled if Numba is installed. ``called`` are the functions that it
+    calls, directly or through others."""

@@ -35,52 +35,19 @@ SPARK_CODECS: Registry[Any] = Registry(
 
 
 STAGE = (
-    "remaining",
-    "seen",
-    "work",
-    "demand",
-    "executing",
-    "ready",
-    "schedulable",
-    "height",
-    "path",
-    "share of path",
+    "remaining", "seen", "work", "demand", "executing", "ready", "schedulable", "height", "path", "share of path",
     "head of path",
-)
+)  # fmt: skip
 JOB = (
-    "work",
-    "path",
-    "executors",
-    "share of executors",
-    "is source",
-    "age",
-    "rank",
-    "is first",
-    "inverse rank",
-    "schedulable stages",
-    "ready stages",
-    "executing",
-    "demand",
-    "relative work",
-    "equal share lacks",
-    "larger share lacks",
-    "smaller share lacks",
-    "time left",
-)
+    "work", "path", "executors", "share of executors", "is source", "age", "rank", "is first", "inverse rank",
+    "schedulable stages", "ready stages", "executing", "demand", "relative work", "equal share lacks",
+    "larger share lacks", "smaller share lacks", "time left",
+)  # fmt: skip
 CONTEXT = ("jobs", "committable", "share committable", "common pool", "executors", "work", "schedulable jobs")
 OPTION = (
-    "added",
-    "log added",
-    "executors",
-    "log executors",
-    "share of cluster",
-    "all that can go",
-    "whole cluster",
-    "equal share",
-    "larger share",
-    "smaller share",
-    "time left",
-)
+    "added", "log added", "executors", "log executors", "share of cluster", "all that can go", "whole cluster",
+    "equal share", "larger share", "smaller share", "time left",
+)  # fmt: skip
 """Features of a number of executors for a stage; "executors" are the executors that its job would
 then have."""
 
@@ -141,20 +108,20 @@ def observe(graph: StageGraph, action: Action = "executors") -> StageObservation
     )
     owner = graph.job[choices]
     return StageObservation(
-        stage_rows,
-        job_rows,
-        context,
-        graph.job,
-        graph.height,
-        edges,
-        level,
-        choices,
-        np.minimum(graph.demand[choices] if action == "executors" else cluster - kept[owner], committable),
-        kept[owner],
-        shares[owner].astype(np.float32),
-        job_work[owner].astype(np.float32),
-        cluster,
-        action,
+        stages=stage_rows,
+        jobs=job_rows,
+        context=context,
+        job=graph.job,
+        height=graph.height,
+        edges=edges,
+        level=level,
+        choices=choices,
+        most=np.minimum(graph.demand[choices] if action == "executors" else cluster - kept[owner], committable),
+        has=kept[owner],
+        shares=shares[owner].astype(np.float32),
+        work_s=job_work[owner].astype(np.float32),
+        executors=cluster,
+        action=action,
     )
 
 

@@ -61,23 +61,9 @@ class StageState:
     """
 
     __slots__ = (
-        "blockers",
-        "children",
-        "coins",
-        "executing",
-        "inbound",
-        "index",
-        "job",
-        "parents",
-        "pool",
-        "remaining",
-        "seen_ms",
-        "selected",
-        "tasks",
-        "todo",
-        "waiting",
-        "waves",
-    )
+        "blockers", "children", "coins", "executing", "inbound", "index", "job", "parents", "pool", "remaining",
+        "seen_ms", "selected", "tasks", "todo", "waiting", "waves",
+    )  # fmt: skip
 
     def __init__(self, job: SparkJobState, index: int, durations: RecordedDurations | Waves) -> None:
         self.job = job

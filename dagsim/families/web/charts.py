@@ -205,12 +205,7 @@ def _curves(cols: ScheduleColumns, panels: Sequence[Panel], packer: Packer) -> l
     edges_s = np.linspace(cols.start_s, cols.end_s, _BINS + 1)
     x = packer.add((edges_s[1:] + edges_s[:-1]) / 2, "f8")
     return [
-        {
-            "title": panel.title,
-            "unit": panel.unit,
-            "x": x,
-            "series": _series(panel.steps, edges_s, packer),
-        }
+        {"title": panel.title, "unit": panel.unit, "x": x, "series": _series(panel.steps, edges_s, packer)}
         for panel in panels
     ]
 

@@ -35,20 +35,20 @@ class ListedFolder:
     """One run folder in the list. ``id`` is its path below the served folder."""
 
     id: str
-    command: str
-    created: str
-    workload: str
-    policies: tuple[str, ...]
-    seeds: int
-    state: str
+    command: str = ""
+    created: str = ""
+    workload: str = ""
+    policies: tuple[str, ...] = ()
+    seeds: int = 0
+    state: str = "unreadable"
     """``running``, ``done``, ``failed``, ``interrupted``, ``dead`` (killed without a message) or
     ``unreadable``."""
-    done: int
+    done: int = 0
     """Finished runs, iterations (of a training run) or cells (of a sweep)."""
-    total: int
+    total: int = 0
     """Planned number of runs, iterations or cells, or 0 if unknown."""
-    unit: str
-    result: str
+    unit: str = ""
+    result: str = ""
     """Best result so far, as text."""
     note: str = ""
 
@@ -129,18 +129,17 @@ class Results:
         state = "unreadable" if count and latest.error and not latest.page else "running"
         policies = (snapshots.policy,)
         return ListedFolder(
-            snapshots.id,
-            "eta",
-            latest.instant,
-            "queue",
-            policies,
-            1,
-            state,
-            count,
-            0,
-            "forecasts",
-            latest.summary,
-            latest.error,
+            id=snapshots.id,
+            command="eta",
+            created=latest.instant,
+            workload="queue",
+            policies=policies,
+            seeds=1,
+            state=state,
+            done=count,
+            unit="forecasts",
+            result=latest.summary,
+            note=latest.error,
         )
 
     def _look(self) -> None:
@@ -159,21 +158,21 @@ class Results:
             facts = folder.manifest
             done, total, unit, result = _progress(folder)
             return ListedFolder(
-                id_,
-                str(facts["command"]),
-                str(facts["created"]),
-                workload_label(folder.config),
-                tuple(map(str, facts.get("policies") or _trained(folder))),
-                len(facts["seeds"]),
-                "dead" if folder.dead else folder.state,
-                done,
-                total,
-                unit,
-                result,
-                _last_word(path),
+                id=id_,
+                command=str(facts["command"]),
+                created=str(facts["created"]),
+                workload=workload_label(folder.config),
+                policies=tuple(map(str, facts.get("policies") or _trained(folder))),
+                seeds=len(facts["seeds"]),
+                state="dead" if folder.dead else folder.state,
+                done=done,
+                total=total,
+                unit=unit,
+                result=result,
+                note=_last_word(path),
             )
         except (DagsimError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            return ListedFolder(id_, "", "", "", (), 0, "unreadable", 0, 0, "", "", str(error))
+            return ListedFolder(id_, note=str(error))
 
     def _opened(self, id_: str, path: Path) -> Store:
         """Return the folder. It is read again only if its manifest has changed."""

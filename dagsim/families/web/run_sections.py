@@ -370,11 +370,7 @@ class SweepView:
             "axes": [{"name": names[axis.key], "labels": list(axis.labels), "values": _numbers(axis)} for axis in axes],
             "compared": axes.index(compared_axis(axes)),
             "metrics": [
-                {
-                    "name": metric_name(metric),
-                    "unit": units.get(metric) or "",
-                    **_spread(points, metric, packer),
-                }
+                {"name": metric_name(metric), "unit": units.get(metric) or "", **_spread(points, metric, packer)}
                 for metric in self.folder.sweep.metrics
             ],
         }

@@ -29,11 +29,7 @@ def draw_all(
     priority.
     """
     cols = columns(schedule)
-    figures = {
-        "gantt": gantt(cols),
-        "jct_cdf": jct_cdf({name: cols}),
-        "timeline": timeline(cols),
-    }
+    figures = {"gantt": gantt(cols), "jct_cdf": jct_cdf({name: cols}), "timeline": timeline(cols)}
     if len(np.unique(cols.jobs.priority)) > 1:
         figures["priorities"] = by_priority(cols)
     for figure in figures.values():

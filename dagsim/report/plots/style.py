@@ -21,25 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.ticker import FuncFormatter
 
 __all__ = [
-    "BLUE",
-    "COLOURS",
-    "GREEN",
-    "GREY",
-    "INK",
-    "LINE",
-    "ORANGE",
-    "SHORTEST_S",
-    "Unit",
-    "dress",
-    "entitle",
-    "figure",
-    "headline",
-    "log_seconds",
-    "nothing",
-    "save",
-    "unit_of",
-    "whole_numbers",
-]
+    "BLUE", "COLOURS", "GREEN", "GREY", "INK", "LINE", "ORANGE", "SHORTEST_S", "Unit", "dress", "entitle", "figure",
+    "headline", "log_seconds", "nothing", "save", "unit_of", "whole_numbers",
+]  # fmt: skip
 
 INK, GREY, LINE, FAINT = "#222222", "#6b6b6b", "#bdbdbd", "#e9e9e9"
 

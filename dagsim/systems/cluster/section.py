@@ -357,16 +357,16 @@ class ClusterKeys(Section):
         return Cluster(
             tuple(
                 Node(
-                    name,
-                    gpu,
-                    group.gpus,
-                    group.cpus,
-                    group.memory_gb,
-                    group.features,
-                    group.weight,
-                    group.mig_s,
-                    manifest,
-                    powered(group.on_demand),
+                    name=name,
+                    gpu=gpu,
+                    gpus=group.gpus,
+                    cpus=group.cpus,
+                    memory_gb=group.memory_gb,
+                    features=group.features,
+                    weight=group.weight,
+                    mig_s=group.mig_s,
+                    manifest=manifest,
+                    on_demand=powered(group.on_demand),
                 )
                 for group in self.cluster.groups
                 for manifest in [canonical_json(group.manifest) if group.manifest else ""]

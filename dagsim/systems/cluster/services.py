@@ -54,6 +54,12 @@ def compiled_episodes(
 
 
 @FamilyService
+def slurm_settings(queues: QueueTree) -> Any:
+    """Return the parameters of ``slurm-multifactor`` that a site uses: those of
+    ``queues.scheduler``, and defaults."""
+
+
+@FamilyService
 def episodes_at_hand() -> bool:
     """Return True if the code of compiled episodes can be loaded. Otherwise, begin to compile it in
     another process and return False.

@@ -151,17 +151,17 @@ class JobState(Forked):
                 if gpus > most:
                     most = gpus
         return JobFacts(
-            job.id,
-            job.arrival_s,
-            job.priority,
-            job.tenant,
-            job.deadline_s,
-            job.weight,
-            self.ideal_s,
-            gpu_s,
-            float(most),
-            job.graph.names,
-            job.graph.parents,
+            id=job.id,
+            arrival_s=job.arrival_s,
+            priority=job.priority,
+            tenant=job.tenant,
+            deadline_s=job.deadline_s,
+            weight=job.weight,
+            ideal_s=self.ideal_s,
+            ideal_gpu_s=gpu_s,
+            gpus=float(most),
+            tasks=job.graph.names,
+            parents=job.graph.parents,
         )
 
 

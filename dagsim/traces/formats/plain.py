@@ -80,29 +80,10 @@ _NEEDED = ("id", "arrival_s")
 _LABELS = tuple(field.name for field in JOB_FIELDS if field.in_tables and field.is_text)
 _OF_JOBS = tuple(field.name for field in JOB_FIELDS if field.in_tables and field.is_number)
 _ALLOWED = (
-    "gpus",
-    "duration_s",
-    "start_s",
-    "end_s",
-    "gpu_type",
-    "instances",
-    "gang",
-    "cpus",
-    "memory_gb",
-    "estimate_s",
-    "model",
-    "batch",
-    *_LABELS,
-    *_OF_JOBS,
-    "task",
-    "parents",
-    "nodes",
-    "state",
-    "constraint",
-    "level",
-    "level_required",
+    "gpus", "duration_s", "start_s", "end_s", "gpu_type", "instances", "gang", "cpus", "memory_gb", "estimate_s",
+    "model", "batch", *_LABELS, *_OF_JOBS, "task", "parents", "nodes", "state", "constraint", "level", "level_required",
     "segment",
-)
+)  # fmt: skip
 _COLUMNS = (*_NEEDED, *_ALLOWED)
 _AT = {name: place for place, name in enumerate(_COLUMNS)}
 _ID, _ARRIVAL = _AT["id"], _AT["arrival_s"]

@@ -17,9 +17,11 @@ from typer.testing import CliRunner
 
 from dagsim import family
 from dagsim.cli import app
-from dagsim.families.benchmark import bench
-from dagsim.families.benchmark.bench import BenchEntry, check_file, picked_cells, read_entry, scored, suite, task_plan
+from dagsim.families.benchmark import checking, entries
+from dagsim.families.benchmark.checking import check_file, picked_cells
+from dagsim.families.benchmark.entries import read_entry, scored
 from dagsim.families.benchmark.page import entry_grid, leaderboards
+from dagsim.families.benchmark.suite import BenchEntry, suite, suite_digest, task_plan
 from dagsim.family import families
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, WINDOWS
 from dagsim.systems import SYSTEMS
@@ -55,7 +57,7 @@ def without_ramp(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     rest = {name: one for name, one in families().items() if name not in ("ramp", "pac_ml")}
     monkeypatch.setattr(SYSTEMS, "_entries", systems)
     monkeypatch.setattr(family, "families", lambda: rest)
-    kept = bench._suite_digest, bench._kept_metrics
+    kept = suite_digest, entries._kept_metrics
     for one in kept:
         one.cache_clear()
     yield
@@ -276,8 +278,9 @@ def test_a_program_is_an_entry_that_can_be_verified_if_its_code_is_allowed(tmp_p
 def test_a_scheduler_of_pybatsim_is_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = tmp_path / "pai.yaml"
     short.write_text(suite(["pai"])[0].path.read_text(encoding="utf-8").replace("1000", "60"), encoding="utf-8")
-    monkeypatch.setattr(bench, "shipped", lambda kind: {"bench/v1/pai": short})
-    monkeypatch.setattr(bench, "_suite_digest", lambda: "short")
+    monkeypatch.setattr("dagsim.families.benchmark.suite.shipped", lambda kind: {"bench/v1/pai": short})
+    for module in (checking, entries):
+        monkeypatch.setattr(module, "suite_digest", lambda: "short")
     start = f"{sys.executable} -O -m batsim.cmds.launcher schedFiller -v critical -t 20000 "
     start += f"-o {shlex.quote(json.dumps({'export-prefix': str(tmp_path / 'out')}))} -s {{endpoint}}"
     algo = f"batsim[start='{start}']:tcp://127.0.0.1:*"

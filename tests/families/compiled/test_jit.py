@@ -163,6 +163,17 @@ def plus_one(number: int) -> int:
     return number + 1
 
 
+def twice_plus_one(number: int) -> int:
+    return 2 * plus_one(number)
+
+
+def test_a_function_takes_those_that_it_calls_along(folder: Path) -> None:
+    for _ in range(2):
+        function = jit.dispatched(twice_plus_one, plus_one)
+        assert function(3) == 8
+    assert function.stats.cache_hits
+
+
 def test_functions_of_another_version_or_processor_are_in_another_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     from llvmlite import binding
 

@@ -14,8 +14,8 @@ import pytest
 from check_kubernetes import count, documents
 from kubernetes_golden import Part, Verdict, kueue
 
+from dagsim.families.kubernetes.api.terms import quantity
 from dagsim.families.kubernetes.kueue.kueue_site import read_kueue_site
-from dagsim.families.kubernetes.terms import quantity
 from dagsim.model import Cluster, Job, Kind, Node, Task
 from dagsim.model.gpu import GpuType
 from dagsim.systems.cluster.models.failures import Preemption

@@ -24,7 +24,8 @@ from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, PolicyFailed, UnknownName
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import make_policy
-from dagsim.families.kubernetes.kube.kube_scheduler import KubeScheduler, _name, node_manifest
+from dagsim.families.kubernetes.kube.kube_scheduler import KubeScheduler
+from dagsim.families.kubernetes.kube.scheduler_objects import node_manifest, valid_name
 from dagsim.model import Cluster, Job, Node, Task, canonical_json
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.policy_spec import PolicyKind, PolicySpec, split_policies
@@ -242,7 +243,7 @@ def test_manifests_become_objects_again() -> None:
     assert object["spec"] == {"unschedulable": True}
     amounts = {"pods": "110", "amd.com/gpu": "8", "cpu": "96000m", "memory": str(1024 << 30)}
     assert object["status"]["allocatable"] == amounts
-    assert _name("Job 1/ä") == "job-1"
+    assert valid_name("Job 1/ä") == "job-1"
 
 
 def children(pid: int) -> list[int]:

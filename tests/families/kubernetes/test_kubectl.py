@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dagsim.families.kubernetes.pods import pod_demand, wanted_type
-from dagsim.families.kubernetes.terms import quantity
+from dagsim.families.kubernetes.api.pods import pod_demand, wanted_type
+from dagsim.families.kubernetes.api.terms import quantity
 from dagsim.model import Request
 from dagsim.traces.fields import Dirty
 

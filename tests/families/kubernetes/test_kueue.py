@@ -11,6 +11,7 @@ import pytest
 from dagsim.errors import ConfigError
 from dagsim.families.fabric.shared_network import SharedNetwork
 from dagsim.families.fabric.topologies import FatTree
+from dagsim.families.kubernetes.api.terms import Requirement, Taint, Toleration
 from dagsim.families.kubernetes.kueue.amounts import text, whole
 from dagsim.families.kubernetes.kueue.engine import Admission, Cycle, EndlessPreemption
 from dagsim.families.kubernetes.kueue.kueue_objects import (
@@ -35,7 +36,6 @@ from dagsim.families.kubernetes.kueue.kueue_objects import (
 )
 from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
 from dagsim.families.kubernetes.kueue.quota import QuotaForest, QuotaNode
-from dagsim.families.kubernetes.terms import Requirement, Taint, Toleration
 from dagsim.model import Cluster, InFlight, Job, Kind, Node, QueueNode, QueueTree, RejectReason, Request, Share, Task
 from dagsim.model.gpu import GpuType
 from dagsim.model.log import Schedule

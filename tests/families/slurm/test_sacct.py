@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dagsim.errors import ConfigError, TraceError
-from dagsim.families.slurm.accounting_values import array_tasks, state
+from dagsim.families.slurm.accounting.accounting_values import array_tasks, state
 from dagsim.model import Request
 from dagsim.traces import TraceOptions, open_trace
 from dagsim.traces.fields import Dirty

@@ -12,12 +12,13 @@ import pytest
 from support.recorded_policy import RecordedPolicy
 
 from dagsim.errors import ConfigError, UnknownName
-from dagsim.families.slurm.scheduler import slurm_backfill, slurm_priority
+from dagsim.families.slurm.scheduler import run_table, slurm_priority
+from dagsim.families.slurm.scheduler.backfill_outlook import BackfillOutlook
 from dagsim.families.slurm.scheduler.holdings import Amounts, Holdings, UsageBefore
 from dagsim.families.slurm.scheduler.multifactor import SlurmMultifactor
-from dagsim.families.slurm.scheduler.pending_jobs import BackfillOutlook
 from dagsim.families.slurm.scheduler.priority_formulas import Weights
-from dagsim.families.slurm.scheduler.slurm_backfill import NodePlan, RunTable
+from dagsim.families.slurm.scheduler.run_table import RunTable
+from dagsim.families.slurm.scheduler.slurm_backfill import NodePlan
 from dagsim.families.slurm.scheduler.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
 from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
 from dagsim.families.slurm.scheduler.slurm_times import FitSteps, Reserved, SiteClock, Where, earliest
@@ -598,12 +599,12 @@ def test_compiled_cycles_are_those_of_the_rule(seed: int, more: str, monkeypatch
     jobs, machines, queues = mixed_crowd(seed)
     spec = f"slurm-multifactor[bf_interval_s=5,bf_max_job_test=12,calc_period_s=20{more}]"
     logs = []
-    slurm_backfill.inner_loops.cache_clear()  # once compiled code is loaded, it is used from the first cycle on
+    run_table.inner_loops.cache_clear()  # once compiled code is loaded, it is used from the first cycle on
     for forms, lists_until in enumerate((10**9, -1), 1):
-        monkeypatch.setattr(slurm_backfill, "_LISTED", lists_until)
+        monkeypatch.setattr(run_table, "_LISTED", lists_until)
         kernel = ClusterScenario(machines, jobs, queues=queues).kernel(0)
         logs.append(kernel.run(POLICIES.create(spec), until_s=1300.0).log)
-        assert slurm_backfill.inner_loops.cache_info().currsize == forms
+        assert run_table.inner_loops.cache_info().currsize == forms
     assert logs[0] == logs[1]
     assert len(logs[0]) > 250
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dagsim.families.slurm.scheduler.slurm_times import NodeChoice, NodeLayout
+from dagsim.families.slurm.scheduler.node_choice import NodeChoice, NodeLayout
 from dagsim.model import Cluster, Node
 from dagsim.model.gpu import GpuType
 

@@ -9,7 +9,7 @@ import pytest
 from dagsim.config.schema import Setting, load_config
 from dagsim.errors import TraceError
 from dagsim.families.site.cluster_file import import_site
-from dagsim.families.slurm.slurm_power import power_rules
+from dagsim.families.slurm.site.slurm_power import power_rules
 from dagsim.model import Cluster, Job, Kind, Node, OnDemand, PowerState, Task, gpu_type
 from dagsim.model.queues import NodePartition, QueueTree
 from dagsim.systems.cluster.policies import POLICIES

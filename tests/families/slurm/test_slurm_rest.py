@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dagsim.families.slurm.controller_log import read_controller_log
+from dagsim.families.slurm.site.controller_log import read_controller_log
 from dagsim.model import (
     Caps,
     Cluster,
     GpuType,
     Job,
+    JobSuspension,
     Kind,
     Node,
     NodePartition,
@@ -374,7 +375,7 @@ def test_the_log_of_slurmctld_says_when_nodes_were_away_and_how_long_they_boot(t
         ("n1", at + 120, at + 180, "drain"), ("n2", at + 240, at + 300, "down"), ("n3", at + 240, None, "down"),
     ]  # fmt: skip
     assert (log.made_s, log.boot_s) == ({"fix": at + 1}, 80.0)
-    assert log.suspensions == [("7_3", at + 360, at + 450)]
+    assert log.suspensions == [JobSuspension("7_3", at + 360, at + 450)]
     assert log.reservations["fix"]["starttime"] == "2026-03-02T11:00:00"
 
 

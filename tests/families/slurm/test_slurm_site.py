@@ -19,8 +19,8 @@ from dagsim.families.fabric.topologies import Tree, TreeSwitch
 from dagsim.families.site.cluster_file import import_site
 from dagsim.families.site.node_lists import FoundNode, grouped
 from dagsim.families.site.site_import import site_files
-from dagsim.families.slurm.slurm_site_files import read_slurm_site
-from dagsim.families.slurm.submission import begin_after_s, submission
+from dagsim.families.slurm.accounting.submission import begin_after_s, submission
+from dagsim.families.slurm.site.slurm_site_files import read_slurm_site
 from dagsim.model import Caps, NodeOutage, Request
 from dagsim.traces import open_trace
 from dagsim.traces.times import moment_s

@@ -11,20 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from dagsim.errors import require
+from dagsim.families.kubernetes.api.terms import WHOLE_GPUS
 from dagsim.families.kubernetes.kube.kube_state import KubeState, Leaving, PieceKey, state_of, task_key, task_pod
 from dagsim.families.kubernetes.kube.objects import GPUS
 from dagsim.families.kubernetes.kube.pod_queue import PodQueue, Turns
 from dagsim.families.kubernetes.kube.profile import Profile, fit_arguments, read_profile
-from dagsim.families.kubernetes.terms import WHOLE_GPUS
 from dagsim.model import Decision, Kill, Placement, Preempt, RejectReason, Start, Wait
-from dagsim.systems.cluster.api import (
-    ALL,
-    ClusterView,
-    NextStep,
-    ReachedLimit,
-    Standing,
-    TaskState,
-)
+from dagsim.systems.cluster.api import ALL, ClusterView, NextStep, ReachedLimit, Standing, TaskState
 from dagsim.systems.cluster.policies.preemption import make_room
 
 

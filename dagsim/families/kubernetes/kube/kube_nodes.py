@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from dagsim.errors import TraceError
+from dagsim.families.kubernetes.api.cluster_objects import object_kind
+from dagsim.families.kubernetes.api.pods import whole_gpus
+from dagsim.families.kubernetes.api.terms import HOSTNAME, quantity, units
 from dagsim.families.kubernetes.kueue.manifests import go_duration_s
-from dagsim.families.kubernetes.pods import object_kind, whole_gpus
-from dagsim.families.kubernetes.terms import HOSTNAME, quantity, units
 from dagsim.families.site.node_lists import FoundNode, NodeFormat
 from dagsim.model import OnDemand, canonical_json
 from dagsim.traces.documents import elements, list_in, object_in, text_in
@@ -95,12 +96,7 @@ _NODE_POOL = "karpenter.sh/nodepool"
 """Label of the nodes that Karpenter has added."""
 _STATUS = "cluster-autoscaler-status"
 """ConfigMap in which a cluster autoscaler lists its groups."""
-_POOLS = (
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "kubernetes.azure.com/agentpool",
-    "agentpool",
-)
+_POOLS = ("cloud.google.com/gke-nodepool", "eks.amazonaws.com/nodegroup", "kubernetes.azure.com/agentpool", "agentpool")
 """Labels with the name of a node's pool, which is part of the name of the autoscaler's group."""
 _OF_GROUPS = re.compile(rb"NodePool|cluster-autoscaler-status|MachineDeployment|MachineSet|MachinePool")
 

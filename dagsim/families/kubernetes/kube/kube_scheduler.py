@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -22,19 +22,15 @@ import yaml
 
 from dagsim.errors import ConfigError, PolicyFailed, require
 from dagsim.families.kubernetes.kube.idleness import Idleness
+from dagsim.families.kubernetes.kube.scheduler_objects import SchedulerObjects, node_manifest, valid_name
 from dagsim.families.kubernetes.server.api_server import NODES, PODS, admitted, resource
 from dagsim.families.kubernetes.server.object_store import ObjectChange, ObjectKey, stamp
 from dagsim.families.kubernetes.server.patches import Manifest
 from dagsim.families.kubernetes.server.patches import field as value_at
 from dagsim.families.kubernetes.server.program import Beside, checked_program, kubeconfig
-from dagsim.families.kubernetes.terms import HOSTNAME, WHOLE_GPUS
-from dagsim.model import Decision, Kill, Node, Preempt, RejectReason, Share, Start, Wait
+from dagsim.model import Decision, Kill, Preempt, RejectReason, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 
-_TYPE = "dagsim/type"
-"""Label of a node that contains the index of the GPU type."""
-_GANG = "dagsim/gang"
-_MOST_PODS = "1000000"
 _NO_BACKOFF_S = 2**55
 """A value that overflows to 0 when kube-scheduler converts it to nanoseconds, which means no
 back-off. (kube-scheduler rejects the value 0 itself.) Back-off is measured in real seconds, and
@@ -208,16 +204,16 @@ class _Session:
         self._beside, self._store = beside, beside.store
         self._nodes = [machine.node for machine in view.machines.list]
         self._numbers = {node.name: number for number, node in enumerate(self._nodes)}
-        self._types = [machine.type for machine in view.machines.list]
         self._state = [(True, False)] * len(self._nodes)
         """For each node, whether it is up, and whether it is drained."""
         self._carried = [
             bool(value_at(json.loads(node.manifest), "spec.unschedulable")) if node.manifest else False
             for node in self._nodes
         ]
-        self._gpu_name = _gpu_name(self._nodes)
         profiles = configuration.get("profiles") or [{}]
-        self._scheduler = str(profiles[0].get("schedulerName") or "default-scheduler")
+        scheduler = str(profiles[0].get("schedulerName") or "default-scheduler")
+        types = [machine.type for machine in view.machines.list]
+        self._objects = SchedulerObjects(self._nodes, types, scheduler, beside.fail)
         self._waiting: dict[_TaskKey, _Waiting] = {}
         self._tasks: dict[ObjectKey, _TaskKey] = {}
         """The task of each pod that waits."""
@@ -378,7 +374,9 @@ class _Session:
         store = self._store
         self._namespace("default")
         for machine in view.machines.list:
-            store.create(NODES, admitted(NODES, node_manifest(machine.node, machine.type, self._gpu_name), store))
+            store.create(
+                NODES, admitted(NODES, node_manifest(machine.node, machine.type, self._objects.gpu_name), store)
+            )
 
     async def _ready(self) -> None:
         deadline = time.monotonic() + self._beside.timeout_s
@@ -504,7 +502,7 @@ class _Session:
         namespace = manifest["metadata"]["namespace"]
         for _ in range(count):
             self._serial += 1
-            name = f"{_name(task.job.job.id)}-{key[1]}-{key[2]}-{self._serial}"
+            name = f"{valid_name(task.job.job.id)}-{key[1]}-{key[2]}-{self._serial}"
             pod = {**manifest, "metadata": {**manifest["metadata"], "name": name}}
             waiting.pods.append((namespace, name))
             self._tasks[namespace, name] = key
@@ -518,7 +516,7 @@ class _Session:
         for machine, count, *_ in run.held:
             for _ in range(count):
                 self._serial += 1
-                name = f"{_name(run.job.job.id)}-{key[1]}-{key[2]}-{self._serial}"
+                name = f"{valid_name(run.job.job.id)}-{key[1]}-{key[2]}-{self._serial}"
                 pod = {
                     **manifest,
                     "metadata": {**manifest["metadata"], "name": name},
@@ -533,79 +531,23 @@ class _Session:
     def _pod(self, task: TaskState, key: _TaskKey) -> Manifest:
         """Return the pod for an instance of a task. Some properties of a pod follow from other
         objects, so this function also creates these objects."""
-        carried = json.loads(task.task.manifest) if task.task.manifest else {}
-        if not carried and task.task.gpus != int(task.task.gpus):
-            self._beside.fail(
-                f"cannot schedule {task.name}: it requests {task.task.gpus:g} GPUs, but pods need whole GPUs"
-            )
-        if task.training is not None:
-            self._beside.fail(
-                f"cannot schedule {task.name}: the GPUs of an elastic task change, but those of a pod cannot"
-            )
-        spec = dict(carried.get("spec") or {}) or {"containers": [{"resources": self._plain(task)}]}
-        spec["containers"] = [
-            {"name": f"c{number}", "image": "none", **container}
-            for number, container in enumerate(spec.get("containers") or [{}])
-        ]
-        if first := spec.get("initContainers"):
-            spec["initContainers"] = [
-                {"name": f"i{number}", "image": "none", **one} for number, one in enumerate(first)
-            ]
-        spec |= {"schedulerName": self._scheduler, "priority": _whole_priority(task)}
-        namespace = value_at(carried, "metadata.namespace") or "default"
+        pod = self._objects.pod(task, key)
+        namespace, labels = pod["metadata"]["namespace"], pod["metadata"]["labels"]
         self._namespace(namespace)
-        labels = {str(name): str(value) for name, value in (value_at(carried, "metadata.labels") or {}).items()}
-        self._restrict(task, spec, labels, key)
-        self._surround(carried.get("resolved") or {}, labels, namespace)
-        return {"metadata": {"namespace": namespace, "labels": labels}, "spec": spec}
-
-    def _plain(self, task: TaskState) -> Manifest:
-        asked = task.task
-        requests = {"cpu": f"{asked.cpus:.9f}"} if asked.cpus else {}
-        requests |= {"memory": str(int(asked.memory_gb * 2**30))} if asked.memory_gb else {}
-        requests |= {self._gpu_name: str(int(asked.gpus))} if asked.gpus else {}
-        return {"requests": requests, "limits": {name: size for name, size in requests.items() if "/" in name}}
-
-    def _restrict(self, task: TaskState, spec: Manifest, labels: dict[str, str], key: _TaskKey) -> None:
-        """Restrict a pod to the GPU types and nodes on which its task may run. All pods of a gang
-        must use a single type."""
-        demand = task.demand
-        rules = []
-        if not set(self._types) <= set(demand.types):
-            rules.append({"key": _TYPE, "operator": "In", "values": [str(type_) for type_ in demand.types]})
-        if demand.terms is not None and demand.terms.nodes != -1:
-            allowed = demand.terms.nodes
-            names = [node.name for number, node in enumerate(self._nodes) if allowed >> number & 1]
-            rules.append({"key": HOSTNAME, "operator": "In", "values": names or ["-"]})
-        affinity = json.loads(json.dumps(spec.get("affinity") or {}))
-        if rules:
-            required = "requiredDuringSchedulingIgnoredDuringExecution"
-            of_nodes = affinity.setdefault("nodeAffinity", {})
-            terms = value_at(of_nodes, f"{required}.nodeSelectorTerms") or [{}]
-            of_nodes[required] = {
-                "nodeSelectorTerms": [
-                    {**term, "matchExpressions": [*term.get("matchExpressions", ()), *rules]} for term in terms
-                ]
-            }
-        if demand.gang and len(demand.types) > 1:
-            labels[_GANG] = "-".join(map(str, key))
-            term = {"topologyKey": _TYPE, "labelSelector": {"matchLabels": {_GANG: labels[_GANG]}}}
-            of_pods = affinity.setdefault("podAffinity", {})
-            of_pods.setdefault("requiredDuringSchedulingIgnoredDuringExecution", []).append(term)
-        if affinity:
-            spec["affinity"] = affinity
+        self._surround(pod.pop("resolved"), labels, namespace)
+        return pod
 
     def _surround(self, resolved: Mapping[str, Any], labels: dict[str, str], namespace: str) -> None:
         """Create the Service that selects the pod and the budgets that protect it."""
         if selector := resolved.get("services"):
             name = "service-" + "-".join(sorted(f"{key}.{value}" for key, value in selector.items()))
-            self._keep(_SERVICES, namespace, _name(name), {"spec": {"selector": selector}})
+            self._keep(_SERVICES, namespace, valid_name(name), {"spec": {"selector": selector}})
         for budget, allowed in (resolved.get("budgets") or {}).items():
-            label = f"dagsim/budget-{_name(budget)}"[:63]
+            label = f"dagsim/budget-{valid_name(budget)}"[:63]
             labels[label] = "true"
             protected = {"selector": {"matchLabels": {label: "true"}}}
             object = {"spec": protected, "status": {"disruptionsAllowed": allowed}}
-            self._keep(_BUDGETS, namespace, _name(budget), object)
+            self._keep(_BUDGETS, namespace, valid_name(budget), object)
 
     def _keep(self, kind: Any, namespace: str, name: str, object: Manifest) -> None:
         if (kind, (namespace, name)) not in self._kept:
@@ -641,45 +583,3 @@ class _Session:
 
 def _is_leaving(pod: Mapping[str, Any]) -> bool:
     return "deletionTimestamp" in (pod.get("metadata") or {})
-
-
-def _whole_priority(task: TaskState) -> int:
-    return int(max(-(2**31), min(2**31 - 1, task.job.job.priority)))
-
-
-def _name(text: str) -> str:
-    """Return a name that is valid in Kubernetes."""
-    return (
-        "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in text.lower())[:200].strip("-")
-        or "x"
-    )
-
-
-def _gpu_name(nodes: Iterable[Node]) -> str:
-    """Return the GPU resource that tasks without a manifest request. It is the resource that the
-    nodes offer."""
-    for node in nodes:
-        amounts = value_at(json.loads(node.manifest), "status.allocatable") if node.manifest else None
-        for name in WHOLE_GPUS:
-            if name in (amounts or {}):
-                return name
-    return WHOLE_GPUS[0]
-
-
-def node_manifest(node: Node, type_: int, gpu_name: str) -> Manifest:
-    """Return the Node object for a node."""
-    carried = json.loads(node.manifest) if node.manifest else {}
-    stated = value_at(carried, "status.allocatable") or {}
-    gpus = [name for name in WHOLE_GPUS if name in stated] or [gpu_name]
-    amounts = {
-        "pods": _MOST_PODS,
-        **stated,
-        "cpu": f"{round(node.cpus * 1000)}m",
-        "memory": str(round(node.memory_gb * 2**30)),
-        **({gpus[0]: str(node.gpus)} if node.gpus else {}),
-    }
-    labels = {HOSTNAME: node.name, **(value_at(carried, "metadata.labels") or {}), _TYPE: str(type_)}
-    status = {"allocatable": amounts, "capacity": amounts}
-    if images := value_at(carried, "status.images"):
-        status["images"] = images
-    return {"metadata": {"name": node.name, "labels": labels}, "spec": carried.get("spec") or {}, "status": status}

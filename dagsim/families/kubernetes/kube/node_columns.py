@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from dagsim.families.kubernetes.api.terms import Selector
 from dagsim.families.kubernetes.kube.objects import HostPort, NodeObject, Pod, Term
-from dagsim.families.kubernetes.terms import Selector
 from dagsim.model.arithmetic import whole_sum
 
 PodKey: TypeAlias = Any

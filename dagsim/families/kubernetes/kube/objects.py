@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from dagsim.errors import ModelError
-from dagsim.families.kubernetes.terms import (
+from dagsim.families.kubernetes.api.terms import (
     DEFAULT_CPU,
     DEFAULT_MEMORY,
     HOSTNAME,
@@ -41,7 +41,7 @@ _NAME_FIELD = "metadata.name"
 name."""
 
 ResourceUnits: TypeAlias = Mapping[str, int]
-"""Units of resources by name (see ``dagsim.families.kubernetes.terms``)."""
+"""Units of resources by name (see ``dagsim.families.kubernetes.api.terms``)."""
 
 
 def _node_term(term: Any) -> Selector:
@@ -101,30 +101,10 @@ class Pod:
     """
 
     __slots__ = (
-        "affinity",
-        "anti_affinity",
-        "budgets",
-        "containers",
-        "images",
-        "labels",
-        "namespace",
-        "needs",
-        "node_terms",
-        "nominated",
-        "nonzero",
-        "ports",
-        "preempts",
-        "preferred",
-        "preferred_nodes",
-        "requests",
-        "scored_requests",
-        "service_labels",
-        "spread",
-        "spread_soft",
-        "states_spread",
-        "terminating",
-        "tolerations",
-    )
+        "affinity", "anti_affinity", "budgets", "containers", "images", "labels", "namespace", "needs", "node_terms",
+        "nominated", "nonzero", "ports", "preempts", "preferred", "preferred_nodes", "requests", "scored_requests",
+        "service_labels", "spread", "spread_soft", "states_spread", "terminating", "tolerations",
+    )  # fmt: skip
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
         spec, metadata = object_in(manifest, "spec"), object_in(manifest, "metadata")

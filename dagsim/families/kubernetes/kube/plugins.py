@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dagsim.families.kubernetes.api.terms import HOSTNAME, Selector
 from dagsim.families.kubernetes.kube.node_columns import CPU, MEMORY, NodeColumns, PodKey, by_domain, matches_all
 from dagsim.families.kubernetes.kube.objects import UNSCHEDULABLE, Pod, Spread
 from dagsim.families.kubernetes.kube.profile import BalancedArguments, FitArguments, Profile
-from dagsim.families.kubernetes.terms import HOSTNAME, Selector
 from dagsim.model.arithmetic import whole_sum
 
 _FITS, _FOR_NOW, _FOR_GOOD = 0, 1, 2

@@ -9,20 +9,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dagsim.errors import ConfigError
+from dagsim.families.kubernetes.api.terms import HOSTNAME, Selector
 from dagsim.families.kubernetes.kube.objects import ZONE, node_affinity_terms
-from dagsim.families.kubernetes.terms import HOSTNAME, Selector
 from dagsim.traces.documents import list_in, object_in, text_in
 
 FILTERS = (
-    "NodeUnschedulable",
-    "NodeName",
-    "TaintToleration",
-    "NodeAffinity",
-    "NodePorts",
-    "NodeResourcesFit",
-    "PodTopologySpread",
-    "InterPodAffinity",
-)
+    "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
+    "PodTopologySpread", "InterPodAffinity",
+)  # fmt: skip
 WEIGHTS = {
     "TaintToleration": 3,
     "NodeAffinity": 2,

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from dagsim.families.kubernetes.api.terms import HOSTNAME, Taint, Toleration
 from dagsim.families.kubernetes.kueue.amounts import unit, whole
 from dagsim.families.kubernetes.kueue.kueue_objects import (
     KueueTopology,
@@ -21,7 +22,6 @@ from dagsim.families.kubernetes.kueue.kueue_objects import (
     TopologyNode,
     TopologyRequest,
 )
-from dagsim.families.kubernetes.terms import HOSTNAME, Taint, Toleration
 
 Requests: TypeAlias = tuple[tuple[str, int], ...]
 """Amounts for one pod by resource, sorted."""

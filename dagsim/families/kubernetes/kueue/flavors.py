@@ -11,13 +11,7 @@ from dagsim.families.kubernetes.kueue.amounts import text, unit
 from dagsim.families.kubernetes.kueue.domains import PodPlacement, PodSetDemand, Requests, untolerated
 from dagsim.families.kubernetes.kueue.kueue_objects import FlavorFungibility, PodSet
 from dagsim.families.kubernetes.kueue.snapshot import ClusterQueueState, FlavorGroup, Snapshot
-from dagsim.families.kubernetes.kueue.workloads import (
-    Assignment,
-    FlavorChoice,
-    Mode,
-    SetAssignment,
-    WorkloadState,
-)
+from dagsim.families.kubernetes.kueue.workloads import Assignment, FlavorChoice, Mode, SetAssignment, WorkloadState
 
 NO_FIT, NO_CANDIDATES, PREEMPT, RECLAIM, FIT = range(5)
 """The prices of a flavor, worst first: impossible, nothing to preempt, preemption also in the

@@ -15,6 +15,7 @@ from math import inf
 from typing import Any, NoReturn
 
 from dagsim.errors import ConfigError, PolicyFailed, TraceError, require
+from dagsim.families.kubernetes.api.terms import HOSTNAME, Requirement, Taint, Toleration
 from dagsim.families.kubernetes.kueue.amounts import text, whole
 from dagsim.families.kubernetes.kueue.engine import Cycle, Preempted
 from dagsim.families.kubernetes.kueue.kueue_objects import (
@@ -33,7 +34,6 @@ from dagsim.families.kubernetes.server.api_server import admitted, resource
 from dagsim.families.kubernetes.server.object_store import ObjectChange, ObjectKey, is_true, stamp
 from dagsim.families.kubernetes.server.patches import Manifest
 from dagsim.families.kubernetes.server.program import Beside, checked_program, kubeconfig
-from dagsim.families.kubernetes.terms import HOSTNAME, Requirement, Taint, Toleration
 from dagsim.model import Decision
 from dagsim.systems.cluster.api import ClusterView
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from dagsim.errors import ModelError
-from dagsim.families.kubernetes.terms import Requirement, Taint, Toleration
+from dagsim.families.kubernetes.api.terms import Requirement, Taint, Toleration
 
 PreemptionPolicy: TypeAlias = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any"]
 SearchRule: TypeAlias = Literal["MayStopSearch", "TryNextFlavor"]

@@ -3,11 +3,9 @@ on nodes."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
-from typing import TypeAlias
 
 from dagsim.errors import require
 from dagsim.families.kubernetes.kube.kube_default import NodeScorer
@@ -15,21 +13,10 @@ from dagsim.families.kubernetes.kueue.engine import Admission, EndlessPreemption
 from dagsim.families.kubernetes.kueue.kueue_objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.families.kubernetes.kueue.offers import Carried, Site
 from dagsim.families.kubernetes.kueue.quota_waits import KueueWaits, Rehearsal
+from dagsim.families.kubernetes.kueue.workload_ledger import ReadyTasks, TaskPlace, WorkloadLedger, place_of
 from dagsim.model import Decision, Job, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.api import ClusterView, NextStep, Run, Standing, TaskState
-
-_Place: TypeAlias = tuple[int, int, int]
-"""Numbers of the job, the task and the piece."""
-
-
-@dataclass(slots=True)
-class _Admitted:
-    """A workload that holds quota, with those of its tasks that have not started. ``from_s`` is the
-    time at which the admission checks of the workload are complete."""
-
-    places: dict[_Place, None]
-    from_s: float
 
 
 def rules_of_site(view: ClusterView) -> KueueWaits | None:
@@ -85,7 +72,7 @@ class Kueue:
         self._now, self._exact = view.now, True
         self._set_up(view)
         view.follow(self)
-        tasks = view.index((_Tasks, self), _Tasks)
+        tasks = view.index((ReadyTasks, self), ReadyTasks)
         self._welcome(tasks)
         self._keep_refused(view)
         rules = self.wait_rules(view)
@@ -95,17 +82,17 @@ class Kueue:
             name: [one.name for one in (*pending.in_order(), *pending.aside.values())]
             for name, pending in self._admission.pending.items()
         }
-        rehearsal = Rehearsal(self._admission, view.now, self._runs)
+        rehearsal = Rehearsal(self._admission, view.now, self._ledger.runs)
         standings = []
-        there: set[_Place] = set()
+        there: set[TaskPlace] = set()
         for bit, (queue, names) in enumerate(lines.items()):
             for number, name in enumerate(names):
-                if name in self._refused:
-                    refused = self._refused[name]
+                if name in self._ledger.refused:
+                    refused = self._ledger.refused[name]
                     outcome = rehearsal.outcome(name, rules.never(refused))
                     standings.append(Standing(refused, queue, -number, refused.job.job.priority, {}, 0, outcome))
                     continue
-                for place in self._places[name]:
+                for place in self._ledger.places[name]:
                     task = tasks.ready.get(place)
                     if task is not None:
                         there.add(place)
@@ -126,7 +113,7 @@ class Kueue:
 
     def _apart(self, task: TaskState, rehearsal: Rehearsal) -> Standing:
         """Return the position of a task that does not wait in any ClusterQueue."""
-        carried, name = self._site.workload(task), self._open.get(_place(task))
+        carried, name = self._site.workload(task), self._ledger.open.get(place_of(task))
         outcome = None if name is None or not self._site.exact else rehearsal.outcome(name, ())
         if name is None and carried is not None:
             queue = task.job.job.partition
@@ -138,30 +125,30 @@ class Kueue:
 
     def started(self, run: Run, now: float) -> None:
         """Add a run. A run that the policy did not start has held its quota since it started."""
-        if run.id in self._runs:
+        if run.id in self._ledger.runs:
             return
-        place = _place(run.task)
-        name = self._open.pop(place, None)
+        place = place_of(run.task)
+        name = self._ledger.open.pop(place, None)
         if name is None or self._admission.workloads[name].where != "admitted":
             if name is not None:
-                self._open[place] = name
+                self._ledger.open[place] = name
             name = self._in_flight(run)
-        self._runs[run.id] = name
-        self._runs_of.setdefault(name, {})[run.id] = None
-        self._unclaim(name, place)
+        self._ledger.runs[run.id] = name
+        self._ledger.runs_of.setdefault(name, {})[run.id] = None
+        self._ledger.unclaim(name, place)
 
     def ended(self, run: Run, now: float) -> None:
         """Remove a run."""
-        name = self._runs.pop(run.id)
-        self._late.pop(run.id, None)
-        del self._runs_of[name][run.id]
-        self._touched[run.job.number] = None
+        name = self._ledger.runs.pop(run.id)
+        self._ledger.late.pop(run.id, None)
+        del self._ledger.runs_of[name][run.id]
+        self._ledger.touched[run.job.number] = None
         self._admission.bring_back(now)
-        if self._runs_of[name]:
+        if self._ledger.runs_of[name]:
             return
-        del self._runs_of[name]
+        del self._ledger.runs_of[name]
         workload = self._admission.workloads.get(name)
-        if workload is not None and name not in self._preempted and name not in self._waiting:
+        if workload is not None and name not in self._ledger.preempted and name not in self._ledger.waiting:
             self._admission.finish(workload, now)
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -170,7 +157,7 @@ class Kueue:
             self._set_up(view)
         self._now = now
         view.follow(self)
-        tasks = view.index((_Tasks, self), _Tasks)
+        tasks = view.index((ReadyTasks, self), ReadyTasks)
         self._admission.bring_back(now)
         self._forget(view)
         self._welcome(tasks)
@@ -185,7 +172,7 @@ class Kueue:
             return
         yield from self._start(view, tasks)
         until = min(
-            [self._admission.next_return(), *(one.from_s for one in self._waiting.values() if one.from_s > now)]
+            [self._admission.next_return(), *(one.from_s for one in self._ledger.waiting.values() if one.from_s > now)]
         )
         if until < inf:
             yield Wait(until)
@@ -196,35 +183,9 @@ class Kueue:
         self.notes.clear()
         self._site = Site(view)
         self._admission = self._engine(self._site.objects)
-        self._created: dict[tuple[int, int], float] = {}
-        """The time at which each task first became ready, which preempted workloads keep."""
-        self._open: dict[_Place, str] = {}
-        """The workload of each task that waits, or that holds quota but has not started."""
-        self._places: dict[str, dict[_Place, None]] = {}
-        """The tasks of each workload: one, or one for each pod set."""
-        self._carried: set[str] = set()
-        """Names of the workloads that manifests described and that have been submitted."""
-        self._waiting: dict[str, _Admitted] = {}
-        """Admitted workloads of which a task has not started, in order of admission."""
-        self._claimed: Counter[_Place] = Counter()
-        """Number of each task's workloads that are admitted but have not started."""
-        self._runs: dict[int, str] = {}
-        """Workloads by run."""
-        self._runs_of: dict[str, dict[int, None]] = {}
-        self._names_of: dict[int, list[str]] = {}
-        """All workloads of a job, by its number."""
-        self._touched: dict[int, None] = {}
-        """Jobs of which a run has ended since the last decision."""
-        self._preempted: dict[str, dict[_Place, None]] = {}
-        """Preempted workloads with pieces that have not come back, and the nodes where these ran.
-        """
-        self._late: dict[int, None] = {}
-        """Runs of preempted workloads that began at the same time."""
-        self._refused: dict[str, TaskState] = {}
-        """Workloads of jobs that were rejected on arrival, but that Kueue keeps in their queues,
-        with one task each.
-        """
+        self._ledger = WorkloadLedger()
         self._number = 0
+        """Number of the workloads that were named so far."""
 
     def _engine(self, objects: KueueObjects) -> Admission:
         """Create the admission engine."""
@@ -234,53 +195,44 @@ class Kueue:
 
     def _forget(self, view: ClusterView) -> None:
         """Remove the workloads of jobs that have finished or were stopped."""
-        for number in self._touched:
+        for number in self._ledger.touched:
             if number not in view.jobs:
-                for name in self._names_of.pop(number, ()):
-                    for place in [place for place in self._places.get(name, ()) if place[0] == number]:
+                for name in self._ledger.names_of.pop(number, ()):
+                    for place in [place for place in self._ledger.places.get(name, ()) if place[0] == number]:
                         self._leave(name, place)
-        self._touched.clear()
+        self._ledger.touched.clear()
 
-    def _unclaim(self, name: str, place: _Place) -> None:
-        """Undo ``_claim`` for a task if the task is still waiting to start."""
-        admitted = self._waiting.get(name)
-        if admitted is not None and place in admitted.places:
-            del admitted.places[place]
-            self._claimed[place] -= 1
-            if not admitted.places:
-                del self._waiting[name]
-
-    def _leave(self, name: str, place: _Place) -> None:
+    def _leave(self, name: str, place: TaskPlace) -> None:
         """Remove a task from a workload. Remove the workload with its last task."""
-        self._unclaim(name, place)
-        self._places[name].pop(place, None)
-        if self._open.get(place) == name:
-            del self._open[place]
-        if self._places[name]:
+        self._ledger.unclaim(name, place)
+        self._ledger.places[name].pop(place, None)
+        if self._ledger.open.get(place) == name:
+            del self._ledger.open[place]
+        if self._ledger.places[name]:
             return
-        del self._places[name]
-        self._preempted.pop(name, None)
-        for run in self._runs_of.get(name, ()):
-            self._late.pop(run, None)
+        del self._ledger.places[name]
+        self._ledger.preempted.pop(name, None)
+        for run in self._ledger.runs_of.get(name, ()):
+            self._ledger.late.pop(run, None)
         workload = self._admission.workloads.get(name)
         if workload is not None:
             self._admission.finish(workload, self._now)
 
-    def _welcome(self, tasks: _Tasks) -> None:
+    def _welcome(self, tasks: ReadyTasks) -> None:
         """Submit workloads for tasks that have become ready, and recognise the tasks that were
         preempted."""
         for place in tasks.take_new():
             task = tasks.ready[place]
-            if task.waiting <= self._claimed[place] or place in self._open:
+            if task.waiting <= self._ledger.claimed[place] or place in self._ledger.open:
                 continue
             back, old = next(
-                ((name, old) for name, olds in self._preempted.items() for old in olds if old[:2] == place[:2]),
+                ((name, old) for name, olds in self._ledger.preempted.items() for old in olds if old[:2] == place[:2]),
                 ("", place),
             )
             if back and (
-                back in self._carried or _pods(task) == self._admission.workloads[back].spec.pod_sets[0].count
+                back in self._ledger.carried or _pods(task) == self._admission.workloads[back].spec.pod_sets[0].count
             ):
-                self._returned(back, old, place)
+                self._ledger.reassign(back, old, place)
                 continue
             if back:  # several instances ran as one workload, but now each waits separately
                 self._leave(back, old)
@@ -298,50 +250,37 @@ class Kueue:
                 continue
             name, queue = self._name_of(carried.spec), self._queue_of(carried, active.job)
             if queue and name not in self._admission.workloads:
-                self._refused[name] = task
+                self._ledger.refused[name] = task
                 self._admission.submit(self._spec_of(carried.spec, name, queue, active.job, False))
-
-    def _returned(self, name: str, old: _Place, new: _Place) -> None:
-        """Assign the remaining part of a preempted run to the workload of that run."""
-        del self._preempted[name][old]
-        if not self._preempted[name]:
-            del self._preempted[name]
-        self._open[new] = name
-        self._places[name].pop(old, None)
-        self._places[name][new] = None
-        admitted = self._waiting.get(name)
-        if admitted is not None and old in admitted.places:
-            del admitted.places[old]
-            admitted.places[new] = None
-            self._claimed[old] -= 1
-            self._claimed[new] += 1
 
     def _submit(self, task: TaskState) -> None:
         """Submit a workload for a task: a gang, the next independent instance, or the workload of
         which the task is a pod set.
         """
-        job, place, carried = task.job.job, _place(task), self._site.workload(task)
+        job, place, carried = task.job.job, place_of(task), self._site.workload(task)
         if carried is not None:
             queue = self._queue_of(carried, job)
             if carried.spec is None or not queue:
                 return  # submit nothing, because Kueue would never admit this workload
             name = self._name_of(carried.spec)
-            self._join(name, place)
-            self._open[place] = name
+            self._ledger.join(name, place)
+            self._ledger.open[place] = name
             if name in self._admission.workloads:
-                if self._admission.workloads[name].where == "admitted" and name not in self._preempted:
-                    self._claim(name, [place])
+                if self._admission.workloads[name].where == "admitted" and name not in self._ledger.preempted:
+                    self._ledger.claim(name, [place], self._now + self.checks_s)
                 return
-            workload = self._admission.submit(self._spec_of(carried.spec, name, queue, job, name in self._carried))
-            self._carried.add(name)
+            workload = self._admission.submit(
+                self._spec_of(carried.spec, name, queue, job, name in self._ledger.carried)
+            )
+            self._ledger.carried.add(name)
             if workload.where == "admitted":
-                self._claim(name, [place])
+                self._ledger.claim(name, [place], self._now + self.checks_s)
             return
-        created = self._created.setdefault(place[:2], task.ready_s)
+        created = self._ledger.created.setdefault(place[:2], task.ready_s)
         name = self._new_name(task)
         pod_set = self._site.pod_set(task, _pods(task))
-        self._join(name, place)
-        self._open[place] = name
+        self._ledger.join(name, place)
+        self._ledger.open[place] = name
         self._admission.submit(Workload(name, self._site.queue_of(job), job.priority, created, name, (pod_set,)))
 
     def _new_name(self, task: TaskState) -> str:
@@ -372,21 +311,6 @@ class Kueue:
         )
         return replace(spec, assignments=(), cluster_queue="", reserved_s=None, evicted=False) if again else spec
 
-    def _join(self, name: str, place: _Place) -> None:
-        """Add a task to a workload."""
-        self._places.setdefault(name, {})[place] = None
-        names = self._names_of.setdefault(place[0], [])
-        if name not in names[-1:]:
-            names.append(name)
-
-    def _claim(self, name: str, places: Iterable[_Place]) -> None:
-        """Mark tasks of an admitted workload as waiting to start."""
-        admitted = self._waiting.setdefault(name, _Admitted({}, self._now + self.checks_s))
-        for place in places:
-            if place not in admitted.places:
-                admitted.places[place] = None
-                self._claimed[place] += 1
-
     def _in_flight(self, run: Run) -> str:
         """Assign quota to a run that was already running when the simulation began."""
         job, task = run.job.job, run.task
@@ -394,13 +318,13 @@ class Kueue:
         if carried is not None and carried.spec is not None:
             name, local = self._name_of(carried.spec), self._queue_of(carried, job)
             if not local:  # no file states the workload's queue, so no queue is charged for its quota
-                self._join(name, _place(task))
+                self._ledger.join(name, place_of(task))
                 return name
             if name in self._admission.workloads or carried.spec.assignments:
-                self._join(name, _place(task))
+                self._ledger.join(name, place_of(task))
                 if name not in self._admission.workloads:
                     self._admission.submit(self._spec_of(carried.spec, name, local, job, again=False))
-                self._carried.add(name)
+                self._ledger.carried.add(name)
                 return name
         queue = self._site.cluster_queue_of(job)
         pod_set = self._site.pod_set(task, run.instances)
@@ -409,44 +333,44 @@ class Kueue:
         held = {name: flavor for name, flavor in flavors.items() if flavor is not None}
         usage = {name: pod_set.requests[name] * run.instances for name in held}
         name = self._new_name(task)
-        created = self._created.setdefault((task.job.number, task.index), min(job.arrival_s, run.started_s))
+        created = self._ledger.created.setdefault((task.job.number, task.index), min(job.arrival_s, run.started_s))
         nodes = None
         if any(self._site.has_topology(flavor) for flavor in held.values()):
             cluster = self._admission.objects.nodes
             nodes = tuple([((cluster[machine.index].name,), count) for machine, count, *_ in run.held])
         self._admission.submit(
             Workload(
-                name,
-                self._site.queue_of(job),
-                job.priority,
-                created,
-                name,
-                (pod_set,),
-                queue.name,
-                (PodSetAssignment("main", held, usage, run.instances, nodes),),
-                run.started_s,
+                name=name,
+                queue=self._site.queue_of(job),
+                priority=job.priority,
+                created_s=created,
+                uid=name,
+                pod_sets=(pod_set,),
+                cluster_queue=queue.name,
+                assignments=(PodSetAssignment("main", held, usage, run.instances, nodes),),
+                reserved_s=run.started_s,
             )
         )
-        self._join(name, _place(task))
+        self._ledger.join(name, place_of(task))
         return name
 
     # Decisions.
 
-    def _admit(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
+    def _admit(self, view: ClusterView, tasks: ReadyTasks) -> Iterator[Decision]:
         """Run cycles until they change nothing, and stop the workloads that they preempt."""
         now = view.now
-        for run in [run for run in self._late if view.running[run].started_s < now]:
-            del self._late[run]
+        for run in [run for run in self._ledger.late if view.running[run].started_s < now]:
+            del self._ledger.late[run]
             yield Preempt(run)
         try:
             for cycle in self._admission.cycles(now):
                 for workload in cycle.admitted:
-                    if workload.name in self._refused:
+                    if workload.name in self._ledger.refused:
                         continue
-                    places = list(self._places[workload.name])
-                    self._claim(workload.name, places)
+                    places = list(self._ledger.places[workload.name])
+                    self._ledger.claim(workload.name, places, self._now + self.checks_s)
                     task = tasks.ready.get(places[0])
-                    if task is not None and not task.demand.gang and workload.name not in self._carried:
+                    if task is not None and not task.demand.gang and workload.name not in self._ledger.carried:
                         self._submit_next(task)
                 for gone in cycle.preempted:
                     yield from self._stopped(view, gone.workload.name)
@@ -458,32 +382,32 @@ class Kueue:
     def _submit_next(self, task: TaskState) -> None:
         """Submit the next independent instance of a task, unless all of its instances have been
         admitted."""
-        place = _place(task)
-        self._open.pop(place, None)
-        if task.waiting > self._claimed[place]:
+        place = place_of(task)
+        self._ledger.open.pop(place, None)
+        if task.waiting > self._ledger.claimed[place]:
             self._submit(task)
 
     def _stopped(self, view: ClusterView, name: str) -> Iterator[Decision]:
         """Stop the runs of a preempted workload. A task that has not started waits again. A run
         that has only just started is stopped at the next event."""
-        admitted = self._waiting.get(name)
+        admitted = self._ledger.waiting.get(name)
         for place in list(admitted.places if admitted is not None else ()):
-            self._unclaim(name, place)
-            self._open.setdefault(place, name)
-        runs = list(self._runs_of.get(name, ()))
+            self._ledger.unclaim(name, place)
+            self._ledger.open.setdefault(place, name)
+        runs = list(self._ledger.runs_of.get(name, ()))
         if runs:
-            self._preempted[name] = dict.fromkeys([_place(view.running[run].task) for run in runs])
+            self._ledger.preempted[name] = dict.fromkeys([place_of(view.running[run].task) for run in runs])
         for run in runs:
             if view.running[run].started_s < view.now:
                 yield Preempt(run)
             else:
-                self._late[run] = None
+                self._ledger.late[run] = None
 
-    def _start(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
+    def _start(self, view: ClusterView, tasks: ReadyTasks) -> Iterator[Decision]:
         """Start the admitted workloads that fit on nodes."""
-        for name in list(self._waiting):
-            admitted = self._waiting.get(name)
-            if admitted is None or admitted.from_s > view.now or name in self._preempted:
+        for name in list(self._ledger.waiting):
+            admitted = self._ledger.waiting.get(name)
+            if admitted is None or admitted.from_s > view.now or name in self._ledger.preempted:
                 continue
             for place in list(admitted.places):
                 task = tasks.ready.get(place)
@@ -492,11 +416,11 @@ class Kueue:
                     continue
                 placement = self._placement(view, task, name)
                 if placement is not None:
-                    waiting = self._open.get(place)
-                    self._open[place] = name
+                    waiting = self._ledger.open.get(place)
+                    self._ledger.open[place] = name
                     yield Start(task, placement)
                     if waiting is not None and waiting != name:
-                        self._open[place] = waiting
+                        self._ledger.open[place] = waiting
 
     def _placement(self, view: ClusterView, task: TaskState, name: str) -> Placement | None:
         """Return nodes for an admitted workload, or None while it does not fit."""
@@ -523,7 +447,7 @@ class Kueue:
                     return placement
         return None
 
-    def _give_up(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
+    def _give_up(self, view: ClusterView, tasks: ReadyTasks) -> Iterator[Decision]:
         """Cancel tasks that would wait forever. This is the case if nothing runs and nothing will
         arrive, and if no workload can be admitted or the admitted ones never fit on the nodes of
         their flavors.
@@ -531,7 +455,7 @@ class Kueue:
         stuck: dict[str, list[TaskState]] = {}
         lost: dict[str, list[TaskState]] = {}
         for place, task in tasks.ready.items():
-            if task.waiting and (not self._claimed[place] or view.fits(task)):
+            if task.waiting and (not self._ledger.claimed[place] or view.fits(task)):
                 if queue := self._site.missing_queue(task):
                     lost.setdefault(queue, []).append(task)
                 else:
@@ -546,15 +470,15 @@ class Kueue:
             heads = [
                 head.name
                 for head in (*pending.in_order(), *pending.aside.values())
-                if head.name in self._places or (pending.strict and head.name in self._refused)
+                if head.name in self._ledger.places or (pending.strict and head.name in self._ledger.refused)
             ]
-            if heads and heads[0] in self._refused:
-                first = self._refused[heads[0]]
+            if heads and heads[0] in self._ledger.refused:
+                first = self._ledger.refused[heads[0]]
             else:
-                place = next(iter(self._places[heads[0]])) if heads else _place(waiting[0])
+                place = next(iter(self._ledger.places[heads[0]])) if heads else place_of(waiting[0])
                 first = tasks.ready[place] if place in tasks.ready else waiting[0]
             others = len({task.job.number for task in waiting} - {first.job.number})
-            if self._claimed[_place(first)]:
+            if self._ledger.claimed[place_of(first)]:
                 what = "was admitted to flavors on whose nodes it never fits"
             elif (stop := self._site.stop_policy(name)) != "None":
                 what = f"waits, because stopPolicy is {stop}"
@@ -572,34 +496,6 @@ class Kueue:
     def _note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
-
-
-class _Tasks:
-    """The ready tasks, indexed by job, task and piece."""
-
-    def __init__(self) -> None:
-        self.ready: dict[_Place, TaskState] = {}
-        self._new: list[_Place] = []
-
-    def push(self, task: TaskState) -> None:
-        """Add a task that has become ready."""
-        place = _place(task)
-        self.ready[place] = task
-        self._new.append(place)
-
-    def started(self, run: Run, now: float) -> None:
-        """Remove a task when no instance of it waits any longer."""
-        if not run.task.waiting:
-            self.ready.pop(_place(run.task), None)
-
-    def take_new(self) -> list[_Place]:
-        """Return the tasks that have become ready since the last call."""
-        new, self._new = [place for place in self._new if place in self.ready], []
-        return new
-
-
-def _place(task: TaskState) -> _Place:
-    return task.job.number, task.index, task.piece
 
 
 def _pods(task: TaskState) -> int:

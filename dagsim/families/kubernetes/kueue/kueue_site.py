@@ -20,16 +20,13 @@ from zoneinfo import ZoneInfo
 import yaml
 
 from dagsim.errors import TraceError
+from dagsim.families.kubernetes.api.cluster_objects import object_kind
+from dagsim.families.kubernetes.api.pods import TYPE_LABELS, PodRecord, level_name
+from dagsim.families.kubernetes.api.terms import WHOLE_GPUS
 from dagsim.families.kubernetes.kube.kube_nodes import YAML_LOADER, is_kube, kube_notes
 from dagsim.families.kubernetes.kueue.kueue_objects import KueueObjects, ResourceFlavor, Workload
-from dagsim.families.kubernetes.kueue.manifests import (
-    KINDS,
-    full_name,
-    kueue_objects,
-    kueue_workload_object,
-)
-from dagsim.families.kubernetes.pods import TYPE_LABELS, PodRecord, kueue_workload, level_name, object_kind
-from dagsim.families.kubernetes.terms import WHOLE_GPUS
+from dagsim.families.kubernetes.kueue.manifests import KINDS, full_name, kueue_objects, kueue_workload_object
+from dagsim.families.kubernetes.kueue.workload_records import kueue_workload
 from dagsim.families.site.node_lists import FoundNode, ImportedSite, read_nodes
 from dagsim.model import GPU_TYPES, QueueTree
 from dagsim.model.arithmetic import ordered_sum, whole_sum

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from dagsim.errors import ModelError, TraceError
+from dagsim.families.kubernetes.api.terms import pod_requests, quantity, requirements_of, taints_of, tolerations_of
 from dagsim.families.kubernetes.kueue.kueue_objects import (
     AdmissionFairSharing,
     BorrowWithinCohort,
@@ -30,7 +31,6 @@ from dagsim.families.kubernetes.kueue.kueue_objects import (
     TopologyRequest,
     Workload,
 )
-from dagsim.families.kubernetes.terms import pod_requests, quantity, requirements_of, taints_of, tolerations_of
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
@@ -145,18 +145,18 @@ def kueue_workload_object(
     pod_sets = tuple([_pod_set(where, one) for one in list_in(spec, "podSets")])
     requests = {pod_set.name: pod_set.requests for pod_set in pod_sets}
     return Workload(
-        name,
-        f"{namespace}/{queue}" if namespace else queue,
-        _number(where, "priority", priority),
-        _moment(where, object_in(manifest, "metadata").get("creationTimestamp")),
-        text_in(manifest, "metadata", "uid"),
-        pod_sets,
-        text_in(admission, "clusterQueue"),
-        tuple([_assignment(where, one, requests) for one in list_in(admission, "podSetAssignments")])
+        name=name,
+        queue=f"{namespace}/{queue}" if namespace else queue,
+        priority=_number(where, "priority", priority),
+        created_s=_moment(where, object_in(manifest, "metadata").get("creationTimestamp")),
+        uid=text_in(manifest, "metadata", "uid"),
+        pod_sets=pod_sets,
+        cluster_queue=text_in(admission, "clusterQueue"),
+        assignments=tuple([_assignment(where, one, requests) for one in list_in(admission, "podSetAssignments")])
         if admission
         else (),
-        None if reserved is None else _moment(where, reserved.get("lastTransitionTime")),
-        "Evicted" in conditions,
+        reserved_s=None if reserved is None else _moment(where, reserved.get("lastTransitionTime")),
+        evicted="Evicted" in conditions,
     )
 
 
@@ -174,12 +174,16 @@ def _cluster_queue(manifest: Mapping[str, Any]) -> ClusterQueue:
         return _word(owner, key, words.get(word, word) or default, ("MayStopSearch", "TryNextFlavor"))
 
     return ClusterQueue(
-        name,
-        text_in(spec, "cohortName") or text_in(spec, "cohort"),
-        _word(owner, "queueingStrategy", text_in(spec, "queueingStrategy") or "BestEffortFIFO",
-              ("BestEffortFIFO", "StrictFIFO")),
-        _groups(owner, spec),
-        QueuePreemption(
+        name=name,
+        cohort=text_in(spec, "cohortName") or text_in(spec, "cohort"),
+        queueing_strategy=_word(
+            owner,
+            "queueingStrategy",
+            text_in(spec, "queueingStrategy") or "BestEffortFIFO",
+            ("BestEffortFIFO", "StrictFIFO"),
+        ),
+        resource_groups=_groups(owner, spec),
+        preemption=QueuePreemption(
             _word(owner, "withinClusterQueue", text_in(preemption, "withinClusterQueue") or "Never", _POLICIES[:3]),
             _word(owner, "reclaimWithinCohort", text_in(preemption, "reclaimWithinCohort") or "Never", _RECLAIM),
             BorrowWithinCohort(
@@ -187,16 +191,20 @@ def _cluster_queue(manifest: Mapping[str, Any]) -> ClusterQueue:
                 None if threshold is None else _number(owner, "maxPriorityThreshold", threshold),
             ),
         ),
-        FlavorFungibility(
+        flavor_fungibility=FlavorFungibility(
             rule("whenCanBorrow", "MayStopSearch"),
             rule("whenCanPreempt", "TryNextFlavor"),
-            _word(owner, "preference", text_in(rules, "preference") or "BorrowingOverPreemption",
-                  ("BorrowingOverPreemption", "PreemptionOverBorrowing")),
+            _word(
+                owner,
+                "preference",
+                text_in(rules, "preference") or "BorrowingOverPreemption",
+                ("BorrowingOverPreemption", "PreemptionOverBorrowing"),
+            ),
         ),
-        _weight(owner, spec),
-        _stop_policy(owner, spec),
-        text_in(spec, "admissionScope", "admissionMode") == "UsageBasedAdmissionFairSharing",
-    )  # fmt: skip
+        weight=_weight(owner, spec),
+        stop_policy=_stop_policy(owner, spec),
+        usage_based=text_in(spec, "admissionScope", "admissionMode") == "UsageBasedAdmissionFairSharing",
+    )
 
 
 def _cohort(manifest: Mapping[str, Any]) -> Cohort:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from dagsim.errors import ConfigError
+from dagsim.families.kubernetes.api.pods import level_name
+from dagsim.families.kubernetes.api.terms import HOSTNAME, WHOLE_GPUS, quantity, taints_of
 from dagsim.families.kubernetes.kueue.kueue_objects import (
     ClusterQueue,
     Cohort,
@@ -26,7 +28,6 @@ from dagsim.families.kubernetes.kueue.kueue_objects import (
     Workload,
 )
 from dagsim.families.kubernetes.kueue.manifests import kueue_workload_object
-from dagsim.families.kubernetes.terms import HOSTNAME, WHOLE_GPUS, quantity, taints_of
 from dagsim.model import Job, Node, QueueNode, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.gpu import canonical
@@ -201,7 +202,9 @@ class Site:
         request = task.job.job.request
         names = {self._flavors[name].topology_name for group in queue.resource_groups for name in _names(group)
                  if name in self._flavors}  # fmt: skip
-        labels = {_level(label): label for one in self.objects.topologies if one.name in names for label in one.levels}
+        labels = {
+            level_name(label): label for one in self.objects.topologies if one.name in names for label in one.levels
+        }
         if request is None or request.level not in labels:
             return None
         label = labels[request.level]
@@ -218,20 +221,11 @@ class Site:
             yield from filter(None, stated)
             return
         levels = {level.name: level.domains for level in view.levels}
-        used = {flavor.topology_name for flavor in self.objects.resource_flavors}
-        topologies = [topology for topology in self.objects.topologies if topology.name in used]
-        labels = {label for topology in topologies for label in topology.levels}
-        for label in labels:
-            if label != HOSTNAME and _level(label) not in levels:
-                known = ", ".join(levels) or "it has none"
-                raise ConfigError(f"kueue: the network has no level {_level(label)!r} for {label}; levels: {known}")
-        for topology in topologies:
-            if topology.levels[-1:] != (HOSTNAME,):
-                raise ConfigError(f"kueue: the lowest level of the topology {topology.name!r} must be {HOSTNAME}")
+        labels = self._labels_of(levels)
         devices = {_device([name]) for queue in self._queues.values() for group in queue.resource_groups
                    for name in group.covered_resources if name not in _NATIVE}  # fmt: skip
         for number, node in enumerate(view.cluster.nodes):
-            values = {label: f"{levels[_level(label)][number]:06}" for label in labels if label != HOSTNAME}
+            values = {label: f"{levels[level_name(label)][number]:06}" for label in labels}
             type_ = "" if node.gpu is None else node.gpu.name
             own: dict[str, str] = {}
             for flavor in self.objects.resource_flavors:
@@ -240,6 +234,24 @@ class Site:
             there = {"cpu": node.cpus, "memory": node.memory_gb * 2**30, "pods": float(_PODS_PER_NODE)}
             there |= dict.fromkeys(devices, float(node.gpus))
             yield TopologyNode(node.name, own | values | {HOSTNAME: node.name}, there)
+
+    def _labels_of(self, levels: Collection[str]) -> set[str]:
+        """Return the labels of the topologies in use, without that of the host.
+
+        Raises:
+            ConfigError: The network lacks a level, or a topology does not end with the host.
+        """
+        used = {flavor.topology_name for flavor in self.objects.resource_flavors}
+        topologies = [topology for topology in self.objects.topologies if topology.name in used]
+        labels = {label for topology in topologies for label in topology.levels} - {HOSTNAME}
+        for label in labels:
+            if level_name(label) not in levels:
+                known = ", ".join(levels) or "it has none"
+                raise ConfigError(f"kueue: the network has no level {level_name(label)!r} for {label}; levels: {known}")
+        for topology in topologies:
+            if topology.levels[-1:] != (HOSTNAME,):
+                raise ConfigError(f"kueue: the lowest level of the topology {topology.name!r} must be {HOSTNAME}")
+        return labels
 
 
 def _stated_node(node: Node) -> TopologyNode | None:
@@ -290,13 +302,6 @@ def _carried(manifest: str) -> Carried:
     """Read the workload in a task's manifest."""
     document = json.loads(manifest)
     return Carried(kueue_workload_object(document["workload"]), document.get("podSet", ""))
-
-
-def _level(label: str) -> str:
-    """Return the network level that a label represents, for example ``rack`` for
-    ``cloud.provider.com/topology-rack``."""
-    name = label.rpartition("/")[2].removeprefix("topology-")
-    return "host" if name == "hostname" else name
 
 
 def _device(covered: Iterable[str]) -> str:

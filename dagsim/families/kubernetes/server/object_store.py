@@ -12,14 +12,7 @@ from math import ceil
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID, uuid5
 
-from dagsim.families.kubernetes.server.patches import (
-    InvalidPatch,
-    Manifest,
-    field,
-    merged,
-    stepwise,
-    without_dropped,
-)
+from dagsim.families.kubernetes.server.patches import InvalidPatch, Manifest, field, merged, stepwise, without_dropped
 
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 """The date that stands for second 0 of a simulation. It is in the past because programs assume that
@@ -287,13 +280,7 @@ def _listed(part: Mapping[str, Any], where: str) -> list[Any]:
 
 _LONGEST_NAME = 253
 _OWN = (
-    "name",
-    "namespace",
-    "uid",
-    "creationTimestamp",
-    "generation",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
+    "name", "namespace", "uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds",
     "resourceVersion",
-)
+)  # fmt: skip
 """Parts of the metadata that the server alone writes."""

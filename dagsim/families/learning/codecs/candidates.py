@@ -27,17 +27,9 @@ _FREE, _MEAN_SLOWDOWN = _GPU.index("free"), _GPU.index("mean_slowdown")
 _PROBES = (1.0, 2.0, 4.0, 8.0)
 """The numbers of idle GPUs for which ``sorted`` shows the times."""
 _MOVING = (
-    "age",
-    "job_age",
-    "eta_best",
-    "finish_on_best",
-    "finish_elsewhere",
-    "free_after",
-    "shorter",
-    "advantage",
-    "job_left",
-    "job_tasks_left",
-)
+    "age", "job_age", "eta_best", "finish_on_best", "finish_elsewhere", "free_after", "shorter", "advantage",
+    "job_left", "job_tasks_left",
+)  # fmt: skip
 _PRESENT = ("ready", "running", "jobs", "work")
 
 _CLIP = 3.0

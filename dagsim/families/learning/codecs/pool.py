@@ -17,16 +17,8 @@ from dagsim.systems.cluster.api import DemandClass, JobState, Run, TaskState
 from dagsim.systems.cluster.policies.orders import width
 
 STATIC = (
-    "log_seconds",
-    "log_best",
-    "slowdown",
-    "gpus",
-    "log_area",
-    "log_rank",
-    "children",
-    "job_tasks",
-    "is_best_type",
-)
+    "log_seconds", "log_best", "slowdown", "gpus", "log_area", "log_rank", "children", "job_tasks", "is_best_type",
+)  # fmt: skip
 """Columns that stay the same while a task is ready."""
 
 QUEUE = ("count", "shortest", "area")
@@ -58,19 +50,9 @@ class ReadyTask:
     """
 
     __slots__ = (
-        "_job_left",
-        "_tasks_left",
-        "area",
-        "best_s",
-        "best_type",
-        "rows",
-        "seconds",
-        "slowdown",
-        "slowdowns",
-        "task",
-        "wide",
-        "width_class",
-    )
+        "_job_left", "_tasks_left", "area", "best_s", "best_type", "rows", "seconds", "slowdown", "slowdowns", "task",
+        "wide", "width_class",
+    )  # fmt: skip
 
     def __init__(self, task: TaskState, seconds: tuple[float, ...] | None = None) -> None:
         self.task = task

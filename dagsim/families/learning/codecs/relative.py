@@ -19,27 +19,10 @@ from dagsim.systems.cluster.policies import POLICIES
 
 _TYPE = ("free", "share", "pressure", "mean_slowdown", "ahead_1", "ahead_2", "ahead_4", "ahead_8")
 TASK_FEATURES = (
-    "log_seconds",
-    "log_best",
-    "slowdown",
-    "log_rank",
-    "is_best_type",
-    "gpus",
-    "gpus_of_type",
-    "children",
-    "job_tasks",
-    "job_tasks_left",
-    "age",
-    "job_age",
-    "eta_best",
-    "finish_on_best",
-    "finish_elsewhere",
-    "shorter",
-    "advantage",
-    "log_work_left",
-    "work_rank",
-    "seconds_rank",
-)
+    "log_seconds", "log_best", "slowdown", "log_rank", "is_best_type", "gpus", "gpus_of_type", "children", "job_tasks",
+    "job_tasks_left", "age", "job_age", "eta_best", "finish_on_best", "finish_elsewhere", "shorter", "advantage",
+    "log_work_left", "work_rank", "seconds_rank",
+)  # fmt: skip
 BELIEF_FEATURES = ("hidden", "limited", "served", "job_served", "served_rank", "typical", "alike", "restore")
 """Columns of ``RelativeConfig.beliefs``: what is known of the task's duration, the service that it and
 its job have received (and the rank of the latter), the typical time of similar tasks and their number,

@@ -212,11 +212,7 @@ class SchedulingEnv(EpisodeEnv):
 
     def _info(self, mask: np.ndarray) -> dict[str, Any]:
         assert self._reward is not None
-        info: dict[str, Any] = {
-            "action_mask": mask,
-            "illegal_actions": self._illegal,
-            "time_s": self.simulation.now,
-        }
+        info: dict[str, Any] = {"action_mask": mask, "illegal_actions": self._illegal, "time_s": self.simulation.now}
         for name, cost in self._reward.last.items():
             info[self._parts[name]] = -cost
         if self._observation is None:

@@ -82,11 +82,7 @@ class QLearner(ABC, Generic[ConfigT, QT]):
         }
 
     def state(self) -> dict[str, Any]:
-        return {
-            "target": self.target.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "scale": self._scale,
-        }
+        return {"target": self.target.state_dict(), "optimizer": self.optimizer.state_dict(), "scale": self._scale}
 
     def load(self, state: Mapping[str, Any]) -> None:
         self.target.load_state_dict(state["target"])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from math import ceil, inf
 
+from dagsim.families.slurm.scheduler.backfill_outlook import BackfillOutlook
 from dagsim.families.slurm.scheduler.main_loop import SchedulerParts
-from dagsim.families.slurm.scheduler.pending_jobs import BackfillOutlook, PendingJob, PendingJobs, may_fit
+from dagsim.families.slurm.scheduler.pending_jobs import PendingJob, PendingJobs, may_fit
 from dagsim.families.slurm.scheduler.running_jobs import LATE_S
 from dagsim.families.slurm.scheduler.slurm_backfill import NodePlan
 from dagsim.families.slurm.scheduler.slurm_rules import account_of, magnets, together, user_of

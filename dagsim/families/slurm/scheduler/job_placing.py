@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import chain
 
+from dagsim.families.slurm.scheduler.node_choice import NodeChoice, NodeLayout
 from dagsim.families.slurm.scheduler.pending_jobs import PendingJob, may_fit
 from dagsim.families.slurm.scheduler.running_jobs import NodeUsers
 from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, user_of
-from dagsim.families.slurm.scheduler.slurm_times import NodeChoice, NodeLayout
 from dagsim.families.slurm.scheduler.start_limits import StartLimits
 from dagsim.model import Placement, Share
 from dagsim.model.arithmetic import bits

@@ -103,10 +103,24 @@ class JobPriorities:
             tier = part.tier + (_RESERVED if reserved_in(task) >= 0 else 0)
             slot = self._slot(task, place, part, tier, whole_cpus) if self.are_used else -1
             job = PendingJob(
-                tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
-                rules.layout(task, part), rules.nodes[part.name], rules.questions(task, part), rules.counts(task),
-                refused, rules.quality(task.job) if self._settings.preempt == "qos" else None, reserved_in(task),
-            )  # fmt: skip
+                tier=tier,
+                order=task.order,
+                piece=task.piece,
+                slot=slot,
+                task=task,
+                place=place,
+                part=part,
+                holders=holders,
+                amounts=amounts,
+                alone=alone,
+                layout=rules.layout(task, part),
+                span=rules.nodes[part.name],
+                asked=rules.questions(task, part),
+                counts=rules.counts(task),
+                refused=refused,
+                quality=rules.quality(task.job) if self._settings.preempt == "qos" else None,
+                reservation=reserved_in(task),
+            )
             jobs.append(job)
             for further, number in enumerate(magnets(task), 1):
                 # ``_job_runnable_test3`` in job_scheduler.c
@@ -149,17 +163,19 @@ class JobPriorities:
         formula needs."""
         job, (gpus, cpus, memory_gb, _) = task.job.job, task.demand.demand
         return Asked(
-            self.book.user(account_of(task.job), user_of(task.job), self.now),
-            part.name,
-            job.qos,
-            job.arrival_s,
-            self.eligible_s(task) if task.job.queued_s is None else task.job.queued_s,
-            self._rules.fewest_nodes(task) if job.request is not None and job.request.spread is False else instances,
-            cpus * instances,
-            memory_gb * instances,
-            gpus * instances,
-            self._rules.limit_s(task, task.demand.types[0]),
-            -job.priority,
+            user=self.book.user(account_of(task.job), user_of(task.job), self.now),
+            partition=part.name,
+            qos=job.qos,
+            submit_s=job.arrival_s,
+            eligible_s=self.eligible_s(task) if task.job.queued_s is None else task.job.queued_s,
+            nodes=self._rules.fewest_nodes(task)
+            if job.request is not None and job.request.spread is False
+            else instances,
+            cpus=cpus * instances,
+            memory_gb=memory_gb * instances,
+            gpus=gpus * instances,
+            limit_s=self._rules.limit_s(task, task.demand.types[0]),
+            nice=-job.priority,
         )
 
     def parts(self, task: TaskState, part: NodePartition) -> dict[str, float]:

@@ -8,9 +8,11 @@ order in which slurmctld calls them. Each part is a separate class:
     running_jobs       the runs in progress: who uses each node, and when time limits end
     job_priorities     usage, priorities (``slurm_priority``) and the entries of ``pending_jobs``
     start_limits       how many starts of a job the limits allow now
-    job_placing        the nodes on which a job can start now
+    job_placing        the nodes on which a job can start now, and which it takes (``node_choice``)
     slurm_preemption   the runs that a job may stop
-    main_loop, backfill_cycle (with its plan, ``slurm_backfill``)   what starts
+    main_loop          what starts at an event
+    backfill_cycle     what starts in a cycle (``backfill_outlook``), by the plan ``slurm_backfill``;
+                       the plan looks for times (``slurm_times``) in the ``run_table``
     slurm_waits        why jobs wait
 """
 
@@ -27,14 +29,14 @@ from dagsim.families.slurm.scheduler.holdings import UsageBefore, of_nodes
 from dagsim.families.slurm.scheduler.job_placing import JobPlacing
 from dagsim.families.slurm.scheduler.job_priorities import JobPriorities
 from dagsim.families.slurm.scheduler.main_loop import MainLoop, SchedulerParts
+from dagsim.families.slurm.scheduler.node_choice import NodeChoice
 from dagsim.families.slurm.scheduler.pending_jobs import PendingJobs
 from dagsim.families.slurm.scheduler.priority_formulas import truncated
 from dagsim.families.slurm.scheduler.refused_jobs import RefusedJobs
 from dagsim.families.slurm.scheduler.running_jobs import NodeSharing, RunningJobs
 from dagsim.families.slurm.scheduler.slurm_preemption import SlurmPreemption
 from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, account_of, user_of
-from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings, settings_of
-from dagsim.families.slurm.scheduler.slurm_times import NodeChoice
+from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings, slurm_settings
 from dagsim.families.slurm.scheduler.slurm_waits import SlurmWaits
 from dagsim.families.slurm.scheduler.start_limits import StartLimits
 from dagsim.model import Decision, Kill, NodePartition, RejectReason, Wait
@@ -339,7 +341,7 @@ class SlurmMultifactor:
     def _of_site(self, view: ClusterView) -> SlurmSettings:
         """Return the policy's own parameters, or the site's if the policy was created without any."""
         has_own = not self._given and view.queues is not None and view.queues.scheduler
-        return settings_of(view.queues) if has_own and view.queues is not None else self._set
+        return slurm_settings(view.queues) if has_own and view.queues is not None else self._set
 
     def _set_up(self, view: ClusterView) -> None:
         """Prepare for a simulation."""

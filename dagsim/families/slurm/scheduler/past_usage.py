@@ -9,8 +9,9 @@ import numpy as np
 
 from dagsim.families.slurm.scheduler.holdings import PastUse, UsageBefore
 from dagsim.families.slurm.scheduler.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
+from dagsim.families.slurm.scheduler.slurm_settings import slurm_settings
 from dagsim.model import Cluster, QueueTree
-from dagsim.model.arithmetic import DAY_S, ordered_sum
+from dagsim.model.arithmetic import ordered_sum
 
 _MOST_DOUBLINGS = 500.0
 
@@ -33,7 +34,7 @@ class Usage:
         qos = [""] * len(log) if log.jobs.qos is None else log.jobs.qos.tolist()
         rows = zip(log.account, log.user, log.partition, qos, *[column.tolist() for column in amounts], strict=True)
         asked = [
-            Asked(user, part, quality, 0.0, None, 1.0, cpus, memory_gb, gpus, 0.0)
+            Asked(user, part, quality, 0.0, None, nodes=1.0, cpus=cpus, memory_gb=memory_gb, gpus=gpus, limit_s=0.0)
             for account, user, part, quality, cpus, memory_gb, gpus in rows
         ]
         charged = log.billing * np.array([book.quality(terms.qos).usage_factor for terms in asked])
@@ -45,7 +46,7 @@ class Usage:
         self._amounts = dict(zip(("cpus", "memory_gb", "gpus"), amounts, strict=True))
         owners = zip(log.account, log.user, qos, log.partition, strict=True)
         self._groups, self._group = np.unique(["\t".join(owner) for owner in owners], return_inverse=True)
-        self._half_life_s = float(queues.scheduler.get("half_life_s", 14 * DAY_S))
+        self._half_life_s = slurm_settings(queues).half_life_s
         self._log = log
 
     def before(self, state: Any, zero_s: float) -> UsageBefore:

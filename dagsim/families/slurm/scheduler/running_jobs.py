@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple
 
-from dagsim.families.slurm.scheduler.slurm_backfill import RunTable
+from dagsim.families.slurm.scheduler.run_table import RunTable
 from dagsim.model import Decision, Kill, NodePartition, Qos, RejectReason
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 

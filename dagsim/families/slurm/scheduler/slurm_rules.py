@@ -9,17 +9,10 @@ from operator import and_, or_
 from typing import Any, NamedTuple
 
 from dagsim.families.slurm.scheduler.holdings import SLACK, Amounts, Holder, Holdings, PastUse, of_nodes
-from dagsim.families.slurm.scheduler.slurm_times import NodeLayout
+from dagsim.families.slurm.scheduler.node_choice import CountedNodes, NodeLayout, TimedGroups
 from dagsim.model import Caps, Demand, Job, JobCaps, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum, whole_sum
-from dagsim.systems.cluster.api import (
-    ClusterState,
-    ClusterView,
-    JobState,
-    TaskState,
-    may_mix_types,
-    members,
-)
+from dagsim.systems.cluster.api import ClusterState, ClusterView, JobState, TaskState, may_mix_types, members
 
 RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs", "nodes": "Node"}
 RESOURCES |= {f"{name} minutes": f"{word}Minutes" for name, word in RESOURCES.items()}
@@ -357,7 +350,7 @@ class SlurmRules:
             )
         return groups
 
-    def shares(self, task: TaskState) -> tuple[tuple[int, int], ...]:
+    def shares(self, task: TaskState) -> tuple[CountedNodes, ...]:
         """Return sets of nodes, each with the minimum number of its nodes that a start must
         include. The sets are the nodes that the job names, and the nodes that its constraint
         counts.
@@ -366,12 +359,12 @@ class SlurmRules:
         if terms is None:
             return ()
         counts = terms.counts if task.demand.gang else ()
-        counted = tuple([(count.nodes, count.least) for count in counts])
+        counted = [CountedNodes(count.nodes, count.least) for count in counts]
         if task.demand.gang == 1 and len(counted) > 1:  # the task uses a single node, which has to meet all conditions
-            counted = ((reduce(and_, [nodes for nodes, _ in counted]), 1),)
-        return tuple([(1 << node, 1) for node in bits(terms.named)]) + counted
+            counted = [CountedNodes(reduce(and_, [nodes for nodes, _ in counted]), 1)]
+        return (*[CountedNodes(1 << node, 1) for node in bits(terms.named)], *counted)
 
-    def counts(self, task: TaskState) -> tuple[tuple[int, int], ...]:
+    def counts(self, task: TaskState) -> tuple[CountedNodes, ...]:
         """Return one entry for each feature that a gang's constraint counts: the nodes with that
         feature, and the number of instances for which backfill searches there. The number is the
         total for all instances. For jobs with GPUs, it is the number of counted nodes, because such
@@ -381,18 +374,16 @@ class SlurmRules:
         if terms is None or not demand.gang:
             return ()
         gpus = bool(demand.demand.gpus)
-        return tuple([(count.nodes, count.least if gpus else demand.gang) for count in terms.counts])
+        return tuple([CountedNodes(count.nodes, count.least if gpus else demand.gang) for count in terms.counts])
 
-    def questions(self, task: TaskState, part: NodePartition) -> tuple[tuple[float, tuple[int, ...]], ...]:
-        """Return the alternatives for which a task may reserve nodes: each is a time limit, with
-        the groups of nodes on which this limit applies.
-        """
+    def questions(self, task: TaskState, part: NodePartition) -> tuple[TimedGroups, ...]:
+        """Return the alternatives for which a task may reserve nodes."""
         of_part = self.nodes[part.name]
         groups = [(self.longest_s(task, group.types), of_part & group.nodes) for group in self.groups(task)]
         # if all groups have the same limit, one search is enough
         if not task.demand.gang and all(limit_s == groups[0][0] for limit_s, _ in groups):
-            return ((float(groups[0][0]), tuple([nodes for _, nodes in groups])),)
-        return tuple([(float(limit_s), (nodes,)) for limit_s, nodes in groups])
+            return (TimedGroups(float(groups[0][0]), tuple([nodes for _, nodes in groups])),)
+        return tuple([TimedGroups(float(limit_s), (nodes,)) for limit_s, nodes in groups])
 
     def remember(self, past: Iterable[PastUse]) -> None:
         """Count usage that happened before the simulation began against the budgets."""

@@ -22,30 +22,13 @@ _CHOICES = {
 }
 _POSITIVE = ("sched_interval_s", "bf_interval_s", "queue_depth", "bf_resolution_s")
 _NOT_NEGATIVE = (
-    "requeue_delay_s",
-    "over_time_s",
-    "bf_window_s",
-    "bf_window_linear_s",
-    "bf_phase_s",
-    "bf_cycle_s",
-    "calc_phase_s",
-    "sched_min_interval_s",
-    "bf_max_job_test",
-    "bf_max_job_user",
-    "bf_max_job_assoc",
-    "bf_max_job_part",
+    "requeue_delay_s", "over_time_s", "bf_window_s", "bf_window_linear_s", "bf_phase_s", "bf_cycle_s", "calc_phase_s",
+    "sched_min_interval_s", "bf_max_job_test", "bf_max_job_user", "bf_max_job_assoc", "bf_max_job_part",
     "bf_max_job_array_resv",
-)
+)  # fmt: skip
 _OF_PRIORITIES = (
-    "max_age_s",
-    "half_life_s",
-    "calc_period_s",
-    "damping",
-    "favor_small",
-    "relative_size",
-    "max_tres",
-    "accrue_always",
-)
+    "max_age_s", "half_life_s", "calc_period_s", "damping", "favor_small", "relative_size", "max_tres", "accrue_always",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +123,7 @@ class SlurmSettings:
         return self.gangs == "distinct"
 
 
-def settings_of(queues: QueueTree) -> SlurmSettings:
+def slurm_settings(queues: QueueTree) -> SlurmSettings:
     """Return the parameters that the site uses.
 
     Raises:

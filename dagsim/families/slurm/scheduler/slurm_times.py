@@ -1,5 +1,4 @@
-"""The inner loops of Slurm's backfill. They find when a job fits on nodes, and which of these nodes
-it takes.
+"""The inner loops of Slurm's backfill. They find when a job fits on nodes.
 
 The loops are plain functions over flat sequences. Small simulations pass lists to them. If there is
 enough work, ``NodePlan`` compiles the functions and passes arrays (``compiled.jit``). In a sequence
@@ -9,14 +8,8 @@ millionths, stored as floats (exact up to 9e15).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import reduce
 from math import ceil, inf
-from operator import or_
 from typing import Any, NamedTuple
-
-from dagsim.model import Cluster, Placement, Share
-from dagsim.model.arithmetic import bits, whole_sum
 
 MANY = 1099511627776.0
 """Number of instances that are assumed to fit on a node if they need none of its resources."""
@@ -172,319 +165,208 @@ def earliest(
     Slurm tries one start after another: ``least_s`` first, then the end of each reservation that
     keeps the job from nodes in its partition (_attempt_backfill in backfill.c). For each start, it
     considers the nodes that satisfy the constraint and are not reserved during the following
-    ``limit_s``, regardless of their GPUs. It assumes that the runs on these nodes end in the order
-    of their limits. It frees the resources of all runs that end in a window of time, and then tests
-    whether the job fits (_will_run_test in job_test.c). The first window lasts until
-    ``FIRST_WINDOW_S`` after the first end, rounded up to a multiple of ``FIRST_WINDOW_S``. Each
-    further window ends twice as late, or ``linear_s`` later, or as late as is needed to include the
-    next end of a run.
+    ``limit_s``, regardless of their GPUs (``open_nodes``). It then frees the runs on these nodes
+    until the job fits (``freed_until``).
 
-    The reservation ``own`` is ignored. Reservations of the site end at the next multiple of
-    ``resolution_s``. With ``spread``, a node takes at most one instance. At ``least_s`` itself,
-    only tests after ``after_s`` count, because earlier tests did not find the nodes that the job
-    needs.
+    The reservation ``own`` is ignored. With ``spread``, a node takes at most one instance. At
+    ``least_s`` itself, only tests after ``after_s`` count, because earlier tests did not find the
+    nodes that the job needs.
     """
-    nodes, span, asked, own, until_s = where
-    times, rooms, counts = steps
-    order, ranks, runs, runs_stride, marks = limits
-    begins, untils, owners, kept_counts, kept_stride, edges = kept
-    now, origin_s, resolution_s, linear_s = clock
-    stride = runs_stride + 1
-    later_s = least_s
+    nodes, _, _, _, until_s = where
+    _, _, _, runs_stride, _ = limits
+    stride, later_s = runs_stride + 1, least_s
     while later_s <= until_s:
-        start_s, end_s, later_s = later_s, later_s + limit_s, inf
-        for at in range(len(order)):
-            marks[at] = 0
-        # Slurm divides time into periods with the same reservations. It looks for nodes that become
-        # free at the end of each period, up to the first one that begins after ``end_s``.
-        beyond = 0
-        while beyond < len(edges) and edges[beyond] <= end_s:
-            beyond += 1
-        beyond_s, last_s = inf, inf
-        if beyond < len(edges):
-            beyond_s = edges[beyond]
-            last_s = edges[min(beyond + 1, len(edges) - 1)]
-        usable = 0
-        for at in range(len(span)):
-            node = span[at]
-            row = node * kept_stride
-            last = row + kept_counts[node]
-            blocked = False
-            for place in range(row, last):
-                if untils[place] <= start_s or owners[place] == own:
-                    continue
-                begin_s = begins[place]
-                # A job that starts later has to end before another job's reservation begins. Ending
-                # exactly then is not enough.
-                in_window = begin_s < end_s or (begin_s == end_s and start_s > now and owners[place] < 0)
-                if not in_window and not (owners[place] < 0 and begin_s <= beyond_s < untils[place]):
-                    continue
-                blocked = blocked or in_window
-                free_s = untils[place]
-                if owners[place] >= 0:
-                    free_s = ceil((free_s + origin_s) / resolution_s) * resolution_s + 1.0 - origin_s
-                other = row
-                while other < last and free_s < later_s:
-                    if begins[other] <= free_s < untils[other] and owners[other] != own:
-                        if owners[place] >= 0 or owners[other] >= 0:
-                            break
-                        # Another reservation follows immediately. Slurm merges both periods if
-                        # they cover the same nodes.
-                        free_s, other = untils[other], row
-                        continue
-                    other += 1
-                if other == last and free_s < later_s and (owners[place] >= 0 or free_s <= last_s):
-                    later_s = free_s
-            out[node] = 0.0 if blocked else 1.0
-            if not blocked and asked[node] != 0:
-                usable += 1
-                for place in range(node * runs_stride, node * runs_stride + runs[node]):
-                    marks[ranks[place]] = 1
-        # ``least`` is the earliest time at which an instance fits on any node. ``most`` is how many
-        # instances fit once all runs have ended.
-        least, most = inf, 0.0
-        for index in range(len(nodes) if usable else 0):
-            node = nodes[index]
-            step, last = node * stride, node * stride + counts[node] - 1
-            if out[node] > 0 and last >= step and rooms[last] > 0:
-                most += 1.0 if spread else rooms[last]
-                while rooms[step] <= 0:
-                    step += 1
-                least = min(least, times[step])
-        if most < wanted:
+        start_s = later_s
+        later_s = open_nodes(where, limits, kept, clock, start_s, start_s + limit_s, out)
+        least_fit_s = first_fit_s(nodes, steps, stride, wanted, spread, out)
+        if least_fit_s == inf:
             continue
-        anchor_s, window_s, freed_s = inf, FIRST_WINDOW_S, now
-        at = -1
-        while True:
-            total = wanted if wanted == 1 and freed_s >= least else 0.0
-            for index in range(len(nodes) if wanted > 1 and freed_s >= least else 0):
-                node = nodes[index]
-                if out[node] > 0:
-                    step = node * stride
-                    room = 0.0
-                    for place in range(step, step + counts[node]):
-                        if times[place] > freed_s:
-                            break
-                        room = rooms[place]
-                    if room > 0:
-                        total += 1.0 if spread else room
-            if total >= wanted and (freed_s > after_s or start_s > least_s):
-                break
-            at += 1
-            # Find the next end of a run on these nodes.
-            while at < len(order) and marks[at] == 0:
-                at += 1
-            if at >= len(order):
-                freed_s = inf
-                break
-            if anchor_s == inf:
-                anchor_s = order[at] + FIRST_WINDOW_S - (order[at] + origin_s) % FIRST_WINDOW_S
-            while at + 1 < len(order) and order[at + 1] <= anchor_s + window_s:
-                further = at + 1
-                while further < len(order) and marks[further] == 0:
-                    further += 1
-                if further >= len(order):
-                    break
-                at = further
-            freed_s = order[at]
-            while True:
-                window_s = window_s + linear_s if linear_s > 0 else 2.0 * window_s
-                if at + 1 >= len(order) or order[at + 1] <= anchor_s + window_s:
-                    break
+        tested_s = after_s if start_s == least_s else -inf
+        freed_s = freed_until(nodes, steps, limits, clock, least_fit_s, wanted, spread, tested_s, out)
         begin_s = max(freed_s, start_s)
         if begin_s > later_s or freed_s == inf:
             continue
         if begin_s > until_s:
-            return inf, -1, inf, inf
-        first = -1
-        for index in range(len(nodes)):
-            node = nodes[index]
-            room, step = 0.0, node * stride
-            for place in range(step, step + counts[node] if out[node] > 0 else step):
-                if times[place] > freed_s:
-                    break
-                room = rooms[place]
-            out[node] = room
-            if room > 0 and first < 0:
-                first = node
-        return begin_s, first, start_s, freed_s
+            break
+        return begin_s, count_rooms(nodes, steps, stride, freed_s, out), start_s, freed_s
     return inf, -1, inf, inf
 
 
-class NodeLayout(NamedTuple):
-    """The rules by which the instances of a start are placed on nodes."""
+def open_nodes(
+    where: Where, limits: Limits, kept: Reserved, clock: SiteClock, start_s: float, end_s: float, out: Any
+) -> float:
+    """Set ``out`` to 1 for the nodes of the partition that are not reserved between ``start_s`` and
+    ``end_s``, and to 0 for its other nodes. Mark the ends of the runs on those that satisfy the
+    constraint.
 
-    spread: bool
-    """True if each instance takes a node of its own."""
-    shares: tuple[tuple[int, int], ...] = ()
-    """Sets of nodes, each with a number of nodes that must be chosen from it."""
-    idlest: bool = False
-    """True if nodes with the largest free fraction come first (LLN)."""
-    fewest: int = 1
-    """The smallest number of nodes for instances that may share nodes."""
-    most: int | None = None
-    """The largest number of nodes."""
-
-
-class NodeChoice:
-    """The rule for choosing nodes.
-
-    With ``first``, a job gets the first nodes on which it fits, in the order of the configuration.
-    ``best`` is the rule in ``select/cons_tres`` without topology (``_eval_nodes_consec`` in
-    eval_nodes.c, Slurm 22.05). It divides the nodes with the smallest weight into blocks of
-    consecutive nodes. Among the blocks that suffice, the job uses the one with the fewest free
-    CPUs. If a single node in this block suffices, the job takes the one with the fewest free CPUs,
-    and otherwise the nodes of the block in order. If no block suffices, the job gets the largest
-    blocks in turn, and then nodes with the next weight.
+    Return the next start to try, which is the first end of a reservation that keeps the job from a
+    node. Slurm divides time into periods with the same reservations. It looks for nodes that become
+    free at the end of each period, up to the first one that begins after ``end_s``.
     """
-
-    def __init__(self, cluster: Cluster, *, best: bool) -> None:
-        self.in_order = not best
-        """True if a job gets the first nodes on which it fits."""
-        weights: dict[float, int] = {}
-        for index, node in enumerate(cluster.nodes):
-            weights[node.weight] = weights.get(node.weight, 0) | 1 << index
-        self._weights = [node.weight for node in cluster.nodes]
-        self._cpus = [node.cpus or 1.0 for node in cluster.nodes]
-        self._by_weight = [weights[weight] for weight in sorted(weights)]
-        """Bit sets of the nodes with each weight, smallest weight first."""
-        self.asleep = 0
-        """The nodes that are powered down, as a bit set: the last ones among those of their weight."""
-
-    def nodes(
-        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
-    ) -> int:
-        """Return the nodes that ``counts`` chooses, as a bit set, or 0 if the instances do not
-        fit."""
-        return sum([1 << node for node in self.counts(nodes, room, free, wanted, layout)])
-
-    def counts(
-        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
-    ) -> dict[int, int]:
-        """Choose nodes for ``wanted`` instances among ``nodes``. ``room`` is the number of
-        instances that fit on each node, and ``free`` is the number of free CPUs on each node.
-
-        Sets of nodes in the layout's ``shares`` are served first, one set at a time. With
-        ``idlest``, nodes with the largest free fraction come first among nodes with equal weights
-        (``_eval_nodes_lln``). If this takes more nodes than allowed, the choice is repeated without
-        the nodes with the fewest free CPUs (``choose_nodes``). Return the number of instances on
-        each chosen node, in the order of choice. Each node is filled, but one instance is left for
-        each further node that is needed (``_cpus_to_use``). The last node takes the rest. The
-        result is empty if the instances do not fit.
-        """
-        counts = self._counts(nodes, room, free, wanted, layout)
-        if counts or layout.most is None or layout.spread:
-            return counts
-        kept = reduce(or_, [share for share, _ in layout.shares], 0)
-        for cpus in sorted({free[node] for node in bits(nodes)}):
-            nodes = sum([1 << node for node in bits(nodes) if free[node] > cpus or kept >> node & 1])
-            if whole_sum(room[node] for node in bits(nodes)) < wanted:
-                break
-            if counts := self._counts(nodes, room, free, wanted, layout):
-                break
-        return counts
-
-    def _counts(
-        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
-    ) -> dict[int, int]:
-        """Return ``counts`` for all nodes, or an empty result if too many nodes would be needed."""
-        counts: dict[int, int] = {}
-        spread, left, fewest = layout.spread, wanted, layout.fewest
-        for share, number in layout.shares:
-            open_ = nodes & share & ~sum([1 << node for node in counts])
-            one = dict.fromkeys(bits(open_), 1)
-            own = NodeLayout(spread=True, idlest=layout.idlest)
-            part = self._counts(open_, one, free, number, own) if len(one) >= number else {}
-            if not part:
-                return {}
-            counts |= part
-        most = wanted if layout.most is None else layout.most
-        if len(counts) > (wanted if spread else most):
-            return {}
-        for place, node in enumerate(counts):  # every required node gets at least one instance
-            others = max(len(counts) - place, fewest) - 1
-            counts[node] = max(0, min(1 if spread else room[node], left - others))
-            left, fewest = left - counts[node], fewest - 1
-        chosen = sum([1 << node for node in counts])
-        for node in self._order(nodes & ~chosen, room, free, left, layout._replace(fewest=fewest)):
-            if left <= 0 or len(counts) == most:
-                break
-            # Only one more node may be chosen, so skip nodes that cannot take all remaining
-            # instances, as Slurm does.
-            if len(counts) == most - 1 and room[node] < left and not (spread or layout.idlest):
+    _, span, asked, own, _ = where
+    _, ranks, runs, runs_stride, marks = limits
+    now, _, _, _ = clock
+    begins, untils, owners, counts, stride, edges = kept
+    for at in range(len(marks)):
+        marks[at] = 0
+    beyond = 0
+    while beyond < len(edges) and edges[beyond] <= end_s:
+        beyond += 1
+    beyond_s, last_s = inf, inf
+    if beyond < len(edges):
+        beyond_s, last_s = edges[beyond], edges[min(beyond + 1, len(edges) - 1)]
+    later_s = inf
+    for at in range(len(span)):
+        node = span[at]
+        row = node * stride
+        is_open = True
+        for place in range(row, row + counts[node]):
+            if untils[place] <= start_s or owners[place] == own:
                 continue
-            fewest -= 1
-            counts[node] = min(1 if spread else room[node], left - max(fewest, 0))
-            left -= counts[node]
-        return {} if left > 0 else {node: count for node, count in counts.items() if count}
-
-    def _order(
-        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
-    ) -> Iterable[int]:
-        """Return nodes in the order in which they are taken for ``wanted`` instances."""
-        if layout.idlest:
-            return sorted(
-                bits(nodes),
-                key=lambda node: (self._weights[node], self.asleep >> node & 1, -free[node] / self._cpus[node], node),
-            )
-        if self.in_order:
-            return [*bits(nodes & ~self.asleep), *bits(nodes & self.asleep)]
-        return self._best(nodes, room, free, wanted, layout)
-
-    def _best(
-        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
-    ) -> Iterator[int]:
-        """Yield nodes in the order in which ``wanted`` instances take them. The order is by weight
-        first. Within a weight, nodes that are up precede nodes that are powered down, and nodes are
-        taken block by block.
-        """
-        spread, fewest = layout.spread, layout.fewest
-        for of_weight in self._by_weight:
-            for group in (nodes & of_weight & ~self.asleep, nodes & of_weight & self.asleep):
-                blocks = _blocks(group)
-                while wanted > 0 and blocks:
-                    fewest = wanted if spread else fewest
-                    block = _best_block(blocks, room, free, wanted, fewest, spread)
-                    blocks.remove(block)
-                    alone = [node for node in block if room[node] >= wanted] if fewest <= 1 else []
-                    for node in [min(alone, key=lambda node: (free[node], node))] if alone else block:
-                        yield node
-                        fewest -= 1
-                        wanted -= 1 if spread else min(room[node], wanted - max(fewest, 0))
-
-    def placement(
-        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
-    ) -> Placement | None:
-        """Return the choice made by ``counts`` as a placement, or None if the instances do not fit."""
-        counts = self.counts(nodes, room, free, wanted, layout)
-        return tuple([Share(node, counts[node]) for node in sorted(counts)]) or None
+            begin_s = begins[place]
+            # A job that starts later has to end before another job's reservation begins. Ending
+            # exactly then is not enough.
+            if begin_s < end_s or (begin_s == end_s and start_s > now and owners[place] < 0):
+                is_open = False
+            elif owners[place] >= 0 or not begin_s <= beyond_s < untils[place]:
+                continue
+            free_s = free_again_s(kept, clock, own, row, row + counts[node], place, later_s)
+            if free_s < later_s and (owners[place] >= 0 or free_s <= last_s):
+                later_s = free_s
+        out[node] = 1.0 if is_open else 0.0
+        if is_open and asked[node] != 0:
+            for place in range(node * runs_stride, node * runs_stride + runs[node]):
+                marks[ranks[place]] = 1
+    return later_s
 
 
-def _best_block(
-    blocks: Sequence[list[int]],
-    room: Mapping[int, int],
-    free: Mapping[int, int],
-    wanted: int,
-    fewest: int,
-    spread: bool,
-) -> list[int]:
-    """Return the block with the fewest free CPUs among those that suffice. If none suffices,
-    return the block with the most free CPUs.
+def free_again_s(kept: Reserved, clock: SiteClock, own: int, row: int, last: int, place: int, before_s: float) -> float:
+    """Return the time at which a node is free after its reservation at ``place``. The reservations
+    of the node begin at ``row`` and end before ``last``.
+
+    Reservations of the site end at the next multiple of the resolution. If another reservation
+    follows immediately, Slurm merges both periods if they cover the same nodes. Return infinity if
+    one of the two belongs to the site. The search stops at ``before_s``.
     """
-    held = [whole_sum(1 if spread else room[node] for node in block) for block in blocks]
-    cpus = [whole_sum(free[node] for node in block) for block in blocks]
-    enough = [place for place, count in enumerate(held) if count >= wanted and len(blocks[place]) >= fewest]
-    if enough:
-        return blocks[min(enough, key=lambda place: (cpus[place], place))]
-    return blocks[max(range(len(blocks)), key=lambda place: (cpus[place], -place))]
-
-
-def _blocks(nodes: int) -> list[list[int]]:
-    """Split a set of nodes into blocks of consecutive nodes."""
-    blocks: list[list[int]] = []
-    for node in bits(nodes):
-        if blocks and blocks[-1][-1] == node - 1:
-            blocks[-1].append(node)
+    begins, untils, owners, _, _, _ = kept
+    _, origin_s, resolution_s, _ = clock
+    free_s: float = untils[place]
+    if owners[place] >= 0:
+        free_s = ceil((free_s + origin_s) / resolution_s) * resolution_s + 1.0 - origin_s
+    other = row
+    while other < last and free_s < before_s:
+        if begins[other] <= free_s < untils[other] and owners[other] != own:
+            if owners[place] >= 0 or owners[other] >= 0:
+                return inf
+            free_s, other = untils[other], row
         else:
-            blocks.append([node])
-    return blocks
+            other += 1
+    return free_s
+
+
+def first_fit_s(nodes: Any, steps: FitSteps, stride: int, wanted: float, spread: bool, out: Any) -> float:
+    """Return the earliest time at which an instance fits on any open node. Return infinity if fewer
+    than ``wanted`` instances fit even after all runs have ended."""
+    times, rooms, counts = steps
+    least_s, most = inf, 0.0
+    for index in range(len(nodes)):
+        node = nodes[index]
+        step, last = node * stride, node * stride + counts[node] - 1
+        if out[node] > 0 and last >= step and rooms[last] > 0:
+            most += 1.0 if spread else rooms[last]
+            while rooms[step] <= 0:
+                step += 1
+            least_s = min(least_s, times[step])
+    return least_s if most >= wanted else inf
+
+
+def freed_until(
+    nodes: Any,
+    steps: FitSteps,
+    limits: Limits,
+    clock: SiteClock,
+    least_fit_s: float,
+    wanted: float,
+    spread: bool,
+    after_s: float,
+    out: Any,
+) -> float:
+    """Return the time up to which runs have to be freed so that ``wanted`` instances fit on the
+    open nodes, or infinity if freeing all runs is not enough. Only times after ``after_s`` count.
+
+    Slurm assumes that the runs end in the order of their limits. It frees the resources of all runs
+    that end in a window of time, and then tests whether the job fits (_will_run_test in
+    job_test.c). The first window lasts until ``FIRST_WINDOW_S`` after the first end, rounded up to
+    a multiple of ``FIRST_WINDOW_S``. Each further window ends twice as late, or ``linear_s`` later,
+    or as late as is needed to include the next end of a run.
+    """
+    order, _, _, runs_stride, marks = limits
+    freed_s, origin_s, _, linear_s = clock
+    anchor_s, window_s = inf, FIRST_WINDOW_S
+    at = -1
+    while True:
+        counts = freed_s > after_s and freed_s >= least_fit_s  # from then on, one instance fits
+        if counts and (wanted == 1 or fitting(nodes, steps, runs_stride + 1, freed_s, spread, out) >= wanted):
+            return freed_s
+        at = next_marked(marks, at + 1)
+        if at >= len(order):
+            return inf
+        if anchor_s == inf:
+            anchor_s = order[at] + FIRST_WINDOW_S - (order[at] + origin_s) % FIRST_WINDOW_S
+        while at + 1 < len(order) and order[at + 1] <= anchor_s + window_s:
+            further = next_marked(marks, at + 1)
+            if further >= len(order):
+                break
+            at = further
+        freed_s = order[at]
+        while True:
+            window_s = window_s + linear_s if linear_s > 0 else 2.0 * window_s
+            if at + 1 >= len(order) or order[at + 1] <= anchor_s + window_s:
+                break
+
+
+def next_marked(marks: Any, at: int) -> int:
+    """Return the place of the first mark from ``at`` on, or the number of places if there is none."""
+    while at < len(marks) and marks[at] == 0:
+        at += 1
+    return at
+
+
+def fitting(nodes: Any, steps: FitSteps, stride: int, freed_s: float, spread: bool, out: Any) -> float:
+    """Return the number of instances that fit on the open nodes once the runs up to ``freed_s`` are
+    freed."""
+    times, rooms, counts = steps
+    total = 0.0
+    for index in range(len(nodes)):
+        node = nodes[index]
+        if out[node] > 0:
+            room = 0.0
+            for place in range(node * stride, node * stride + counts[node]):
+                if times[place] > freed_s:
+                    break
+                room = rooms[place]
+            if room > 0:
+                total += 1.0 if spread else room
+    return total
+
+
+def count_rooms(nodes: Any, steps: FitSteps, stride: int, freed_s: float, out: Any) -> int:
+    """Replace the flags of open nodes in ``out`` by the number of instances that fit on each node
+    once the runs up to ``freed_s`` are freed. Return the first node on which one fits, or -1."""
+    times, rooms, counts = steps
+    first = -1
+    for index in range(len(nodes)):
+        node = nodes[index]
+        room, step = 0.0, node * stride
+        for place in range(step, step + counts[node] if out[node] > 0 else step):
+            if times[place] > freed_s:
+                break
+            room = rooms[place]
+        out[node] = room
+        if room > 0 and first < 0:
+            first = node
+    return first
+
+
+CALLED = (open_nodes, free_again_s, first_fit_s, freed_until, next_marked, fitting, count_rooms)
+"""The functions that ``earliest`` calls, directly or through others."""

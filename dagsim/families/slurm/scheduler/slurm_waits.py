@@ -8,7 +8,7 @@ from math import inf
 
 from dagsim.families.slurm.scheduler.holdings import Amounts, Holder
 from dagsim.families.slurm.scheduler.slurm_rules import RESOURCES, SlurmRules
-from dagsim.families.slurm.scheduler.slurm_settings import settings_of
+from dagsim.families.slurm.scheduler.slurm_settings import slurm_settings
 from dagsim.model import NodePartition
 from dagsim.systems.cluster.api import ClusterView, ReachedLimit, TaskState
 
@@ -153,4 +153,4 @@ def rules_of_site(view: ClusterView) -> SlurmWaits | None:
     queues = view.queues
     if queues is None or queues.has_quota or not (queues.partitions or queues.qos or queues.tree):
         return None
-    return SlurmWaits(view, SlurmRules(view, kill="never", distinct=settings_of(queues).distinct))
+    return SlurmWaits(view, SlurmRules(view, kill="never", distinct=slurm_settings(queues).distinct))

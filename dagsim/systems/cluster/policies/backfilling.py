@@ -5,7 +5,7 @@ a condition is thus found without a loop over all tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from heapq import merge
 from math import inf
 from typing import NamedTuple, TypeAlias
@@ -421,71 +421,53 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
     """Return the reservation for ``head`` on ``type_``: the time at which it is expected to fit,
     and the resources left over at that time.
     """
-    shortage = _Shortage(view, head.demand, type_)
-    lacks, shadow_s = shortage.lacks(), view.now
-    for end_s, id_, held_gpus in shortage.ends(expected):
+    demand, machines, now, running = head.demand, view.machines, view.now, view.running
+    nodes, licences = allowed_nodes(view, demand), () if demand.terms is None else demand.terms.licences
+    gpus, cpus, memory = _missing(machines, demand, type_, nodes)
+    lacking = {name: wanted - machines.site.licences[name] for name, wanted in licences if machines.site is not None}
+    ends = merge(*map(expected.ends, range(len(machines.types)))) if lacking else expected.ends(type_)
+    lacks = gpus > 0 or cpus > 0 or memory > 0 or any(short > 0 for short in lacking.values())
+    shadow_s = inf if lacks else now
+    for end_s, id_, freed in ends:
         if not lacks and end_s > shadow_s:
             break
         if lacks:
-            shadow_s = max(end_s, view.now)
-        shortage.release(view.running[id_], held_gpus)
-        lacks = shortage.lacks()
+            shadow_s = max(end_s, now)
+        run = running[id_]
+        if lacking:
+            _return_licences(lacking, run)
+        if run.type == type_:
+            of, instances = run.task.demand, run.instances
+            if nodes != ALL:
+                instances = whole_sum(on_node for machine, on_node, *_ in run.held if nodes >> machine.index & 1)
+                freed = of.demand.gpus * instances
+            gpus -= freed
+            cpus -= of.cpus * instances if demand.cpus else 0
+            memory -= of.memory * instances if demand.memory else 0
+        lacks = gpus > 0 or cpus > 0 or memory > 0 or any(short > 0 for short in lacking.values())
     if lacks:
-        return Shadow(inf, type_, FreeAmounts(0, 0, 0), shortage.nodes)
-    licences = tuple([(name, -short) for name, short in shortage.licences.items()])
-    return Shadow(shadow_s, type_, shortage.left_over(), shortage.nodes, licences)
+        return Shadow(inf, type_, FreeAmounts(0, 0, 0), nodes)
+    extra = FreeAmounts(round(-gpus * MICRO) if demand.demand.gpus else PLENTY, -cpus, -memory)
+    return Shadow(shadow_s, type_, extra, nodes, tuple([(name, -short) for name, short in lacking.items()]))
 
 
-class _Shortage:
-    """The resources that a task on a GPU type needs beyond those that are free. A negative amount
-    is the amount that the task would leave free.
+def _missing(machines: ClusterState, demand: DemandClass, type_: int, nodes: int) -> tuple[float, int, int]:
+    """Return how many GPUs, cores and GB of memory a task needs beyond the free ones on ``nodes`` of a
+    type. Negative amounts are left over.
     """
+    count, up = demand.gang or 1, [m for m in machines.list if m.type == type_ and m.up and nodes >> m.index & 1]
+    idle = machines.idle_gpus(type_) if nodes == ALL else sum(machine.idle for machine in up)
+    gpus = demand.demand.gpus * count - idle if demand.demand.gpus else -inf
+    cpus = demand.cpus * count - whole_sum(machine.cpus for machine in up) if demand.cpus else -PLENTY
+    memory = demand.memory * count - whole_sum(machine.memory for machine in up) if demand.memory else -PLENTY
+    return gpus, cpus, memory
 
-    __slots__ = ("cpus", "demand", "gpus", "licences", "memory", "nodes", "type", "types")
 
-    def __init__(self, view: ClusterView, demand: DemandClass, type_: int) -> None:
-        machines, nodes = view.machines, allowed_nodes(view, demand)
-        self.demand, self.type, self.nodes, self.types = demand, type_, nodes, range(len(machines.types))
-        count, licences = demand.gang or 1, () if demand.terms is None else demand.terms.licences
-        up = [m for m in machines.list if m.type == type_ and m.up and nodes >> m.index & 1]
-        idle = machines.idle_gpus(type_) if nodes == ALL else sum(machine.idle for machine in up)
-        self.gpus = demand.demand.gpus * count - idle if demand.demand.gpus else -inf
-        self.cpus = demand.cpus * count - whole_sum(machine.cpus for machine in up) if demand.cpus else -PLENTY
-        self.memory = demand.memory * count - whole_sum(machine.memory for machine in up) if demand.memory else -PLENTY
-        site = machines.site
-        self.licences = {name: wanted - site.licences[name] for name, wanted in licences if site is not None}
-
-    def lacks(self) -> bool:
-        """Return True if the task needs more than is free."""
-        short = any(short > 0 for short in self.licences.values()) if self.licences else False
-        return self.gpus > 0 or self.cpus > 0 or self.memory > 0 or short
-
-    def ends(self, expected: ExpectedFree) -> Iterable[tuple[float, int, float]]:
-        """Return the expected ends of the runs that may hold the missing resources. On other GPU
-        types, runs can only hold missing licences.
-        """
-        return merge(*map(expected.ends, self.types)) if self.licences else expected.ends(self.type)
-
-    def release(self, run: Run, held_gpus: float) -> None:
-        """Reduce the shortage by the resources that a run will release."""
-        of, instances = run.task.demand, run.instances
-        if self.licences:
-            for name, own in () if of.terms is None else of.terms.licences:
-                if name in self.licences:
-                    self.licences[name] -= own
-        if run.type != self.type:
-            return
-        if self.nodes != ALL:
-            instances = whole_sum(on_node for machine, on_node, *_ in run.held if self.nodes >> machine.index & 1)
-            held_gpus = of.demand.gpus * instances
-        self.gpus -= held_gpus
-        self.cpus -= of.cpus * instances if self.demand.cpus else 0
-        self.memory -= of.memory * instances if self.demand.memory else 0
-
-    def left_over(self) -> FreeAmounts:
-        """Return the resources that the task leaves free when nothing is missing."""
-        gpus = round(-self.gpus * MICRO) if self.demand.demand.gpus else PLENTY
-        return FreeAmounts(gpus, -self.cpus, -self.memory)
+def _return_licences(lacking: dict[str, float], run: Run) -> None:
+    """Reduce the missing licences by those of a run that ends."""
+    for name, own in () if run.task.demand.terms is None else run.task.demand.terms.licences:
+        if name in lacking:
+            lacking[name] -= own
 
 
 class EasyEvents:

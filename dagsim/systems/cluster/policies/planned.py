@@ -160,8 +160,9 @@ class Planned:
             seconds.append(row if min(row) < inf else [task.best_s] * len(row))
         lanes = [site.lanes for site in self._sites]
         problem = Problem(
-            seconds, graph.parents, graph.children, graph.order, _no_transfer, lanes, widths, self._calendar, view.now
-        )
+            seconds, graph.parents, graph.children, graph.order, _no_transfer, lanes, widths,
+            calendar=self._calendar, now_s=view.now,
+        )  # fmt: skip
         for index, booking in self.planner(problem).items():
             if booking.lanes:
                 key = (job.number, index)

@@ -553,7 +553,7 @@ class Service:
             rows = [self._row[id_] for id_ in self._runs[several]]
             gpu_s[rows], seconds[rows] = self.of(several)
             gpus[rows], runs[rows] = gpus[rows].sum(), len(rows)
-        return ServiceColumns(run, order, job, gpu_s, seconds, gpus, runs, had_gpu_s, had_s, started_s)
+        return ServiceColumns(run, order, job, gpu_s, seconds, gpus, runs, had_gpu_s, had_s=had_s, started_s=started_s)
 
     def had_ended(self, jobs: Iterable[int]) -> bool:
         """Return True if a run of any of these jobs has ended."""

@@ -12,6 +12,7 @@ from gymnasium.utils.env_checker import check_env
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError
 from dagsim.families.learning.codecs.codec import CandidatesConfig
+from dagsim.families.learning.environments.env_settings import EnvConfig
 from dagsim.families.learning.environments.make_env import make_env
 from dagsim.families.learning.environments.scheduling_env import SchedulingEnv
 from dagsim.metrics import summarize
@@ -49,6 +50,11 @@ def test_gymnasiums_checker_is_content(observation: str, level: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # unbounded boxes are meant
         check_env(small(observation=observation, level=level), skip_render_check=True)
+
+
+def test_an_env_and_its_fields_are_not_given_together() -> None:
+    with pytest.raises(ConfigError, match="give either env or its fields one by one, but got env and level"):
+        make_env(env=EnvConfig(), level="job")
 
 
 def test_it_is_made_by_name() -> None:

@@ -16,21 +16,16 @@ from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import TraceError
 from dagsim.families.site.node_lists import MOST_NODES, read_nodes
-from dagsim.families.slurm.accounting import delimiter_of
-from dagsim.families.slurm.controller_log import is_controller_log, read_controller_log
-from dagsim.families.slurm.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
-from dagsim.families.slurm.slurm_site import SlurmSite, TopologySwitch
-from dagsim.families.slurm.slurm_site_values import (
-    TOPMOST,
-    drop_unused,
-    hosts_of,
-    licences_of,
-    naming,
-)
+from dagsim.families.slurm.accounting.accounting_rows import delimiter_of
+from dagsim.families.slurm.site.controller_log import OutageKind, SingleOutage, is_controller_log, read_controller_log
+from dagsim.families.slurm.site.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
+from dagsim.families.slurm.site.slurm_site import SlurmSite, TopologySwitch
+from dagsim.families.slurm.site.slurm_site_values import TOPMOST, drop_unused, hosts_of, licences_of, naming
 from dagsim.registry import nearest
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.source import Source
@@ -99,55 +94,80 @@ _WRITTEN = "Configuration data as of"
 """The text that precedes the date in the output of `scontrol show config`."""
 
 
+class _Head(NamedTuple):
+    """The first lines of a file."""
+
+    source: Source
+    lines: list[str]
+
+    @property
+    def first(self) -> str:
+        return self.lines[0]
+
+    @property
+    def columns(self) -> set[str]:
+        """The names in the first line, if it is the header of a table."""
+        return {name.strip().lower() for name in self.first.split("|")}
+
+    def has(self, pattern: str, flags: int = 0) -> bool:
+        """Return True if the lines contain the pattern."""
+        return re.search(pattern, "\n".join(self.lines), re.MULTILINE | flags) is not None
+
+
+_KINDS: tuple[tuple[str, Callable[[_Head], object]], ...] = (
+    ("scontrol show nodes", lambda head: is_scontrol_json(head.source)),
+    ("scontrol show config", lambda head: head.first.startswith(_WRITTEN)),
+    ("scontrol show reservation", lambda head: head.first.lstrip().startswith("ReservationName=")),
+    ("scontrol show license", lambda head: head.first.lstrip().startswith("LicenseName=")),
+    (
+        "scontrol show partition",
+        lambda head: head.first.startswith("PartitionName=") and head.has(r"^\s+AllowGroups=|\bTotalNodes="),
+    ),
+    ("sacctmgr dump", lambda head: head.has(r"^(Cluster|Parent|Account|User) - '")),
+    ("sshare", lambda head: {"account", "user", "rawshares"} <= head.columns),
+    (
+        "sacctmgr show assoc",
+        lambda head: (
+            {"account", "user"} <= head.columns
+            and head.columns & {"share", "fairshare"}
+            and "jobid" not in head.columns
+        ),
+    ),
+    (
+        "sacctmgr show qos",
+        lambda head: (
+            {"name", "priority"} <= head.columns and head.columns & {"maxtrespu", "usagefactor", "preempt", "grptres"}
+        ),
+    ),
+    ("sacctmgr show event", lambda head: {"nodename", "timestart", "timeend"} <= head.columns),
+    ("slurmctld.log", lambda head: is_controller_log(head.lines)),
+    ("sdiag", lambda head: any(line.startswith("sdiag output at") for line in head.lines[:2])),
+    ("", lambda head: delimiter_of(head.source) is not None),
+    ("topology.conf", lambda head: head.has(r"^\s*(Switch|Block)Name\s*=", re.IGNORECASE)),
+    ("sinfo", lambda head: is_sinfo(head.source)),
+    ("scontrol show nodes", lambda head: is_scontrol(head.source) and head.has(r"\bCPUTot=|\bCPUAlloc=")),
+    (
+        "gres.conf",
+        lambda head: head.has(r"^\s*(?:NodeName=\S+\s+)?Name\s*=\s*\w+") and not head.has("PartitionName"),
+    ),
+    ("", lambda head: head.has("CPUAlloc=")),  # a node description without State= was cut off
+    (
+        "slurm.conf",
+        lambda head: head.has(r"^\s*(SlurmctldHost|ControlMachine|ClusterName|PartitionName|NodeName)\s*="),
+    ),
+)
+"""The kinds of files with their marks, in the order in which these are tried. Files without a kind
+are not part of Slurm's configuration."""
+
+
 def _kind_of(file: Path) -> str:
-    """Determine the kind of a file from its first lines. The result is empty if the file is not
-    part of Slurm's configuration.
-    """
+    """Determine the kind of a file from its first lines (``_KINDS``)."""
     source = Source(file)
     try:
-        head = [line for line in source.head(60) if line.strip()]
+        head = _Head(source, [line for line in source.head(60) if line.strip()])
     except TraceError:
         return ""
-    if not head:
-        return ""
-    if is_scontrol_json(source):
-        return "scontrol show nodes"
-    first, text = head[0], "\n".join(head)
-    if first.startswith(_WRITTEN):
-        return "scontrol show config"
-    for word, kind in (("ReservationName=", "reservation"), ("LicenseName=", "license")):
-        if first.lstrip().startswith(word):
-            return f"scontrol show {kind}"
-    if first.startswith("PartitionName=") and re.search(r"^\s+AllowGroups=|\bTotalNodes=", text, re.MULTILINE):
-        return "scontrol show partition"
-    if re.search(r"^(Cluster|Parent|Account|User) - '", text, re.MULTILINE):
-        return "sacctmgr dump"
-    names = {name.strip().lower() for name in first.split("|")}
-    if {"account", "user", "rawshares"} <= names:
-        return "sshare"
-    if {"account", "user"} <= names and names & {"share", "fairshare"} and "jobid" not in names:
-        return "sacctmgr show assoc"
-    if {"name", "priority"} <= names and names & {"maxtrespu", "usagefactor", "preempt", "grptres"}:
-        return "sacctmgr show qos"
-    if {"nodename", "timestart", "timeend"} <= names:
-        return "sacctmgr show event"
-    if is_controller_log(head):
-        return "slurmctld.log"
-    if any(line.startswith("sdiag output at") for line in head[:2]):
-        return "sdiag"
-    if delimiter_of(source) is not None:
-        return ""
-    if re.search(r"^\s*(Switch|Block)Name\s*=", text, re.MULTILINE | re.IGNORECASE):
-        return "topology.conf"
-    if is_sinfo(source) or (is_scontrol(source) and re.search(r"\bCPUTot=|\bCPUAlloc=", text)):
-        return "sinfo" if is_sinfo(source) else "scontrol show nodes"
-    if re.search(r"^\s*(?:NodeName=\S+\s+)?Name\s*=\s*\w+", text, re.MULTILINE) and "PartitionName" not in text:
-        return "gres.conf"
-    if "CPUAlloc=" in text:
-        return ""  # a node description without State= is incomplete, so the file was cut off
-    if re.search(r"^\s*(SlurmctldHost|ControlMachine|ClusterName|PartitionName|NodeName)\s*=", text, re.MULTILINE):
-        return "slurm.conf"
-    return ""
+    return next((kind for kind, holds in _KINDS if holds(head)), "") if head.lines else ""
 
 
 def _is_log(file: Path) -> bool:
@@ -507,7 +527,7 @@ def _read_events(site: SlurmSite, file: Path) -> None:
         node, words = row.get("nodename", ""), {word.strip(_MARKS).upper() for word in row.get("state", "").split("+")}
         if is_unset(node):
             continue
-        kind = "down" if words & _DOWN else "drain" if words & _DRAIN else ""
+        kind: OutageKind | None = "down" if words & _DOWN else "drain" if words & _DRAIN else None
         if not kind:
             site.drop(f"sacctmgr show event: state {row.get('state', '')!r}")
             continue
@@ -520,7 +540,7 @@ def _read_events(site: SlurmSite, file: Path) -> None:
         if start_s is None or (end_s is not None and end_s <= start_s):
             site.drop("sacctmgr show event: events without a start, or with an end at their start")
         else:
-            site.outages.append((node, start_s, end_s, kind))
+            site.outages.append(SingleOutage(node, start_s, end_s, kind))
 
 
 def _read_topology(site: SlurmSite, file: Path) -> None:

@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.families.slurm.accounting import COLUMNS
-from dagsim.families.slurm.accounting_values import (
+from dagsim.families.slurm.accounting.accounting_rows import COLUMNS
+from dagsim.families.slurm.accounting.accounting_values import (
     Resources,
     array_tasks,
     limit_s,
@@ -21,9 +21,9 @@ from dagsim.families.slurm.accounting_values import (
     state,
     with_older_columns,
 )
-from dagsim.families.slurm.sacct_ids import component, job_id
-from dagsim.families.slurm.sacct_times import AT, CLOCK_S, EXAMPLE, FAULTS, NOTES, SacctTimes
-from dagsim.families.slurm.submission import Submission, begin_after_s, submission
+from dagsim.families.slurm.accounting.sacct_ids import component, job_id
+from dagsim.families.slurm.accounting.sacct_times import AT, CLOCK_S, EXAMPLE, FAULTS, NOTES, SacctTimes
+from dagsim.families.slurm.accounting.submission import Submission, begin_after_s, submission
 from dagsim.model import Attempt, Job, Request, Task, TaskGraph
 from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.text import count_of
@@ -191,23 +191,23 @@ class SacctJobs:
         terms = self._terms(place, row, nodes)
         asked, allocated = self._held(place, row, allocated, nodes, terms, ran)
         return _Attempt(
-            place,
-            row["JobID"] or row["JobIDRaw"],
-            _submitted(row),
-            word,
-            submit_s or 0.0,
-            self.times.moment("Eligible", place) or submit_s or 0.0,
-            start_s,
-            end_s,
-            self._ran_s(place) if ran else 0.0,
-            limit_s(row["TimelimitRaw"], row["Timelimit"]),
-            nodes,
-            asked,
-            allocated,
-            ran,
-            not is_unset(row["Restarts"]) and finite_number(row["Restarts"], "Restarts") > 0,
-            row["NodeList"],
-            terms,
+            place=place,
+            id=row["JobID"] or row["JobIDRaw"],
+            submitted=_submitted(row),
+            state=word,
+            submit_s=submit_s or 0.0,
+            eligible_s=self.times.moment("Eligible", place) or submit_s or 0.0,
+            start_s=start_s,
+            end_s=end_s,
+            ran_s=self._ran_s(place) if ran else 0.0,
+            limit_s=limit_s(row["TimelimitRaw"], row["Timelimit"]),
+            nodes=nodes,
+            asked=asked,
+            allocated=allocated,
+            ran=ran,
+            restarts=not is_unset(row["Restarts"]) and finite_number(row["Restarts"], "Restarts") > 0,
+            node_list=row["NodeList"],
+            terms=terms,
         )
 
     def _held(

@@ -10,9 +10,10 @@ from zoneinfo import ZoneInfo
 
 from dagsim.errors import InputError, TraceError
 from dagsim.families.site.node_lists import FoundNode, ImportedSite
-from dagsim.families.slurm.controller_log import ControllerLog
-from dagsim.families.slurm.slurm_power import power_rules
-from dagsim.families.slurm.slurm_site_values import (
+from dagsim.families.slurm.site.controller_log import ControllerLog, OutageKind, SingleOutage
+from dagsim.families.slurm.site.scheduler_parameters import scheduler_of
+from dagsim.families.slurm.site.slurm_power import power_rules
+from dagsim.families.slurm.site.slurm_site_values import (
     OF_USERS,
     as_gres,
     caps_of,
@@ -24,15 +25,9 @@ from dagsim.families.slurm.slurm_site_values import (
     partition_of,
     qos_of,
     reservation_of,
-    scheduler_of,
     shares_of,
 )
-from dagsim.model import (
-    JobSuspension,
-    NodeOutage,
-    QueueNode,
-    QueueTree,
-)
+from dagsim.model import NodeOutage, QueueNode, QueueTree
 from dagsim.model.arithmetic import whole_sum
 from dagsim.sections import Registered
 from dagsim.systems.cluster.network import NETWORKS
@@ -71,8 +66,7 @@ class SlurmSite(ImportedSite):
     """For each account, its parent and its settings."""
     users: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     """Settings of each user, by account and user."""
-    outages: list[tuple[str, float, float | None, str]] = field(default_factory=list)
-    """Node, start, end and ``down`` or ``drain``, of each event."""
+    outages: list[SingleOutage] = field(default_factory=list)
     log: ControllerLog = field(default_factory=ControllerLog)
     """The facts in slurmctld's log."""
     bf_cycle_s: float | None = None
@@ -169,7 +163,7 @@ class SlurmSite(ImportedSite):
             tuple(qos.values()),
             tuple(filter(None, [reservation_of(self, name, row) for name, row in self.reservations.items()])),
             self._outages(names),
-            tuple([JobSuspension(*one) for one in (self.log.suspensions if self.log is not None else ())]),
+            tuple(self.log.suspensions),
             dict(self.licences),
             scheduler_of(self),
         )
@@ -249,17 +243,17 @@ class SlurmSite(ImportedSite):
 
     def _outages(self, names: Collection[str]) -> tuple[NodeOutage, ...]:
         """Return the outages of the cluster's nodes. Nodes with the same times are grouped."""
-        alike: dict[tuple[float, float | None, str], list[str]] = {}
-        for node, start_s, end_s, kind in self.outages:
-            if node in names:
-                alike.setdefault((start_s, end_s, kind), []).append(node)
-        if strangers := {node for node, *_ in self.outages if node not in names}:
+        alike: dict[tuple[float, float | None, OutageKind], list[str]] = {}
+        for outage in self.outages:
+            if outage.node in names:
+                alike.setdefault(outage[1:], []).append(outage.node)
+        if strangers := {outage.node for outage in self.outages if outage.node not in names}:
             self.drop(
                 f"sacctmgr show event: {count_of(len(strangers), 'node that is', 'nodes that are')} not in the "
                 f"cluster, such as {min(strangers)}"
             )
         times = sorted(alike, key=lambda key: (key[0], key[2], key[1] or 0.0))
-        return tuple([NodeOutage(tuple(alike[key]), key[0], key[1], key[2]) for key in times])  # type: ignore[arg-type]
+        return tuple([NodeOutage(tuple(alike[key]), *key) for key in times])
 
     def _configured(self, name: str, fields: Mapping[str, str]) -> FoundNode:
         with naming(f"node {name}"):
@@ -332,15 +326,15 @@ class SlurmSite(ImportedSite):
             job_limits = job_caps_of(self, row)
             of_users = {user: job_caps_of(self, fields) for user, fields in users.items()}
         return QueueNode(
-            name,
-            shares_of(row),
-            priority,
-            {user: shares_of(fields) for user, fields in users.items()},
-            priorities,
-            limits,
-            user_limits,
-            own,
-            job_limits,
-            {user: caps for user, caps in of_users.items() if caps and caps != job_limits},
+            name=name,
+            weight=shares_of(row),
+            priority=priority,
+            users={user: shares_of(fields) for user, fields in users.items()},
+            user_priorities=priorities,
+            limits=limits,
+            user_limits=user_limits,
+            limits_of=own,
+            job_limits=job_limits,
+            job_limits_of={user: caps for user, caps in of_users.items() if caps and caps != job_limits},
             children=tuple([self._account(child) for child, (parent, _) in self.accounts.items() if parent == name]),
         )

@@ -1,7 +1,7 @@
 """Slurm's queue at one moment: ``squeue --json``, ``scontrol show job``, or ``squeue`` with enough
 columns.
 
-Each object in the queue is converted to a row of ``sacct`` and read as such.
+Each job in the queue is converted to a row of ``sacct`` and read as such.
 """
 
 from __future__ import annotations
@@ -12,15 +12,9 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from dagsim.families.slurm.sacct import Sacct
-from dagsim.families.slurm.slurm_queue import (
-    QUEUE_COMMAND,
-    is_squeue,
-    lacking_columns,
-    queue_tables,
-    squeue_instant_s,
-    waiting_jobs,
-)
+from dagsim.families.slurm.accounting.sacct import Sacct
+from dagsim.families.slurm.queue.queue_listings import QUEUE_COMMAND, is_squeue, lacking_columns
+from dagsim.families.slurm.queue.slurm_queue import queue_tables, squeue_instant_s, waiting_jobs
 from dagsim.traces.chunks import Table
 from dagsim.traces.reader import JobBlock, WaitingJob
 from dagsim.traces.report import ReadReport

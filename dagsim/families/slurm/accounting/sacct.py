@@ -23,12 +23,19 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.errors import ConfigError, TraceError
-from dagsim.families.slurm.accounting import COMMAND, delimiter_of, folder_parts, is_json, lacks_header, sacct_tables
-from dagsim.families.slurm.accounting_values import licences_or_none
-from dagsim.families.slurm.sacct_ids import ReusedIds, by_time_and_id, component, job_id, row_ids
-from dagsim.families.slurm.sacct_jobs import SacctJobs, note_nodes, request_of
-from dagsim.families.slurm.sacct_times import AT, CLOCK_S, MOMENTS, SacctTimes, seconds_or_nan, unfolded
-from dagsim.families.slurm.submission import submission
+from dagsim.families.slurm.accounting.accounting_rows import (
+    COMMAND,
+    delimiter_of,
+    folder_parts,
+    is_json,
+    lacks_header,
+    sacct_tables,
+)
+from dagsim.families.slurm.accounting.accounting_values import licences_or_none
+from dagsim.families.slurm.accounting.sacct_ids import ReusedIds, by_time_and_id, component, job_id, row_ids
+from dagsim.families.slurm.accounting.sacct_jobs import SacctJobs, note_nodes, request_of
+from dagsim.families.slurm.accounting.sacct_times import AT, CLOCK_S, MOMENTS, SacctTimes, seconds_or_nan, unfolded
+from dagsim.families.slurm.accounting.submission import submission
 from dagsim.model import Attempt, Job, Request, Task
 from dagsim.model.arithmetic import numbered
 from dagsim.traces.chunks import Table
@@ -39,14 +46,7 @@ from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import Findings, JobBatch, job_blocks, with_others
 from dagsim.traces.sites import readable_hosts
 from dagsim.traces.source import Source
-from dagsim.traces.times import (
-    DAY_NUMBERS,
-    UNSET_MOMENTS,
-    are_day_numbers,
-    in_seconds,
-    local_seconds,
-    moment_s,
-)
+from dagsim.traces.times import DAY_NUMBERS, UNSET_MOMENTS, are_day_numbers, in_seconds, local_seconds, moment_s
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
 
@@ -74,23 +74,10 @@ class Sacct(Reader):
     name = "sacct"
     whole_folders = True
     summary = "Slurm's accounting: sacct -P or sacct --json"
-    uses = frozenset(
-        {
-            "protocol",
-            "keep_partial",
-            "gpus_per_task",
-            "reference_gpu",
-            "floor_s",
-            "timezone",
-            "tenant",
-            "demand",
-            "mig",
-            "shards",
-            "gpu_names",
-            "delimiter",
-            "columns",
-        }
-    )
+    uses = frozenset({
+        "protocol", "keep_partial", "gpus_per_task", "reference_gpu", "floor_s", "timezone", "tenant", "demand", "mig",
+        "shards", "gpu_names", "delimiter", "columns",
+    })  # fmt: skip
 
     def tables(self, source: Source, report: ReadReport, options: TraceOptions) -> Iterator[Table]:
         """Yield the rows of a source, with the columns ``COLUMNS``."""
@@ -139,7 +126,7 @@ class Sacct(Reader):
             yield from reading.unstarted(table.chosen(np.flatnonzero(idle)))
 
     def submissions(self, source: Source, options: TraceOptions) -> Submissions:
-        from dagsim.families.slurm.submissions import read_submissions
+        from dagsim.families.slurm.accounting.submissions import read_submissions
 
         return read_submissions(source, options)
 

@@ -1,6 +1,4 @@
-"""The conversion of Slurm's settings to dagsim's: limits, partitions, QOS, reservations and the
-parameters of the scheduler.
-"""
+"""The conversion of Slurm's settings to dagsim's: limits, partitions, QOS and reservations."""
 
 from __future__ import annotations
 
@@ -11,22 +9,16 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dagsim.errors import ModelError, TraceError
-from dagsim.model import (
-    Caps,
-    JobCaps,
-    NodePartition,
-    NodeReservation,
-    Qos,
-)
+from dagsim.model import Caps, JobCaps, NodePartition, NodeReservation, Qos
 from dagsim.traces.fields import Dirty, count, finite_number, memory_gb
 from dagsim.traces.sites import hosts, site_gpu
-from dagsim.traces.times import duration_s, is_unset, moment_s, span_s
+from dagsim.traces.times import duration_s, is_unset, span_s
 
 if TYPE_CHECKING:
-    from dagsim.families.slurm.slurm_site import SlurmSite
+    from dagsim.families.slurm.site.slurm_site import SlurmSite
 
 
-_MOST = 2**32
+MOST = 2**32
 """The largest value of Slurm's limits, which have 32 bits."""
 
 
@@ -79,10 +71,10 @@ def _minutes_s(text: str | None) -> float | None:
     """
     if text is None or is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE"):
         return None
-    return 60.0 * float(text) if text.isdecimal() else _long_s(text)
+    return 60.0 * float(text) if text.isdecimal() else slurm_seconds(text)
 
 
-def _long_s(text: str) -> float:
+def slurm_seconds(text: str) -> float:
     """Convert a duration to seconds, such as ``7-0``, ``7-00:00``, ``1-02:03:04``, ``08:00`` or
     minutes.
     """
@@ -108,12 +100,12 @@ def caps_of(site: SlurmSite, tres: str, jobs: str = "", minutes: str = "") -> Ca
         if name.startswith("gres/gpu:"):
             by_type[site_gpu(name.partition(":")[2], site.named)] = finite_number(value, name)
         elif name == "node":
-            amounts["nodes"] = count(value, name, 0, _MOST)
+            amounts["nodes"] = count(value, name, 0, MOST)
         elif name not in _TRES:
             site.drop(f"a limit on {name}")
         else:
             amounts[_TRES[name]] = memory_gb(value) if name == "mem" else finite_number(value, name)
-    most = count(jobs, "limit of jobs", 0, _MOST) if jobs and jobs != "-1" else None
+    most = count(jobs, "limit of jobs", 0, MOST) if jobs and jobs != "-1" else None
     return Caps(**amounts, jobs=most, gpus_of=by_type, minutes=_minutes_of(site, minutes))
 
 
@@ -165,7 +157,7 @@ def _minutes_of(site: SlurmSite, text: str) -> dict[str, float]:
 
 def caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
     jobs = [
-        count(text, "limit of jobs", 0, _MOST)
+        count(text, "limit of jobs", 0, MOST)
         for text in (row.get("maxjobs"), row.get("grpjobs"))
         if text and text != "-1"
     ]
@@ -214,52 +206,41 @@ def drop_unused(site: SlurmSite, owner: str, row: Mapping[str, str], used: Colle
 def partition_of(
     site: SlurmSite, name: str, row: Mapping[str, str], qos: Mapping[str, Qos], names: set[str], whole: bool
 ) -> NodePartition:
-    listed = row.get("nodes", "ALL")
-    nodes = () if listed.upper() == "ALL" else hosts_of("" if is_unset(listed) else listed, f"partition {name}")
+    owner, listed = f"partition {name}", row.get("nodes", "ALL")
+    nodes = () if listed.upper() == "ALL" else hosts_of("" if is_unset(listed) else listed, owner)
     if strangers := [node for node in nodes if node not in names]:
-        raise TraceError(f"partition {name}: no list of nodes contains {strangers[0]!r}; add slurm.conf")
+        raise TraceError(f"{owner}: no list of nodes contains {strangers[0]!r}; add slurm.conf")
     for key, plain in _PLAIN_PARTITION.items():
         if row.get(key, plain).upper() not in (plain, "NONE", "0"):
-            site.drop(f"partition {name}: {key}={row[key]}")
+            site.drop(f"{owner}: {key}={row[key]}")
     own = row.get("qos", "")
     if own and own not in qos:
-        site.drop(f"partition {name}: qos={own}, which no file describes (add `sacctmgr -P show qos`)")
-    shared = row.get("oversubscribe") or row.get("shared") or "NO"
-    if shared.lower().startswith(("force", "yes")) and not shared.lower().endswith(":1"):
-        site.drop(f"partition {name}: oversubscribe={shared}: jobs do not share CPUs here")
-    mode = _mode(site, f"partition {name}", row.get("preemptmode") or site.conf.get("preemptmode", "off"))
-    tier = row.get("prioritytier") or row.get("priority") or "1"
-    factor = row.get("priorityjobfactor") or row.get("priority") or "1"
-    with naming(f"partition {name}"):
-        ranks = finite_number(factor, "priorityjobfactor"), count(tier, "prioritytier", 0, _MOST)
-        limit_s, default_s = (_minutes_s(row.get(key)) for key in ("maxtime", "defaulttime"))
-        billing = _billed(site, row.get("tresbillingweights", ""))
-        grace = row.get("gracetime", "0").removesuffix(" sec")
-        grace_s = finite_number(grace, "gracetime") if grace.isdecimal() else _long_s(grace)
-        most_nodes = row.get("maxnodes", "")
-        job_limits = JobCaps(nodes=None if _is_unlimited(most_nodes) else finite_number(most_nodes, "maxnodes"))
-    accounts, denied_accounts, allowed_qos, denied_qos = (
-        _names(row.get(key, "")) for key in ("allowaccounts", "denyaccounts", "allowqos", "denyqos")
-    )
-    return NodePartition(
-        name,
-        nodes,
-        *ranks,
-        limit_s,
-        default_s,
-        whole or "exclusive" in shared.lower(),
-        billing,
-        mode,
-        Caps(),
-        own if own in qos else "",
-        job_limits,
-        accounts,
-        denied_accounts,
-        allowed_qos,
-        denied_qos,
-        grace_s,
-        row.get("lln", "no").upper() == "YES",
-    )
+        site.drop(f"{owner}: qos={own}, which no file describes (add `sacctmgr -P show qos`)")
+    shared = (row.get("oversubscribe") or row.get("shared") or "NO").lower()
+    if shared.startswith(("force", "yes")) and not shared.endswith(":1"):
+        site.drop(f"{owner}: oversubscribe={row.get('oversubscribe') or row['shared']}: jobs do not share CPUs here")
+    grace, most_nodes = row.get("gracetime", "0").removesuffix(" sec"), row.get("maxnodes", "")
+    mode = _mode(site, owner, row.get("preemptmode") or site.conf.get("preemptmode", "off"))
+    with naming(owner):
+        return NodePartition(
+            name=name,
+            nodes=nodes,
+            priority=finite_number(row.get("priorityjobfactor") or row.get("priority") or "1", "priorityjobfactor"),
+            tier=count(row.get("prioritytier") or row.get("priority") or "1", "prioritytier", 0, MOST),
+            max_time_s=_minutes_s(row.get("maxtime")),
+            default_time_s=_minutes_s(row.get("defaulttime")),
+            exclusive=whole or "exclusive" in shared,
+            billing=_billed(site, row.get("tresbillingweights", "")),
+            preempt=mode,
+            qos=own if own in qos else "",
+            job_limits=JobCaps(nodes=None if _is_unlimited(most_nodes) else finite_number(most_nodes, "maxnodes")),
+            accounts=_names(row.get("allowaccounts", "")),
+            denied_accounts=_names(row.get("denyaccounts", "")),
+            allowed_qos=_names(row.get("allowqos", "")),
+            denied_qos=_names(row.get("denyqos", "")),
+            grace_s=finite_number(grace, "gracetime") if grace.isdecimal() else slurm_seconds(grace),
+            spreads=row.get("lln", "no").upper() == "YES",
+        )
 
 
 def _is_unlimited(text: str) -> bool:
@@ -327,20 +308,22 @@ def qos_of(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
     )
     with naming(f"QOS {name}"):
         return Qos(
-            name,
-            finite_number(row.get("priority") or "0", "priority"),
-            _minutes_s(_first(row, ("maxwall", "maxwalldurationperjob")) or None),
-            finite_number(row.get("usagefactor") or "1", "usagefactor"),
-            caps_of(site, row.get("grptres", ""), row.get("grpjobs", ""), row.get("grptresmins", "")),
-            caps_of(site, _first(row, ("maxtrespu", "maxtresperuser")), _first(row, ("maxjobspu", "maxjobsperuser"))),
-            caps_of(
+            name=name,
+            priority=finite_number(row.get("priority") or "0", "priority"),
+            max_time_s=_minutes_s(_first(row, ("maxwall", "maxwalldurationperjob")) or None),
+            usage_factor=finite_number(row.get("usagefactor") or "1", "usagefactor"),
+            limits=caps_of(site, row.get("grptres", ""), row.get("grpjobs", ""), row.get("grptresmins", "")),
+            user_limits=caps_of(
+                site, _first(row, ("maxtrespu", "maxtresperuser")), _first(row, ("maxjobspu", "maxjobsperuser"))
+            ),
+            account_limits=caps_of(
                 site, _first(row, ("maxtrespa", "maxtresperaccount")), _first(row, ("maxjobspa", "maxjobsperaccount"))
             ),
-            preempts,
-            mode,
-            job_caps_of(site, row),
-            _long_s(row.get("gracetime") or "0"),
-            "NoDecay" in row.get("flags", "").split(","),
+            preempts=preempts,
+            preempt=mode,
+            job_limits=job_caps_of(site, row),
+            grace_s=slurm_seconds(row.get("gracetime") or "0"),
+            keeps_usage="NoDecay" in row.get("flags", "").split(","),
         )
 
 
@@ -369,133 +352,15 @@ def reservation_of(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeRe
             tuple([one for one in row.get(key, "").split(",") if not is_unset(one)]) for key in ("accounts", "users")
         )
         return NodeReservation(
-            name,
-            hosts_of(row["nodes"], f"reservation {name}"),
-            start_s,
-            end_s,
-            every_s,
-            site.log.made_s.get(name),
-            "MAGNETIC" in flags,
-            accounts,
-            users,
+            name=name,
+            nodes=hosts_of(row["nodes"], f"reservation {name}"),
+            start_s=start_s,
+            end_s=end_s,
+            every_s=every_s,
+            known_s=site.log.made_s.get(name),
+            magnetic="MAGNETIC" in flags,
+            accounts=accounts,
+            users=users,
         )
     except (Dirty, ModelError) as error:
         raise TraceError(f"reservation {name}: {error}") from None
-
-
-_WEIGHTS = {"age": "age", "assoc": "assoc", "fair_share": "fairshare", "job_size": "jobsize",
-            "partition": "partition", "qos": "qos"}  # fmt: skip
-
-
-_FLAGS = {"accrue_always": "ACCRUE_ALWAYS", "relative_size": "SMALL_RELATIVE_TO_TIME", "max_tres": "MAX_TRES"}
-
-
-_PLAIN = frozenset({"bf_continue", "bf_running_job_reserve", "kill_invalid_depend", "nohold_on_prolog_fail",
-                    "bf_yield_interval", "bf_yield_sleep", "max_rpc_cnt", "sched_max_job_start", "batch_sched_delay",
-                    "enable_user_top", "bf_busy_nodes", "bf_max_time"})  # fmt: skip
-"""SchedulerParameters that have no effect on the starts of jobs here."""
-
-
-_PLAIN_CONF = {"preemptexempttime": ("-1", "00:00:00", "none"), "preemptparameters": (), "completewait": ("0", "0 sec"),
-               "prioritysitefactorplugin": (), "mcsplugin": ("mcs/none",), "burstbuffertype": (),
-               "federationparameters": (), "nodefeaturesplugins": (), "dependencyparameters": (), "topologyparam": (),
-               "resvoverrun": ("0", "0 min")}  # fmt: skip
-"""slurm.conf keys that affect the starts of jobs but are not modelled, with the values for which
-they have no effect."""
-
-
-def scheduler_of(site: SlurmSite) -> dict[str, Any]:
-    """Return the parameters of ``slurm-multifactor`` that follow from slurm.conf, with Slurm's
-    defaults (slurm.conf(5)) for keys that are not set.
-
-    Raises:
-        TraceError: A value cannot be read.
-    """
-    conf = site.conf
-    with naming("slurm.conf"):
-        return _scheduler_of(site, conf)
-
-
-def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
-    flags = [flag for flag in conf.get("priorityflags", "").upper().split(",") if flag]
-    settings: dict[str, Any] = {
-        "order": "basic" if "basic" in conf.get("prioritytype", "multifactor") else "multifactor"
-    }
-    settings |= {
-        ours: finite_number(conf.get(f"priorityweight{name}") or "0", f"priorityweight{name}")
-        for ours, name in _WEIGHTS.items()
-    }
-    for part in (conf.get("priorityweighttres") or "").split(","):
-        name, _, weight = part.partition("=")
-        if name and not is_unset(name):
-            ours = {"cpu": "tres_cpus", "mem": "tres_memory", "gres/gpu": "tres_gpus"}.get(name.lower())
-            if ours is None:
-                site.drop(f"PriorityWeightTRES of {name}")
-            else:
-                settings[ours] = finite_number(weight, "priorityweighttres")
-    settings["max_age_s"] = _long_s(conf.get("prioritymaxage") or "7-0")
-    settings["half_life_s"] = _long_s(conf.get("prioritydecayhalflife") or "7-0")
-    period = conf.get("prioritycalcperiod") or "5"
-    settings["calc_period_s"] = (
-        60.0 * finite_number(period, "prioritycalcperiod") if period.isdecimal() else _long_s(period)
-    )
-    # slurmctld calculates priorities when it starts, so count the periods from then on
-    boot_s = moment_s(boot, "boot_time", site.zone) if not is_unset(boot := conf.get("boot_time", "")) else None
-    if (calculated_s := site.log.calculated_s or boot_s) is not None:
-        settings["calc_phase_s"] = calculated_s
-    if site.bf_cycle_s is not None:
-        settings["bf_cycle_s"] = site.bf_cycle_s
-    settings["damping"] = finite_number(conf.get("fairsharedampeningfactor") or "1", "fairsharedampeningfactor")
-    settings["algorithm"] = "classic" if "NO_FAIR_TREE" in flags else "tree"
-    settings["favor_small"] = conf.get("priorityfavorsmall", "no").lower() in ("yes", "1")
-    settings |= {ours: flag in flags for ours, flag in _FLAGS.items()}
-    for flag in flags:
-        if flag not in (*_FLAGS.values(), "NO_FAIR_TREE", "FAIR_TREE"):
-            site.drop(f"PriorityFlags={flag}")
-    if (conf.get("priorityusageresetperiod") or "none").lower() != "none":
-        site.drop(f"PriorityUsageResetPeriod={conf['priorityusageresetperiod']}")
-    for key, plain in _PLAIN_CONF.items():
-        if (value := conf.get(key, "")) and not is_unset(value) and value.lower() not in plain:
-            site.drop(f"{key}={value}")
-    settings["backfill"] = "builtin" not in conf.get("schedulertype", "sched/backfill")
-    settings["preempt"] = {"preempt/partition_prio": "partition_prio", "preempt/qos": "qos"}.get(
-        conf.get("preempttype", ""), "off"
-    )
-    if settings["preempt"] != "off" or site.outages:
-        expires = re.search(r"cred_expire=(\d+)", conf.get("authinfo", ""))
-        settings["requeue_delay_s"] = float(int(expires[1]) if expires else 120) + 1.0
-    if "safe" not in conf.get("accountingstorageenforce", "safe").lower():
-        settings["limits"] = "used"
-    over = conf.get("overtimelimit") or "0"
-    if over.upper() in ("UNLIMITED", "INFINITE"):
-        settings["kill"] = "never"
-    else:
-        settings["over_time_s"] = 60.0 * finite_number(over.split()[0], "overtimelimit")
-    settings["gangs"] = "distinct"
-    settings["place"] = "best"
-    return settings | _scheduler_parameters(site, conf.get("schedulerparameters") or "")
-
-
-def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
-    parts = [part.strip().partition("=") for part in text.split(",") if part.strip()]
-    stated = {name: value for name, _, value in parts}
-    seconds = {"bf_interval": ("bf_interval_s", 30.0, 1.0), "bf_window": ("bf_window_s", 1440.0, 60.0),
-               "bf_resolution": ("bf_resolution_s", 60.0, 1.0), "sched_interval": ("sched_interval_s", 60.0, 1.0),
-               "bf_window_linear": ("bf_window_linear_s", 0.0, 1.0),
-               "sched_min_interval": ("sched_min_interval_s", 2.0, 1e-6)}  # fmt: skip
-    counts = {"bf_max_job_test": ("bf_max_job_test", 500), "default_queue_depth": ("queue_depth", 100),
-              "bf_max_job_user": ("bf_max_job_user", 0), "bf_max_job_assoc": ("bf_max_job_assoc", 0),
-              "bf_max_job_part": ("bf_max_job_part", 0),
-              "bf_max_job_array_resv": ("bf_max_job_array_resv", 20)}  # fmt: skip
-    settings: dict[str, Any] = {}
-    for name, (ours, default, unit) in seconds.items():
-        settings[ours] = finite_number(str(stated.pop(name, default)), name) * unit
-    if settings["sched_min_interval_s"] < 0.001:
-        # Treat negligible intervals, such as Slurm's default of 2 microseconds, as 0.
-        settings["sched_min_interval_s"] = 0.0
-    for name, (ours, least) in counts.items():
-        settings[ours] = count(str(stated.pop(name, least)), name, 0, _MOST)
-    for name, value in stated.items():
-        if name not in _PLAIN:
-            site.drop(f"SchedulerParameters={name}{'=' if value else ''}{value}")
-    return settings

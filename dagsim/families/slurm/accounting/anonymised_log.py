@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 
 from dagsim.families.site.anonymise import Names
-from dagsim.families.slurm.accounting import COLUMNS, sacct_rows
-from dagsim.families.slurm.accounting_values import licences_or_none
-from dagsim.families.slurm.submission import Submission, submission
+from dagsim.families.slurm.accounting.accounting_rows import COLUMNS, sacct_rows
+from dagsim.families.slurm.accounting.accounting_values import licences_or_none
+from dagsim.families.slurm.accounting.submission import Submission, submission
 from dagsim.model import Condition, Request
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source

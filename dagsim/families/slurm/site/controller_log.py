@@ -8,8 +8,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Literal, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo
 
+from dagsim.model import JobSuspension
 from dagsim.traces.sites import hosts
 from dagsim.traces.source import Source
 from dagsim.traces.times import moment_s
@@ -30,13 +32,24 @@ _DOWN = frozenset({"DOWN", "FAIL", "POWER_DOWN", "POWERED_DOWN", "REBOOT"})
 _DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAILING"})
 
 
+OutageKind: TypeAlias = Literal["down", "drain"]
+
+
+class SingleOutage(NamedTuple):
+    """An outage of one node. It has not ended if ``end_s`` is None."""
+
+    node: str
+    start_s: float
+    end_s: float | None
+    kind: OutageKind
+
+
 @dataclass(slots=True)
 class ControllerLog:
     """The outages of nodes, reservations and boots that the log reports. All times are in seconds
     since 1970."""
 
-    outages: list[tuple[str, float, float | None, str]] = field(default_factory=list)
-    """Node, start, end and ``down`` or ``drain``."""
+    outages: list[SingleOutage] = field(default_factory=list)
     made_s: dict[str, float] = field(default_factory=dict)
     """The time at which each reservation was made."""
     reservations: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -44,8 +57,7 @@ class ControllerLog:
     boots_s: list[float] = field(default_factory=list)
     """For each job that had to wait for nodes to boot, the time from its allocation to its start."""
 
-    suspensions: list[tuple[str, float, float]] = field(default_factory=list)
-    """Job, and when it was suspended and resumed."""
+    suspensions: list[JobSuspension] = field(default_factory=list)
     calculated_s: float | None = None
     """A time at which priorities were calculated."""
 
@@ -67,54 +79,59 @@ def read_controller_log(file: Path, zone: ZoneInfo | None = None) -> ControllerL
     Raises:
         TraceError: The file cannot be read.
     """
-    log = ControllerLog()
-    away: dict[str, tuple[float, str]] = {}
-    allocated_s: dict[str, float] = {}
-    suspended_s: dict[str, float] = {}
-
-    def change(node: str, now: float, kind: str) -> None:
-        """Record that a node goes ``down``, is set to ``drain``, or returns to service (``kind`` is
-        empty).
-        """
-        if node in away and away[node][1] != kind:
-            since_s, was = away.pop(node)
-            if now > since_s:
-                log.outages.append((node, since_s, now, was))
-        if kind:
-            away.setdefault(node, (now, kind))
-
+    reading = _Reading()
     for _, line in Source(file).lines():
         match = _LINE.match(line)
-        if match is None:
-            continue
-        text = match[3]
-        if not any(word in text for word in ("ode", "reservation", "JobId", "rpc_suspend", _CALCULATES)):
-            continue
-        now = (moment_s(match[1], "date", zone) or 0.0) + float(match[2] or 0.0)
+        if match and any(word in match[3] for word in ("ode", "reservation", "JobId", "rpc_suspend", _CALCULATES)):
+            reading.event(match[3], (moment_s(match[1], "date", zone) or 0.0) + float(match[2] or 0.0))
+    reading.log.outages += [SingleOutage(node, since_s, None, kind) for node, (since_s, kind) in reading.away.items()]
+    return reading.log
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A log that is being read, with what has begun but not ended."""
+
+    log: ControllerLog = field(default_factory=ControllerLog)
+    away: dict[str, tuple[float, OutageKind]] = field(default_factory=dict)
+    """Since when each node is out of service, and how."""
+    allocated_s: dict[str, float] = field(default_factory=dict)
+    suspended_s: dict[str, float] = field(default_factory=dict)
+
+    def event(self, text: str, now: float) -> None:
+        """Record what the text of a line reports."""
+        log = self.log
         if _CALCULATES in text:
             log.calculated_s = now
         elif found := _SUSPENDED.search(text):
             if found[1] == "suspend":
-                suspended_s.setdefault(found[2], now)
-            elif (from_s := suspended_s.pop(found[2], now)) < now:
-                log.suspensions.append((found[2], from_s, now))
+                self.suspended_s.setdefault(found[2], now)
+            elif (from_s := self.suspended_s.pop(found[2], now)) < now:
+                log.suspensions.append(JobSuspension(found[2], from_s, now))
         elif found := _STATE.search(text):
             word = found[2].upper()
-            change(found[1], now, "down" if word in _DOWN else "drain" if word in _DRAIN else "")
+            self.change(found[1], now, "down" if word in _DOWN else "drain" if word in _DRAIN else None)
         elif found := _LOST.search(text):
             for node in _named(found[1]):
-                change(node, now, "down")
+                self.change(node, now, "down")
         elif found := _BACK.search(text):
-            change(found[1] or found[2], now, "")
+            self.change(found[1] or found[2], now, None)
         elif found := _RESERVED.search(text):
             _reserve(log, found[1], found[2], found[3], now)
         elif found := _BOOTED.search(text):
-            if (since_s := allocated_s.pop(found[1], None)) is not None:
+            if (since_s := self.allocated_s.pop(found[1], None)) is not None:
                 log.boots_s.append(now - since_s)
         elif found := _STARTED.search(text):
-            allocated_s[found[1] or found[2]] = now
-    log.outages += [(node, since_s, None, kind) for node, (since_s, kind) in away.items()]
-    return log
+            self.allocated_s[found[1] or found[2]] = now
+
+    def change(self, node: str, now: float, kind: OutageKind | None) -> None:
+        """Record that a node goes ``down``, is set to ``drain``, or returns to service (None)."""
+        if node in self.away and self.away[node][1] != kind:
+            since_s, was = self.away.pop(node)
+            if now > since_s:
+                self.log.outages.append(SingleOutage(node, since_s, now, was))
+        if kind:
+            self.away.setdefault(node, (now, kind))
 
 
 def _reserve(log: ControllerLog, verb: str, name: str, settings: str, now: float) -> None:

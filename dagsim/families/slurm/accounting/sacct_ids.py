@@ -7,7 +7,7 @@ from math import isnan
 
 import numpy as np
 
-from dagsim.families.slurm.sacct_times import AT, CLOCK_S
+from dagsim.families.slurm.accounting.sacct_times import AT, CLOCK_S
 from dagsim.model.arithmetic import DAY_S
 from dagsim.traces.chunks import Table
 from dagsim.traces.grouping import Grouped, repeated

@@ -51,31 +51,16 @@ def power_rules(
         if _seconds(conf, "suspendtime", "slurm.conf") not in (None, inf):
             drop("suspendtime: power saving needs SuspendProgram and ResumeProgram; without them all nodes stay up")
         return {}
-    excluded = set(_excluded(conf.get("suspendexcnodes", ""), lambda text: _members(text, states)))
-    excluded |= set(_excluded(conf.get("suspendexcparts", ""), lambda text: parts.get(text, ())))
     kept = {word.upper() for word in re.split(r"[,\s]+", conf.get("suspendexcstates", "")) if not is_unset(word)}
-    excluded |= {node for node, state in states.items() if kept & _LASTING & _words(state)}
+    excluded = {node for node, state in states.items() if kept & _LASTING & _words(state)}
+    excluded |= set(_excluded(conf.get("suspendexcnodes", ""), lambda text: _members(text, states)))
+    excluded |= set(_excluded(conf.get("suspendexcparts", ""), lambda text: parts.get(text, ())))
+    rates = _rate(conf, "resumerate", len(states)), _rate(conf, "suspendrate", len(states))
     rules: dict[str, OnDemand] = {}
     for node, state in states.items():
         rows = [(name, partitions[name]) for name, members in parts.items() if node in members]
-        times = {key: _largest_s(conf, rows, key) for key in _DEFAULTS_S}
-        words = _words(state)
-        idle_s = None if node in excluded or times["suspendtime"] == inf else times["suspendtime"]
-        if any(row.get("powerdownonidle", "no").upper() == "YES" for _, row in rows) and node not in excluded:
-            idle_s = 0.0
-        if idle_s is None and "CLOUD" not in words:
-            continue
-        is_off = "CLOUD" in words or "POWERED_DOWN" in words or state.endswith("~")
-        boots_s = times["resumetimeout"] if boot_s is None else boot_s
-        rules[node] = OnDemand(
-            boots_s,
-            idle_s,
-            times["suspendtimeout"],
-            up=not is_off,
-            boots_a_minute=_rate(conf, "resumerate", len(states)),
-            stops_a_minute=_rate(conf, "suspendrate", len(states)),
-            timeout_s=times["resumetimeout"],
-        )
+        if rule := _rule(conf, rows, state, boot_s, rates, stays_up=node in excluded):
+            rules[node] = rule
     if rules and boot_s is None:
         drop(
             f"resumetimeout={max(rule.mean_boot_s for rule in rules.values()):g} s: used as the time that every boot "
@@ -84,6 +69,34 @@ def power_rules(
     if rules and (passing := sorted(kept - _LASTING)):
         drop(f"suspendexcstates: {', '.join(passing)}, as nodes leave these states")
     return rules
+
+
+def _rule(
+    conf: Mapping[str, str],
+    rows: list[tuple[str, Mapping[str, str]]],
+    state: str,
+    boot_s: float | None,
+    rates: tuple[int, int],
+    *,
+    stays_up: bool,
+) -> OnDemand | None:
+    """Return the rule for a node in the partitions ``rows``, with ``rates`` of boots and stops a
+    minute. Return None if the node is always up."""
+    times, words = {key: _largest_s(conf, rows, key) for key in _DEFAULTS_S}, _words(state)
+    idle_s = None if stays_up or times["suspendtime"] == inf else times["suspendtime"]
+    if any(row.get("powerdownonidle", "no").upper() == "YES" for _, row in rows) and not stays_up:
+        idle_s = 0.0
+    if idle_s is None and "CLOUD" not in words:
+        return None
+    return OnDemand(
+        times["resumetimeout"] if boot_s is None else boot_s,
+        idle_s,
+        times["suspendtimeout"],
+        up=not ("CLOUD" in words or "POWERED_DOWN" in words or state.endswith("~")),
+        boots_a_minute=rates[0],
+        stops_a_minute=rates[1],
+        timeout_s=times["resumetimeout"],
+    )
 
 
 _LASTING = frozenset({"CLOUD", "DYNAMIC_FUTURE", "DYNAMIC_NORM"})

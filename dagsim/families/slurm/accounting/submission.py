@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dagsim.errors import ModelError, NestedTooDeeply
-from dagsim.families.slurm.accounting_values import gres_tres
+from dagsim.families.slurm.accounting.accounting_values import gres_tres
 from dagsim.model import Request
 from dagsim.model.constraints import counts_of, without_counts
 from dagsim.traces.sites import hosts
@@ -121,15 +121,15 @@ def _read(
         if "*" in constraint and counts_of(constraint) is None:
             notes.append("whose constraint has alternatives of counts, of which only the features are modelled")
         request = Request(
-            constraint,
-            partitions if len(partitions) > 1 else (),
-            reservation or options.get("reservation", ""),
-            licences or _licences(options.get("licenses", "")),
-            options.get("exclusive", "no") in ("", "node"),
-            spread,
-            "",
-            int(limit[1]) if limit and int(limit[1]) else None,
-            after,
+            constraint=constraint,
+            partitions=partitions if len(partitions) > 1 else (),
+            reservation=reservation or options.get("reservation", ""),
+            licences=licences or _licences(options.get("licenses", "")),
+            exclusive=options.get("exclusive", "no") in ("", "node"),
+            spread=spread,
+            array="",
+            array_limit=int(limit[1]) if limit and int(limit[1]) else None,
+            after=after,
             after_one="?" in options.get("dependency", ""),
             segment=_segment(options) if spread else None,
             nodes=_hosts(options.get("nodelist", "")),
@@ -144,16 +144,16 @@ def _read(
     name, begin = options.get("job-name", ""), options.get("begin", "")
     note = notes[0] if notes else ""
     return Submission(
-        request if request else None,
-        _nice(options),
-        tasks,
-        note,
-        name,
-        alone,
-        begin,
-        fault,
-        _gpus(options),
-        (_number(options, "ntasks"), _number(options, "ntasks-per-node"), _sockets(options)),
+        request=request if request else None,
+        nice=_nice(options),
+        tasks=tasks,
+        note=note,
+        name=name,
+        singleton=alone,
+        begin=begin,
+        fault=fault,
+        gpus=_gpus(options),
+        units=(_number(options, "ntasks"), _number(options, "ntasks-per-node"), _sockets(options)),
     )
 
 

@@ -123,15 +123,15 @@ def _node(where: str, fields: Mapping[str, str]) -> FoundNode:
         effective = fields.get("CPUEfctv", "")
         state = fields.get("State", "")
         return FoundNode(
-            name,
-            _gres(fields.get("Gres", "")),
-            count(effective if effective not in _NONE else fields.get("CPUTot", ""), "CPUTot", 0),
-            max(0.0, memory_mb) / 1024,
-            state,
-            _usable(state),
-            _listed(fields.get("Partitions", "")),
-            _listed(fields.get("ActiveFeatures", "")),
-            finite_number(fields.get("Weight") or "1", "Weight"),
+            name=name,
+            gpus=_gres(fields.get("Gres", "")),
+            cpus=count(effective if effective not in _NONE else fields.get("CPUTot", ""), "CPUTot", 0),
+            memory_gb=max(0.0, memory_mb) / 1024,
+            state=state,
+            usable=_usable(state),
+            partitions=_listed(fields.get("Partitions", "")),
+            features=_listed(fields.get("ActiveFeatures", "")),
+            weight=finite_number(fields.get("Weight") or "1", "Weight"),
         )
 
 

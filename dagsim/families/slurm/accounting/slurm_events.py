@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.families.slurm.submission import options_of
+from dagsim.families.slurm.accounting.submission import options_of
 from dagsim.model import Demand
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty, memory_gb

@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.errors import TraceError
-from dagsim.families.slurm.accounting import COLUMNS, sacct_tables
-from dagsim.families.slurm.accounting_values import array_ids, resources, state
-from dagsim.families.slurm.sacct import Sacct
-from dagsim.families.slurm.sacct_times import unfolded
-from dagsim.families.slurm.submission import begin_after_s, options_of
+from dagsim.families.slurm.accounting.accounting_rows import COLUMNS, sacct_tables
+from dagsim.families.slurm.accounting.accounting_values import array_ids, resources, state
+from dagsim.families.slurm.accounting.sacct import Sacct
+from dagsim.families.slurm.accounting.sacct_times import unfolded
+from dagsim.families.slurm.accounting.submission import begin_after_s, options_of
 from dagsim.model.arithmetic import DAY_S
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty
@@ -188,18 +188,18 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None, number: int) -
     end_s, start_s = times["End"], times["Start"] if ran else None
     for own in array_ids(id):
         yield _Row(
-            own,
-            submit_s,
-            eligible_s,
-            begin_s,
-            nan if start_s is None else max(start_s, submit_s),
-            nan if end_s is None else end_s,
-            parents,
-            readable_hosts(fields["NodeList"]) if ran else (),
-            float(charged[1]) if (charged := _BILLING.search(fields["AllocTRES"])) else nan,
-            number,
-            nan if times["Eligible"] is None else times["Eligible"],
-            _asked(own, fields, line, submit_s),
+            id=own,
+            submit_s=submit_s,
+            eligible_s=eligible_s,
+            begin_s=begin_s,
+            start_s=nan if start_s is None else max(start_s, submit_s),
+            end_s=nan if end_s is None else end_s,
+            parents=parents,
+            nodes=readable_hosts(fields["NodeList"]) if ran else (),
+            billing=float(charged[1]) if (charged := _BILLING.search(fields["AllocTRES"])) else nan,
+            line=number,
+            known_s=nan if times["Eligible"] is None else times["Eligible"],
+            asked=_asked(own, fields, line, submit_s),
         )
 
 

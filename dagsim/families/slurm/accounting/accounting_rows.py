@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from dagsim.errors import TraceError
-from dagsim.families.slurm.accounting_values import json_number, listed_tasks, unescaped_text
+from dagsim.families.slurm.accounting.accounting_values import json_number, listed_tasks, unescaped_text
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
@@ -23,38 +23,11 @@ from dagsim.traces.source import NumberedRow, Source
 from dagsim.workload.records import clipped
 
 COLUMNS = (
-    "JobIDRaw",
-    "JobID",
-    "User",
-    "Account",
-    "Partition",
-    "State",
-    "Submit",
-    "Eligible",
-    "Start",
-    "End",
-    "ElapsedRaw",
-    "Elapsed",
-    "Suspended",
-    "TimelimitRaw",
-    "Timelimit",
-    "NNodes",
-    "NCPUS",
-    "ReqTRES",
-    "AllocTRES",
-    "Restarts",
-    "NodeList",
-    "QOS",
-    "Constraints",
-    "Reservation",
-    "SubmitLine",
-    "ReqCPUS",
-    "ReqMem",
-    "ReqNodes",
-    "ReqGRES",
-    "AllocGRES",
-    "Cluster",
-)
+    "JobIDRaw", "JobID", "User", "Account", "Partition", "State", "Submit", "Eligible", "Start", "End", "ElapsedRaw",
+    "Elapsed", "Suspended", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "AllocTRES", "Restarts",
+    "NodeList", "QOS", "Constraints", "Reservation", "SubmitLine", "ReqCPUS", "ReqMem", "ReqNodes", "ReqGRES",
+    "AllocGRES", "Cluster",
+)  # fmt: skip
 """The columns that are used."""
 COMMAND = (
     "SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0 sacct --allusers --duplicates --allocations --noconvert -P "

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from dagsim.families.slurm.accounting import COLUMNS
+from dagsim.families.slurm.accounting.accounting_rows import COLUMNS
 from dagsim.traces.chunks import Table
 from dagsim.traces.fields import Dirty, InvalidValue
 from dagsim.traces.report import ImpossibleTimes, ReadReport

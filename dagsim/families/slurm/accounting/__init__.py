@@ -1,0 +1,1 @@
+"""Slurm's accounting, submissions and events: readers of logs, and writers of these formats."""
