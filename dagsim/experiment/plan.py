@@ -21,7 +21,7 @@ from dagsim.config.bundled import find_config
 from dagsim.config.schema import Config, Setting, load_config, plain
 from dagsim.errors import ConfigError, InputError, UnknownName
 from dagsim.experiment.kept_files import Keep
-from dagsim.experiment.provenance import code_digest, digest, metric_files, sources_of
+from dagsim.experiment.provenance import code_digest, digest, files_in, metric_files, sources_of
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import check_metric
@@ -459,7 +459,7 @@ def _content(config: Config, policy: str) -> str:
     if trace is not None:  # identify the trace by its contents rather than its path
         part, key = ("workload", "path") if "workload" in described else ("system", "trace")
         described = {**described, part: {**described[part], key: digest(trace)}}
-    files = [digest(path) for _, _, path in sources_of(config, policy)]
+    files = [digest(path) for _, _, path in (*sources_of(config, policy), *files_in(described))]
     files += [digest(path) for path in metric_files(config).values()]
     content = {"code": code_digest(), "config": described, "policy": policy, "files": files}
     return json.dumps(_whole_numbers(content), sort_keys=True)

@@ -1,5 +1,5 @@
-"""Find the files that determine a run: the user's own code, checkpoints and traces. Each is
-recorded with its SHA-256.
+"""Find the files that determine a run: the user's own code, checkpoints, traces, and other files
+that the configuration names. Each is recorded with its SHA-256.
 
 The manifest of a run folder records these files, so that changes are detected when the run is
 repeated.
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
+from os.path import expandvars
 from pathlib import Path
 from typing import Any
 
@@ -38,30 +40,28 @@ family that cannot affect results declares this itself (``shows_only``).
 """
 _STATING = ("__init__.py", "family.py")
 """The files in a family that every process reads."""
-_KINDS = {"code": "the source of", "checkpoints": "the checkpoint of", "traces": "the trace"}
+_KINDS = {"code": "the source of", "checkpoints": "the checkpoint of", "traces": "the trace", "inputs": "the file"}
 _PACKAGE = Path(__file__).parents[1]
 
 Sources = dict[str, dict[str, Any]]
 
 
 def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
-    """Return the files that ``policies`` and ``config`` use. Under each of ``code``, ``checkpoints``
-    and ``traces``, names are mapped to ``{"file": path, "sha256": hex digits}``.
+    """Return the files that ``policies`` and ``config`` use. Under each of ``code``, ``checkpoints``,
+    ``traces`` and ``inputs``, names are mapped to ``{"file": path, "sha256": hex digits}``.
 
     Raises:
         ConfigError: A file is missing.
     """
     files: dict[str, Sources] = {kind: {} for kind in _KINDS}
-    for policy in policies:
-        for kind, name, path in sources_of(config, policy):
-            files[kind][name] = {"file": str(path.absolute()), "sha256": digest(path)}
-    for name in _names_in(plain(config)):
-        for path in _source(name):
-            files["code"][name] = {"file": str(path.absolute()), "sha256": digest(path)}
+    used = [source for policy in policies for source in sources_of(config, policy)]
+    for kind, name, path in (*used, *files_in(plain(config))):
+        files[kind][name] = {"file": str(path.absolute()), "sha256": digest(path)}
     for name, path in metric_files(config).items():
         files["code"][name] = {"file": str(path.absolute()), "sha256": digest(path)}
     trace = config.whole_system.trace_path
     if trace is not None:
+        files["inputs"] = {name: fact for name, fact in files["inputs"].items() if Path(expandvars(name)) != trace}
         files["traces"][str(trace)] = {"file": str(trace), "sha256": digest(trace)}
     return files
 
@@ -193,22 +193,32 @@ def _source(name: str) -> Iterator[Path]:
         yield path
 
 
-def _names_in(value: Any) -> Iterator[str]:
-    """Yield every ``module:attr`` in a configuration, except in the policy. The name may be a
-    value, or a key such as those of ``reward``.
+def files_in(value: Any) -> Iterator[tuple[str, str, Path]]:
+    """Yield the files and folders that a configuration (as ``plain`` writes it) names outside the
+    policy, each with its kind (``code`` or ``inputs``) and the name that it has there. The name of an own module
+    (``module:attr``) may be a value, or a key such as those of ``reward``.
     """
     if isinstance(value, str):
         name = value.partition("[")[0].strip()
         if own_names(name) == [name]:
-            yield from own_names(value)
+            for own in own_names(value):
+                for path in _source(own):
+                    yield "code", own, path
+        elif _LIKE_A_PATH.fullmatch(value) and os.path.exists(path := expandvars(value)):
+            yield "inputs", value, Path(path)
     elif isinstance(value, Mapping):
         for key, part in value.items():
             if key != "policy":
-                yield from _names_in(key)
-                yield from _names_in(part)
+                yield from files_in(key)
+                yield from files_in(part)
     elif isinstance(value, list):
         for part in value:
-            yield from _names_in(part)
+            yield from files_in(part)
+
+
+_LIKE_A_PATH = re.compile(r"(?=.*\w).*[./$].*")
+"""Texts that can name a file or a folder. Others name policies, models and the like, even if a folder has the same
+name."""
 
 
 SCHEMA = 2

@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 
 import dagsim
 from dagsim.cli import app
+from dagsim.config.schema import load_config
 from dagsim.experiment import provenance
+from dagsim.experiment.plan import Cell
 from dagsim.experiment.provenance import digested_files
 
 PACKAGE = Path(dagsim.__file__).parent
@@ -123,3 +125,30 @@ def test_run_folders_of_other_code_cannot_be_continued(command: str, recorded: s
     refused = CliRunner().invoke(app, again)
     assert refused.exit_code == 2
     assert "code" in refused.stderr
+
+
+def test_a_changed_file_that_the_configuration_names_changes_its_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TABLES", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "fifo").mkdir()  # has the name of a policy
+    ids, shas = set(), set()
+    for text in ("model,gpu\n", "model,gpu\nbert,T4\n"):
+        (tmp_path / "rates.csv").write_text(text)
+        for named in ("rates.csv", "$TABLES/rates.csv"):
+            config = load_config(None, [f"runtime={{kind: throughput, table: {named}}}", "policy=fifo"])
+            found = provenance.provenance(config, ["fifo"])["inputs"]
+            assert list(found) == [named]
+            shas.add(found[named]["sha256"])
+        ids.add(Cell(config, "fifo", 0, "fifo").id)
+    assert (len(shas), len(ids)) == (2, 2)
+
+
+def test_a_changed_module_of_a_users_own_system_changes_its_cells(tmp_path: Path) -> None:
+    own, ids = tmp_path / "own_server.py", set()
+    text = (Path(__file__).parents[2] / "docs/examples/model_server.py").read_text(encoding="utf-8")
+    for end in ("", "# changed\n"):
+        own.write_text(text + end, encoding="utf-8")
+        ids.add(Cell(load_config(None, [f"system.kind={own}:ModelServer"]), "in-order", 0, "in-order").id)
+    assert len(ids) == 2

@@ -148,7 +148,7 @@ class SparkScenario(Scenario):
     @property
     def trace_path(self) -> Path | None:
         """The path of the trace from which jobs are drawn."""
-        return None if self.trace is None else Path(self.trace)
+        return None if self.trace is None else Path(os.path.expandvars(self.trace))
 
     def read_from(self, path: str) -> Mapping[str, Any]:
         """Return the configuration keys, with a different path for the trace."""
@@ -274,8 +274,8 @@ class SparkScenario(Scenario):
             raise ConfigError("there are no jobs to sample from")
 
     def _read(self) -> list[SparkJob]:
-        if self.trace is not None:
-            return trace_jobs(Path(os.path.expandvars(self.trace)), most_tasks=self.max_tasks)
+        if self.trace_path is not None:
+            return trace_jobs(self.trace_path, most_tasks=self.max_tasks)
         if self.profiles is not None:
             return read_profiles(Path(os.path.expandvars(self.profiles)))
         return synthetic_profiles()

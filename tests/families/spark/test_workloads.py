@@ -9,7 +9,9 @@ from pathlib import Path
 from statistics import fmean, median
 
 import pytest
+from typer.testing import CliRunner
 
+from dagsim.cli.app import app
 from dagsim.errors import ModelError, TraceError, WorkloadError
 from dagsim.families.spark.api import (
     SPARK_POLICIES,
@@ -210,6 +212,16 @@ def test_alibaba_tasks_become_stages() -> None:
     assert all(durations.rough_ms >= 1000 for job in jobs for durations in job.durations)
     episode = SparkKernel(4, jobs).run(SPARK_POLICIES.create("fair"))
     assert all(job.completed_ms is not None for job in episode.jobs)
+
+
+@pytest.mark.family("formats")
+def test_a_variable_in_the_path_of_a_trace_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAMPLE_LOGS", str(SAMPLES))
+    settings = ["system.trace=$SAMPLE_LOGS/alibaba2018/batch_task.csv", "system.executors=4", "system.jobs=2"]
+    words = [word for setting in settings for word in ("--set", setting)]
+    arguments = ["eval", "--system", "spark", "--policy", "fifo", "--seeds", "1", "--no-plots", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, [*arguments, *words])
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.family("formats")
