@@ -204,8 +204,8 @@ def files_in(value: Any) -> Iterator[tuple[str, str, Path]]:
             for own in own_names(value):
                 for path in _source(own):
                     yield "code", own, path
-        elif _LIKE_A_PATH.fullmatch(value) and os.path.exists(path := expandvars(value)):
-            yield "inputs", value, Path(path)
+        elif _LIKE_A_PATH.fullmatch(value) and os.path.exists(named := expandvars(value)):
+            yield "inputs", value, Path(named)
     elif isinstance(value, Mapping):
         for key, part in value.items():
             if key != "policy":

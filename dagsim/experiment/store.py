@@ -164,7 +164,7 @@ class Store(Contents, ABC):
     @classmethod
     @abstractmethod
     def of_plan(cls, root: Path, plan: Plan, argv: Sequence[str]) -> Store:
-        """Return the folder for a plan of the kind that this class stores (see ``begin``)."""
+        """Return the folder for ``plan``, which must be of the kind that this class stores (see ``begin``)."""
 
     @classmethod
     def _made(

@@ -363,8 +363,8 @@ class _WithBreaks:
         return _Cheapest(work.value + ends, mean_s - shortest_s / 2, shortest_s, held)
 
     def _at(self, level: np.ndarray, slope: np.ndarray, rate: np.ndarray, *, whole: bool = False) -> _Work:
-        """Return the amount of work that is worthwhile at ``level``, (V,). The other results are
-        computed only if ``whole`` is True.
+        """Return the work, (V,), that pays off if a unit of work is worth ``level`` (y in the class
+        docstring). The other results are computed only if ``whole`` is True.
         """
         excess, work, moment = 0.0, 0.0, 0.0
         held = [np.zeros_like(self._half_s) for _ in rate] if whole else []

@@ -464,8 +464,8 @@ def _grid(first_s: float, t: float, instants: int) -> list[float]:
 
 
 def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
-    """Return the calibrated forecasts (count, 19) for the last rows. If there are too few past
-    waits, the history is not pooled.
+    """Return the calibrated forecasts for the last ``count`` rows, with a column for each quantile,
+    (count, 19). If there are too few past waits, the history is not pooled.
     """
     joined = Forecasts.joined([part for part in several if len(part.t)])
     if np.count_nonzero(log.start_s <= joined.t[-1]) < _LEAST_WAITS:

@@ -141,7 +141,7 @@ def _lengthen(folder: Store, iterations: int) -> None:
     elif hasattr(train.algorithm, "replay") and folder.state == "done":
         reason = "its replay buffer was deleted when it ended; start another training run with --init best.pt"
     if reason:
-        raise InputError(f"--iterations {iterations}: {folder.path} cannot be made longer: {reason}")
+        raise InputError(f"--iterations {iterations}: {folder.path} cannot be extended: {reason}")
     if folder.state == "done":
         (folder.path / "report_seeds.yaml").unlink(missing_ok=True)
     folder.note(plan=(folder.manifest.get("plan") or {}) | {"iterations": iterations})

@@ -286,7 +286,7 @@ def folder_parts(source: Source) -> FolderParts | None:
     for file in source.files:
         try:
             header = file.head(1)[0]
-        except TraceError:  # the file is empty or not text, so it cannot be accounting
+        except TraceError:  # the file is empty or not text, so it is not an accounting file
             continue
         headers.add(header)
         mark = next((mark for mark in _DELIMITERS if _names(header, mark) & {"jobid", "jobidraw"}), "")

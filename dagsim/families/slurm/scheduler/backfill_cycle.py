@@ -76,8 +76,8 @@ class _TestCounts:
         self._tested: dict[tuple[str, str], int] = {}
 
     def is_over(self, job: PendingJob) -> bool:
-        """Count a tested job. Return True if no further job of its user, association or partition
-        may be tested in this cycle.
+        """Count ``job`` as tested. Return True if it exceeds the limit of its user, association or
+        partition for this cycle, so that it must be skipped.
         """
         user, account = user_of(job.task.job), account_of(job.task.job)
         names = {"user": user, "assoc": f"{account}/{user}", "part": job.part.name}

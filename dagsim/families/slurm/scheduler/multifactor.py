@@ -240,8 +240,8 @@ class SlurmMultifactor:
         self._preemption.ended(run)
         job = run.job
         ends = job.tasks_left <= 1 and (not job.tasks or job.tasks[run.task.index].unfinished <= run.instances)
-        # While events before the beginning are replayed, ``job`` already has its state at the
-        # beginning. If tasks are left in this state, the job has not ended.
+        # While earlier events are replayed, ``job`` is already in the state that it has when the
+        # simulation begins. If tasks are left in this state, the job has not ended.
         if ends and not (self._recalls and job.tasks_left and job.number >= 0):
             self._running.latest_s.pop(job.number, None)
             rules.forget(job.number)

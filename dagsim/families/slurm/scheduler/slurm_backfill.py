@@ -374,8 +374,8 @@ class NodePlan:
                 for type_ in demand.types:
                     sharing |= nodes & machines.shared[type_]
             _, members = table.members((nodes & ~sharing,))
-            # The plan takes the ends of the site's reservations into account, but the choice of a
-            # domain does not.
+            # The nodes that count as open when a domain is chosen. Unlike the plan, this choice
+            # does not take the ends of the site's reservations into account.
             open_ = demand.nodes if demand.terms is not None and demand.terms.domains else -1
             needs = (float(demand.whole), float(demand.cpus), float(demand.memory))
             held = Held(table.ends, table.gives, table.runs, table.stride, table.free)
