@@ -94,7 +94,16 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Command(typer.core.TyperCommand):
-    """A command that accepts alternative spellings of its options."""
+    """A command that accepts alternative spellings of its options. Its help ends with the options
+    that are left out of the list, which would otherwise be too long.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for param in self.params:
+            text = getattr(param, "help", None)
+            if getattr(param, "hidden", False) and param.metavar and text:
+                self.help = f"{self.help or ''}\n\nAlso {param.opts[0]} {param.metavar}: {text}"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         names = {name for param in self.params for name in (*param.opts, *getattr(param, "secondary_opts", ()))}
