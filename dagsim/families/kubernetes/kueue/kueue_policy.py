@@ -128,25 +128,19 @@ class Kueue:
         if run.id in self._ledger.runs:
             return
         place = place_of(run.task)
-        name = self._ledger.open.pop(place, None)
+        name = self._ledger.open.get(place)
         if name is None or self._admission.workloads[name].where != "admitted":
-            if name is not None:
-                self._ledger.open[place] = name
             name = self._in_flight(run)
-        self._ledger.runs[run.id] = name
-        self._ledger.runs_of.setdefault(name, {})[run.id] = None
-        self._ledger.unclaim(name, place)
+        else:
+            self._ledger.close(place)
+        self._ledger.start(name, place, run.id)
 
     def ended(self, run: Run, now: float) -> None:
         """Remove a run."""
-        name = self._ledger.runs.pop(run.id)
-        self._ledger.late.pop(run.id, None)
-        del self._ledger.runs_of[name][run.id]
-        self._ledger.touched[run.job.number] = None
+        name = self._ledger.end(run.id, run.job.number)
         self._admission.bring_back(now)
-        if self._ledger.runs_of[name]:
+        if name in self._ledger.runs_of:
             return
-        del self._ledger.runs_of[name]
         workload = self._admission.workloads.get(name)
         if workload is not None and name not in self._ledger.preempted and name not in self._ledger.waiting:
             self._admission.finish(workload, now)
@@ -195,27 +189,12 @@ class Kueue:
 
     def _forget(self, view: ClusterView) -> None:
         """Remove the workloads of jobs that have finished or were stopped."""
-        for number in self._ledger.touched:
-            if number not in view.jobs:
-                for name in self._ledger.names_of.pop(number, ()):
-                    for place in [place for place in self._ledger.places.get(name, ()) if place[0] == number]:
-                        self._leave(name, place)
-        self._ledger.touched.clear()
+        for name, place in self._ledger.take_gone(view.jobs):
+            self._leave(name, place)
 
     def _leave(self, name: str, place: TaskPlace) -> None:
         """Remove a task from a workload. Remove the workload with its last task."""
-        self._ledger.unclaim(name, place)
-        self._ledger.places[name].pop(place, None)
-        if self._ledger.open.get(place) == name:
-            del self._ledger.open[place]
-        if self._ledger.places[name]:
-            return
-        del self._ledger.places[name]
-        self._ledger.preempted.pop(name, None)
-        for run in self._ledger.runs_of.get(name, ()):
-            self._ledger.late.pop(run, None)
-        workload = self._admission.workloads.get(name)
-        if workload is not None:
+        if self._ledger.leave(name, place) and (workload := self._admission.workloads.get(name)) is not None:
             self._admission.finish(workload, self._now)
 
     def _welcome(self, tasks: ReadyTasks) -> None:
@@ -250,7 +229,7 @@ class Kueue:
                 continue
             name, queue = self._name_of(carried.spec), self._queue_of(carried, active.job)
             if queue and name not in self._admission.workloads:
-                self._ledger.refused[name] = task
+                self._ledger.refuse(name, task)
                 self._admission.submit(self._spec_of(carried.spec, name, queue, active.job, False))
 
     def _submit(self, task: TaskState) -> None:
@@ -263,8 +242,7 @@ class Kueue:
             if carried.spec is None or not queue:
                 return  # submit nothing, because Kueue would never admit this workload
             name = self._name_of(carried.spec)
-            self._ledger.join(name, place)
-            self._ledger.open[place] = name
+            self._ledger.wait(name, place)
             if name in self._admission.workloads:
                 if self._admission.workloads[name].where == "admitted" and name not in self._ledger.preempted:
                     self._ledger.claim(name, [place], self._now + self.checks_s)
@@ -272,15 +250,14 @@ class Kueue:
             workload = self._admission.submit(
                 self._spec_of(carried.spec, name, queue, job, name in self._ledger.carried)
             )
-            self._ledger.carried.add(name)
+            self._ledger.carry(name)
             if workload.where == "admitted":
                 self._ledger.claim(name, [place], self._now + self.checks_s)
             return
-        created = self._ledger.created.setdefault(place[:2], task.ready_s)
+        created = self._ledger.first_ready_s(place, task.ready_s)
         name = self._new_name(task)
         pod_set = self._site.pod_set(task, _pods(task))
-        self._ledger.join(name, place)
-        self._ledger.open[place] = name
+        self._ledger.wait(name, place)
         self._admission.submit(Workload(name, self._site.queue_of(job), job.priority, created, name, (pod_set,)))
 
     def _new_name(self, task: TaskState) -> str:
@@ -324,7 +301,7 @@ class Kueue:
                 self._ledger.join(name, place_of(task))
                 if name not in self._admission.workloads:
                     self._admission.submit(self._spec_of(carried.spec, name, local, job, again=False))
-                self._ledger.carried.add(name)
+                self._ledger.carry(name)
                 return name
         queue = self._site.cluster_queue_of(job)
         pod_set = self._site.pod_set(task, run.instances)
@@ -333,7 +310,7 @@ class Kueue:
         held = {name: flavor for name, flavor in flavors.items() if flavor is not None}
         usage = {name: pod_set.requests[name] * run.instances for name in held}
         name = self._new_name(task)
-        created = self._ledger.created.setdefault((task.job.number, task.index), min(job.arrival_s, run.started_s))
+        created = self._ledger.first_ready_s(place_of(task), min(job.arrival_s, run.started_s))
         nodes = None
         if any(self._site.has_topology(flavor) for flavor in held.values()):
             cluster = self._admission.objects.nodes
@@ -360,7 +337,7 @@ class Kueue:
         """Run cycles until they change nothing, and stop the workloads that they preempt."""
         now = view.now
         for run in [run for run in self._ledger.late if view.running[run].started_s < now]:
-            del self._ledger.late[run]
+            self._ledger.stop_now(run)
             yield Preempt(run)
         try:
             for cycle in self._admission.cycles(now):
@@ -383,25 +360,22 @@ class Kueue:
         """Submit the next independent instance of a task, unless all of its instances have been
         admitted."""
         place = place_of(task)
-        self._ledger.open.pop(place, None)
+        self._ledger.close(place)
         if task.waiting > self._ledger.claimed[place]:
             self._submit(task)
 
     def _stopped(self, view: ClusterView, name: str) -> Iterator[Decision]:
         """Stop the runs of a preempted workload. A task that has not started waits again. A run
         that has only just started is stopped at the next event."""
-        admitted = self._ledger.waiting.get(name)
-        for place in list(admitted.places if admitted is not None else ()):
-            self._ledger.unclaim(name, place)
-            self._ledger.open.setdefault(place, name)
+        self._ledger.wait_again(name)
         runs = list(self._ledger.runs_of.get(name, ()))
         if runs:
-            self._ledger.preempted[name] = dict.fromkeys([place_of(view.running[run].task) for run in runs])
+            self._ledger.preempt(name, [place_of(view.running[run].task) for run in runs])
         for run in runs:
             if view.running[run].started_s < view.now:
                 yield Preempt(run)
             else:
-                self._ledger.late[run] = None
+                self._ledger.stop_later(run)
 
     def _start(self, view: ClusterView, tasks: ReadyTasks) -> Iterator[Decision]:
         """Start the admitted workloads that fit on nodes."""
@@ -416,11 +390,8 @@ class Kueue:
                     continue
                 placement = self._placement(view, task, name)
                 if placement is not None:
-                    waiting = self._ledger.open.get(place)
-                    self._ledger.open[place] = name
-                    yield Start(task, placement)
-                    if waiting is not None and waiting != name:
-                        self._ledger.open[place] = waiting
+                    with self._ledger.starting(name, place):
+                        yield Start(task, placement)
 
     def _placement(self, view: ClusterView, task: TaskState, name: str) -> Placement | None:
         """Return nodes for an admitted workload, or None while it does not fit."""

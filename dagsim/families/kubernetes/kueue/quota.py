@@ -9,6 +9,7 @@ whereas usage beyond it does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
 from dagsim.families.kubernetes.kueue.amounts import whole
@@ -115,6 +116,17 @@ class QuotaNode:
                 return
             amount = min(amount, above)
             node = node.parent
+
+    @contextmanager
+    def holding(self, amounts: SlotAmounts) -> Iterator[None]:
+        """Add amounts to the usage inside the ``with`` statement."""
+        for slot, amount in amounts.items():
+            self.take(slot, amount)
+        try:
+            yield
+        finally:
+            for slot, amount in amounts.items():
+                self.give(slot, amount)
 
     def height_that_fits(self, slot: int, amount: int) -> tuple[int, bool]:
         """Return the height of the lowest subtree that has enough quota for the amount (0 is the

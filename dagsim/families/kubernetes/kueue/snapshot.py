@@ -124,16 +124,16 @@ class Snapshot:
                 tree.add(tree.leaves[number], requests, sign * count)
 
     @contextmanager
-    def without(self, workloads: Iterable[WorkloadState]) -> Iterator[None]:
-        """Remove some workloads from the state inside the ``with`` statement."""
-        gone = list(workloads)
-        for workload in gone:
-            self.remove(workload)
+    def without(self, workloads: Iterable[WorkloadState] = ()) -> Iterator[TrialRemovals]:
+        """Remove some workloads from the state inside the ``with`` statement. Its target removes
+        further ones for the same time."""
+        trial = TrialRemovals(self)
         try:
-            yield
+            for workload in workloads:
+                trial.remove(workload)
+            yield trial
         finally:
-            for workload in gone:
-                self.add(workload)
+            trial.end()
 
     def use(
         self, queue: ClusterQueueState, usage: SlotAmounts, pods: Iterable[tuple[str, int, Requests, int]] = ()
@@ -181,3 +181,26 @@ class Snapshot:
                 node.usage[:] = before
             for tree, leaf, requests, count in self._tried:
                 tree.add(leaf, requests, -count)
+
+
+class TrialRemovals:
+    """The workloads that are removed from a state for a time (``Snapshot.without``)."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._gone: dict[str, WorkloadState] = {}
+
+    def remove(self, workload: WorkloadState) -> None:
+        """Remove a workload until the end of the trial."""
+        self._snapshot.remove(workload)
+        self._gone[workload.name] = workload
+
+    def bring_back(self, workload: WorkloadState) -> None:
+        """Add a removed workload again before the end of the trial."""
+        del self._gone[workload.name]
+        self._snapshot.add(workload)
+
+    def end(self) -> None:
+        """Add all removed workloads again."""
+        while self._gone:
+            self.bring_back(next(iter(self._gone.values())))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from dagsim.families.kubernetes.kueue.domains import PodSetDemand
 from dagsim.families.kubernetes.kueue.flavors import NO_CANDIDATES, PREEMPT, RECLAIM, FlavorSearch, Price
 from dagsim.families.kubernetes.kueue.quota import QuotaNode, SlotAmounts
-from dagsim.families.kubernetes.kueue.snapshot import ClusterQueueState, Snapshot
+from dagsim.families.kubernetes.kueue.snapshot import ClusterQueueState, Snapshot, TrialRemovals
 from dagsim.families.kubernetes.kueue.workloads import Assignment, Mode, WorkloadState
 
 IN_QUEUE = "InClusterQueue"
@@ -63,7 +63,7 @@ class Preemptor:
     def __init__(
         self, snapshot: Snapshot, fair: Sequence[str] | None, usage_of: Callable[[WorkloadState], float | None] | None
     ) -> None:
-        self._snapshot, self._fair, self._usage_of = snapshot, fair, usage_of
+        self.snapshot, self._fair, self._usage_of = snapshot, fair, usage_of
 
     def targets(
         self, workload: WorkloadState, queue: ClusterQueueState, assignment: Assignment, search: FlavorSearch
@@ -83,7 +83,7 @@ class Preemptor:
         targets = self._targets(VictimSearch(workload, queue, frozenset({slot}), {slot: amount}))
         if not targets:
             return Price(NO_CANDIDATES, queue.node.height_that_fits(slot, amount)[0])
-        with self._snapshot.without(target.workload for target in targets):
+        with self.snapshot.without(target.workload for target in targets):
             borrowing, _ = queue.node.height_that_fits(slot, amount)
         own = any(target.workload.cluster_queue == queue.name for target in targets)
         return Price(PREEMPT if own else RECLAIM, borrowing)
@@ -103,24 +103,22 @@ class Preemptor:
             for flavor, asked in search.demands.items()
         )
 
-    def _spared(self, search: VictimSearch, targets: list[Victim], *, borrowing: bool) -> list[Victim]:
+    def _spared(
+        self, search: VictimSearch, targets: list[Victim], trial: TrialRemovals, *, borrowing: bool
+    ) -> list[Victim]:
         """Remove targets that are not needed after all, beginning with the second to last."""
         at = len(targets) - 2
         while at >= 0:
-            self._snapshot.add(targets[at].workload)
+            trial.bring_back(targets[at].workload)
             if self._fits(search, borrowing=borrowing):
                 targets[at] = targets[-1]
                 targets.pop()
             else:
-                self._snapshot.remove(targets[at].workload)
+                trial.remove(targets[at].workload)
             at -= 1
         return targets
 
-    def _restore(self, targets: Sequence[Victim]) -> None:
-        for target in targets:
-            self._snapshot.add(target.workload)
-
-    def _before(self, one: WorkloadState, other: WorkloadState, queue: str) -> int:
+    def before(self, one: WorkloadState, other: WorkloadState, queue: str) -> int:
         """Compare candidates of the same class. The criteria are, in turn: evicted workloads first,
         then workloads in other queues, more past usage of the LocalQueue, lower priority, later
         reservation, and smaller UID."""
@@ -154,19 +152,17 @@ class Preemptor:
             attempts = [True, False]
         for borrowing in attempts:
             targets: list[Victim] = []
-            for candidate in candidates:
-                if candidate.rank < 2 and (
-                    (borrowing and candidate.only_within_quota)
-                    or not all(between.exceeds_any(search.slots) for between in candidate.between)
-                ):
-                    continue
-                self._snapshot.remove(candidate.workload)
-                targets.append(Victim(candidate.workload, candidate.reason))
-                if self._fits(search, borrowing=borrowing):
-                    targets = self._spared(search, targets, borrowing=borrowing)
-                    self._restore(targets)
-                    return targets
-            self._restore(targets)
+            with self.snapshot.without() as trial:
+                for candidate in candidates:
+                    if candidate.rank < 2 and (
+                        (borrowing and candidate.only_within_quota)
+                        or not all(between.exceeds_any(search.slots) for between in candidate.between)
+                    ):
+                        continue
+                    trial.remove(candidate.workload)
+                    targets.append(Victim(candidate.workload, candidate.reason))
+                    if self._fits(search, borrowing=borrowing):
+                        return self._spared(search, targets, trial, borrowing=borrowing)
         return []
 
     def _candidates(self, search: VictimSearch) -> list[Candidate]:
@@ -189,7 +185,7 @@ class Preemptor:
         else:
 
             def before(one: Candidate, other: Candidate) -> int:
-                return self._before(one.workload, other.workload, queue.name)
+                return self.before(one.workload, other.workload, queue.name)
 
             candidates.sort(key=cmp_to_key(before))
             candidates.sort(key=lambda one: (not one.workload.evicted, one.rank))
@@ -207,7 +203,7 @@ class Preemptor:
             for queue, between in _beyond_quota(cohort, seen, search.slots, ()):
                 if queue is node:
                     continue
-                for workload in self._snapshot.queues[queue.name].workloads.values():
+                for workload in self.snapshot.queues[queue.name].workloads.values():
                     if not self._allowed(search, workload, search.queue.spec.preemption.reclaim_within_cohort):
                         continue
                     if nearer:
@@ -252,27 +248,21 @@ class Preemptor:
         if not candidates or (search.queue.node.parent is None and not self._alone_enough(search, candidates)):
             return []
         strategies = self._fair or ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
-        node = search.queue.node
-        # add the usage of the workload itself, because the shares below include it
-        for slot, amount in search.amounts.items():
-            node.take(slot, amount)
-        tournament = _Victims(self, search, candidates)
-        targets, refused = self._first_strategy(search, tournament, strategies[0])
-        fits = bool(targets) and self._fits_without_own(search)
-        if not fits and len(strategies) > 1:
-            fits = self._second_strategy(search, _Victims(self, search, refused), targets)
-        for slot, amount in search.amounts.items():
-            node.give(slot, amount)
-        if fits:
-            targets = self._spared(search, targets, borrowing=True)
-        self._restore(targets)
-        return targets if fits else []
+        with self.snapshot.without() as trial:
+            # add the usage of the workload itself, because the shares below include it
+            with search.queue.node.holding(search.amounts):
+                tournament = _Victims(self, search, candidates)
+                targets, refused = self._first_strategy(search, tournament, strategies[0], trial)
+                fits = bool(targets) and self._fits_without_own(search)
+                if not fits and len(strategies) > 1:
+                    fits = self._second_strategy(search, _Victims(self, search, refused), targets, trial)
+            return self._spared(search, targets, trial, borrowing=True) if fits else []
 
     def _alone_enough(self, search: VictimSearch, candidates: Sequence[WorkloadState]) -> bool:
         """Return True if it is sufficient to preempt all candidates, for a queue without a cohort.
         If it is not sufficient, Kueue v0.17.0 crashes.
         """
-        with self._snapshot.without(candidates):
+        with self.snapshot.without(candidates):
             return self._fits(search, borrowing=True)
 
     def _fair_candidates(self, search: VictimSearch) -> list[WorkloadState]:
@@ -285,22 +275,23 @@ class Preemptor:
             policy = preemption.reclaim_within_cohort
             for node in _queues_below(queue.node.root):
                 if node is not queue.node and any(node.exceeds(slot) for slot in search.slots):
-                    workloads = self._snapshot.queues[node.name].workloads.values()
+                    workloads = self.snapshot.queues[node.name].workloads.values()
                     candidates += [one for one in workloads if self._allowed(search, one, policy)]
-        candidates.sort(key=cmp_to_key(lambda one, other: self._before(one, other, queue.name)))
+        candidates.sort(key=cmp_to_key(lambda one, other: self.before(one, other, queue.name)))
         return candidates
 
     def _fits_without_own(self, search: VictimSearch) -> bool:
         node = search.queue.node
         for slot, amount in search.amounts.items():
             node.give(slot, amount)
-        fits = self._fits(search, borrowing=True)
-        for slot, amount in search.amounts.items():
-            node.take(slot, amount)
-        return fits
+        try:
+            return self._fits(search, borrowing=True)
+        finally:
+            for slot, amount in search.amounts.items():
+                node.take(slot, amount)
 
     def _first_strategy(
-        self, search: VictimSearch, victims: _Victims, strategy: str
+        self, search: VictimSearch, victims: _Victims, strategy: str, trial: TrialRemovals
     ) -> tuple[list[Victim], list[WorkloadState]]:
         """Remove candidates from the state until the workload fits. Return these candidates as
         targets, and the candidates that the strategy rejected."""
@@ -320,26 +311,28 @@ class Preemptor:
                     if strategy == "LessThanInitialShare":
                         accepted = new_share < old_share
                     else:
-                        with self._snapshot.without([workload]):
+                        with self.snapshot.without([workload]):
                             accepted = new_share <= theirs.share().rank
                     if accepted:
                         target = Victim(workload, FAIR_SHARING)
                     else:
                         refused.append(workload)
             if target is not None:
-                self._snapshot.remove(target.workload)
+                trial.remove(target.workload)
                 targets.append(target)
                 if self._fits_without_own(search):
                     return targets, []
         return targets, refused
 
-    def _second_strategy(self, search: VictimSearch, victims: _Victims, targets: list[Victim]) -> bool:
+    def _second_strategy(
+        self, search: VictimSearch, victims: _Victims, targets: list[Victim], trial: TrialRemovals
+    ) -> bool:
         """Try one rejected candidate from each queue. Return True if the workload then fits."""
         while (queue := victims.next_queue()) is not None:
             mine, theirs = victims.compared(queue)
             if mine.share().rank < theirs.share().rank:
                 workload = victims.pop(queue)
-                self._snapshot.remove(workload)
+                trial.remove(workload)
                 targets.append(Victim(workload, FAIR_SHARING))
                 if self._fits_without_own(search):
                     return True
@@ -360,7 +353,7 @@ class _Victims:
         self._done: set[int] = set()
         self.waiting: dict[QuotaNode, list[WorkloadState]] = {}
         for workload in candidates:
-            node = preemptor._snapshot.queues[workload.cluster_queue].node
+            node = preemptor.snapshot.queues[workload.cluster_queue].node
             self.waiting.setdefault(node, []).append(workload)
         for waiting in self.waiting.values():
             waiting.reverse()
@@ -402,7 +395,7 @@ class _Victims:
                 self._done.add(id(queue))
             elif best_queue is not None and share.rank == best:
                 first, other = self.waiting[queue][-1], self.waiting[best_queue][-1]
-                if self._preemptor._before(first, other, self._search.queue.name) < 0:
+                if self._preemptor.before(first, other, self._search.queue.name) < 0:
                     best_queue = queue
             elif share.rank > best:
                 best_queue, best = queue, share.rank

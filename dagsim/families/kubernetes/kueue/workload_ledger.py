@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -29,7 +30,7 @@ class AdmittedWorkload:
 
 @dataclass(slots=True)
 class WorkloadLedger:
-    """The workloads of tasks and runs. Plain data."""
+    """The workloads of tasks and runs. Others read its fields, and only its methods change them."""
 
     created: dict[tuple[int, int], float] = field(default_factory=dict)
     """The time at which each task first became ready, which preempted workloads keep."""
@@ -60,6 +61,23 @@ class WorkloadLedger:
     with one task each.
     """
 
+    def wait(self, name: str, place: TaskPlace) -> None:
+        """Add a waiting task to a workload."""
+        self.join(name, place)
+        self.open[place] = name
+
+    def first_ready_s(self, place: TaskPlace, ready_s: float) -> float:
+        """Return the time at which a task first became ready, which is ``ready_s`` for a new task."""
+        return self.created.setdefault(place[:2], ready_s)
+
+    def carry(self, name: str) -> None:
+        """Record that a workload from a manifest has been submitted."""
+        self.carried.add(name)
+
+    def refuse(self, name: str, task: TaskState) -> None:
+        """Record the workload of a job that was rejected on arrival."""
+        self.refused[name] = task
+
     def join(self, name: str, place: TaskPlace) -> None:
         """Add a task to a workload."""
         self.places.setdefault(name, {})[place] = None
@@ -83,6 +101,86 @@ class WorkloadLedger:
             self.claimed[place] -= 1
             if not admitted.places:
                 del self.waiting[name]
+
+    def close(self, place: TaskPlace) -> None:
+        """Record that a task no longer waits in a workload."""
+        self.open.pop(place, None)
+
+    @contextmanager
+    def starting(self, name: str, place: TaskPlace) -> Iterator[None]:
+        """Let a workload be the one that a task starts inside the ``with`` statement, although
+        another workload of the task waits."""
+        waiting = self.open.get(place)
+        self.open[place] = name
+        try:
+            yield
+        finally:
+            if waiting is not None and waiting != name:
+                self.open[place] = waiting
+
+    def start(self, name: str, place: TaskPlace, run: int) -> None:
+        """Add a run of a task in a workload."""
+        self.runs[run] = name
+        self.runs_of.setdefault(name, {})[run] = None
+        self.unclaim(name, place)
+
+    def end(self, run: int, job: int) -> str:
+        """Remove a run of a job. Return its workload."""
+        name = self.runs.pop(run)
+        self.late.pop(run, None)
+        del self.runs_of[name][run]
+        if not self.runs_of[name]:
+            del self.runs_of[name]
+        self.touched[job] = None
+        return name
+
+    def preempt(self, name: str, places: Iterable[TaskPlace]) -> None:
+        """Record that a workload was preempted while it ran on the places."""
+        self.preempted[name] = dict.fromkeys(places)
+
+    def wait_again(self, name: str) -> None:
+        """Let those tasks of an admitted workload wait again that have not started."""
+        admitted = self.waiting.get(name)
+        for place in list(admitted.places if admitted is not None else ()):
+            self.unclaim(name, place)
+            self.open.setdefault(place, name)
+
+    def stop_later(self, run: int) -> None:
+        """Record that a run must be stopped at the next event."""
+        self.late[run] = None
+
+    def stop_now(self, run: int) -> None:
+        """Record that a run need not be stopped later, because it is stopped now."""
+        del self.late[run]
+
+    def leave(self, name: str, place: TaskPlace) -> bool:
+        """Remove a task from a workload. Remove the workload with its last task, and then return
+        True."""
+        self.unclaim(name, place)
+        self.places[name].pop(place, None)
+        if self.open.get(place) == name:
+            del self.open[place]
+        if self.places[name]:
+            return False
+        del self.places[name]
+        self.preempted.pop(name, None)
+        for run in self.runs_of.get(name, ()):
+            self.late.pop(run, None)
+        return True
+
+    def take_gone(self, jobs: Container[int]) -> list[tuple[str, TaskPlace]]:
+        """Return the workloads and tasks of jobs that are no longer in ``jobs``, among the jobs of
+        which a run has ended since the last call."""
+        gone = [
+            (name, place)
+            for number in self.touched
+            if number not in jobs
+            for name in dict.fromkeys(self.names_of.pop(number, ()))
+            for place in self.places.get(name, ())
+            if place[0] == number
+        ]
+        self.touched.clear()
+        return gone
 
     def reassign(self, name: str, old: TaskPlace, new: TaskPlace) -> None:
         """Assign the remaining part of a preempted run to the workload of that run."""
