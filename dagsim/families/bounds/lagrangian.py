@@ -81,7 +81,7 @@ class Dual(NamedTuple):
 
 
 class _Cheapest(NamedTuple):
-    """The lowest cost of each copy on its own."""
+    """The lowest cost of each copy of a task, regardless of all other copies."""
 
     cost: np.ndarray  # (V,)
     start_s: np.ndarray  # (V,): start, or mean busy time if preemption is allowed
@@ -396,7 +396,7 @@ class _WithBreaks:
 
 
 class _Work(NamedTuple):
-    """The amount of work that is best for each copy if a unit of work has a certain value."""
+    """The optimal amount of work for each copy of a task, given the value of a unit of work."""
 
     work: np.ndarray  # (V,): units of work
     value: np.ndarray  # (V,): lower bound on the cost of one unit

@@ -245,11 +245,12 @@ class BackfillCycle:
         self._plan.reserve(self._now, self._now + self._limit_s(job), nodes)
 
     def _limit_s(self, job: PendingJob) -> float:
-        """Return the job's longest time limit."""
+        """Return the job's longest time limit on the GPU types that it may use."""
         return self._parts.rules.longest_s(job.task, job.task.demand.types)
 
     def _fits(self, demand: DemandClass) -> bool:
-        """Return True if a start may fit on the free resources, regardless of reservations."""
+        """Return True if a job with this demand may fit on the free resources, regardless of
+        reservations."""
         if demand not in self._fitting:
             self._fitting[demand] = may_fit(self._view.machines, demand)
         return self._fitting[demand]

@@ -361,8 +361,8 @@ class NodePlan:
         return nodes
 
     def _steps_of(self, demand: DemandClass, alone: bool, gone: frozenset[int]) -> FitSteps:
-        """Return the times from which more instances of a demand fit, for all nodes with the
-        demand's types."""
+        """Return, for each node with a GPU type that the demand allows, the times from which more
+        instances of the demand fit."""
         key = demand, alone, gone
         steps = self._steps.get(key)
         if steps is None:
