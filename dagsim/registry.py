@@ -235,7 +235,9 @@ class Registry(Generic[T]):
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
                 # The module exists, but an import inside it failed.
                 raise self._broken(name, "", error) from error
-            raise UnknownName(f"{self.kind} {name!r}: there is no module {error.name!r}") from None
+            raise UnknownName(
+                f"{self.kind} {name!r}: there is no module {error.name!r} in this folder or on the Python path"
+            ) from None
         except AttributeError as error:
             raise UnknownName(f"{self.kind} {name!r}: {error}") from None
         except Exception as error:

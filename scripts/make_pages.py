@@ -199,25 +199,33 @@ def transfer() -> Iterator[str]:
 
 
 def balanced() -> Iterator[str]:
-    """The same for networks that were trained on the balanced mixture, one per training seed."""
-    yield from _on_cells("held-out-balanced", r"balanced-(\d+)\.pt", "training seed")
+    """The same for networks that were trained on the balanced mixture, by training seed."""
+    yield from _on_cells("held-out-balanced", r"balanced-(\d+(?:-\d+)?)\.pt", "training seed")
 
 
-def _on_cells(name: str, pattern: str, head: str) -> Iterator[str]:
+def alibaba_large() -> Iterator[str]:
+    """The same for networks on all jobs of Alibaba 2018."""
+    best = {"normal": "weighted-fair[alpha=0.25,order=shortest]", "overloaded": "srpt-cp[cap=16]"}
+    yield from _on_cells("held-out-alibaba-large", r"(w2|alibaba-large)\.pt", "network", best)
+
+
+def _on_cells(name: str, pattern: str, head: str, best: Mapping[str, str] | None = None) -> Iterator[str]:
     file = read_json(f"decima/{name}.json")
     times = {(line["policy"], line["system"]): line["by_seed_s"] for line in file["lines"]}
     networks = {policy: match[1] for policy, _ in times if (match := re.search(pattern, policy))}
     cells = list(dict.fromkeys(cell for _, cell in times))
-    best = {cell: _best_on_validation(cell) for cell in cells}
+    best = best or {cell: _best_on_validation(cell) for cell in cells}
     rows = [["best heuristic", *(f"`{best[cell]}`, {fmean(times[best[cell], cell]):.1f} s" for cell in cells), ""]]
     pairs = {at: paired(times[at], times[best[at[1]], at[1]]) for at in product(networks, cells)}
     ps = dict(zip(pairs, holm([pair.p for pair in pairs.values()]), strict=True))
     means = {policy: geometric_mean([pairs[policy, cell].ratio for cell in cells]) for policy in networks}
     for policy, network in networks.items():
         ratios = (_ratio(pairs[policy, cell], ps[policy, cell]) for cell in cells)
-        rows.append([f"`{network}`", *ratios, f"{means[policy]:.3f}"])
-    if head == "training seed" and len(networks) > 1:
-        columns = [*([pairs[policy, cell].ratio for policy in networks] for cell in cells), list(means.values())]
+        seed, _, longer = network.partition("-") if head == "training seed" else (network, "", "")
+        rows.append([f"`{seed}`" + (f", {longer} iterations" if longer else ""), *ratios, f"{means[policy]:.3f}"])
+    alike = [policy for policy, network in networks.items() if network.isdigit()]
+    if head == "training seed" and len(alike) > 1:
+        columns = [*([pairs[policy, cell].ratio for policy in alike] for cell in cells), [means[one] for one in alike]]
         rows.append(["smallest to largest", *(f"{min(ratios):.3f} to {max(ratios):.3f}" for ratios in columns)])
     yield from markdown((head, *cells, "mean"), rows)
     yield from ("", f"*{name}: {file['made'].replace('report seeds', 'test seeds')}*")
@@ -682,6 +690,7 @@ _NAMED = (
         trained,
         transfer,
         balanced,
+        alibaba_large,
     ),
 )
 TABLES: dict[str, Callable[[], Iterator[str]]] = {

@@ -245,9 +245,9 @@ def _object(name: str, value: Any) -> Iterator[str]:
         if (line := " ".join(text.split()).replace("``", "`"))[1:] not in told and not field.startswith("_"):
             yield f"- `{field}`: {line}"
     for member, method in sorted(vars(value).items()):
-        text = inspect.getdoc(method.fget if isinstance(method, property) else method)
-        if not member.startswith("_") and text and (inspect.isfunction(method) or isinstance(method, property)):
-            first = " ".join(text.split("\n\n")[0].split()).replace("``", "`")
+        about = inspect.getdoc(method.fget if isinstance(method, property) else method)
+        if not member.startswith("_") and about and (inspect.isfunction(method) or isinstance(method, property)):
+            first = " ".join(about.split("\n\n")[0].split()).replace("``", "`")
             yield f"- `{member}`: {first}"
     yield ""
 

@@ -28,10 +28,6 @@ def _output(*names: str, **more: Any) -> Any:
     return typer.Option(*names, rich_help_panel="Output", **more)
 
 
-def _energy(*names: str, **more: Any) -> Any:
-    return typer.Option(*names, rich_help_panel="Energy", **more)
-
-
 def _of_trace(*names: str, **more: Any) -> Any:
     return typer.Option(*names, rich_help_panel="Traces (workloads that are files)", **more)
 
@@ -302,7 +298,9 @@ _CARBON = (
     "CSV file with hourly carbon intensities in grams of CO2 per kWh (columns time,value). It adds the kg of CO2 to "
     "the table."
 )
-Carbon = Annotated[Path | None, _energy(metavar="CSV", help=_CARBON)]
+Carbon = Annotated[Path | None, typer.Option(metavar="CSV", help=_CARBON)]
+# hidden from the option lists of commands that already have many options; their help describes it below the example
+UnlistedCarbon = Annotated[Path | None, typer.Option("--carbon", metavar="CSV", help=_CARBON, hidden=True)]
 
 
 class EnergySeries(NamedTuple):
@@ -310,15 +308,16 @@ class EnergySeries(NamedTuple):
 
     price: Annotated[
         Path | None,
-        _energy(
+        typer.Option(
             metavar="CSV",
             help=(
                 "CSV file with hourly electricity prices per kWh (columns time,value). It adds the cost of "
                 "energy to the table."
             ),
+            hidden=True,
         ),
     ] = None
-    carbon: Carbon = None
+    carbon: UnlistedCarbon = None
 
 
 class Output(NamedTuple):

@@ -18,7 +18,7 @@ _GPU = (
 
 
 class Listing(NamedTuple):
-    """A table, given by the headers of the columns and the rows."""
+    """A table: its column headers and its rows."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Any]]

@@ -210,8 +210,8 @@ def check_codec(make: Callable[[], Any], workloads: int = 4) -> None:
     - Every choice leads to a decision that the kernel can carry out, and only the last choice means
       waiting.
     - All jobs finish, and the same choices give the same log.
-    - True durations stay hidden: if true durations differ but estimates are equal, the arrays are
-      equal until a task ends.
+    - True durations stay hidden: two workloads that differ only in their true durations give equal
+      arrays until a task ends.
 
     Raises:
         AssertionError: A rule is broken. The message names the rule and the workload.

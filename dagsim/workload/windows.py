@@ -99,7 +99,9 @@ def check_measure(measure: Measure | None, count: int | None = None) -> None:
             f"{shorter}workload.measure=null counts all of them"
         )
     if first < 0 or (last is not None and 0 <= last <= first):
-        raise WorkloadError(f"measure must go from a job to a later one, got {first}:{'' if last is None else last}")
+        raise WorkloadError(
+            f"measure: the first job must come before the last one, got {first}:{'' if last is None else last}"
+        )
 
 
 def parse_measure(text: str) -> list[int | None]:

@@ -24,7 +24,7 @@ def test_what_is_no_stretch_is_refused() -> None:
         parse_measure("5")
     with pytest.raises(WorkloadError, match=r"contains none of the 100 jobs; workload.measure=10:-10 leaves out"):
         Synthetic(100, measure=(60, -60))
-    with pytest.raises(ConfigError, match="must go from a job to a later one"):
+    with pytest.raises(ConfigError, match="the first job must come before the last one"):
         load_config(None, ["workload.measure=[-1, 5]"])
 
 

@@ -98,13 +98,13 @@ def scenario_bound(
 ) -> Bound:
     """Compute a lower bound on the sum of completion time minus arrival time over all jobs.
 
-    If ``preemptive`` is True, the bound is also valid for schedules that stop and resume runs. It
-    is valid for these in any case if runs keep their work when a failure stops them. ``measured``
-    restricts the sum to a range of jobs by arrival, as in ``summarize``. All other jobs run but do
-    not count. If ``by_area`` is True, the time of each job is multiplied by its GPU-seconds on its
-    fastest allowed types, as in ``area_weighted_jct_s``. If ``program`` is False, small cases are
-    not solved exactly. ``watch`` wraps the iterator over the steps of the search, for example to
-    show progress.
+    If ``preemptive`` is True, the bound is also valid for schedules that stop and resume runs. The
+    same holds if runs may be stopped by failures and then keep their work. ``measured`` restricts
+    the sum to a range of jobs by arrival, as in ``summarize``. All other jobs run but do not count.
+    If ``by_area`` is True, the time of each job is multiplied by its GPU-seconds on its fastest
+    allowed types, as in ``area_weighted_jct_s``. If ``program`` is False, small cases are not
+    solved exactly. ``watch`` wraps the iterator over the steps of the search, for example to show
+    progress.
 
     Raises:
         InputError: The cluster can run none of the jobs, or jobs may be rejected.

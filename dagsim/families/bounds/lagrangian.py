@@ -81,7 +81,7 @@ class Dual(NamedTuple):
 
 
 class _Cheapest(NamedTuple):
-    """The lowest cost of each copy on its own."""
+    """The lowest cost of each copy of a task, regardless of all other copies."""
 
     cost: np.ndarray  # (V,)
     start_s: np.ndarray  # (V,): start, or mean busy time if preemption is allowed
@@ -363,8 +363,8 @@ class _WithBreaks:
         return _Cheapest(work.value + ends, mean_s - shortest_s / 2, shortest_s, held)
 
     def _at(self, level: np.ndarray, slope: np.ndarray, rate: np.ndarray, *, whole: bool = False) -> _Work:
-        """Return the amount of work that is worthwhile at ``level``, (V,). The other results are
-        computed only if ``whole`` is True.
+        """Return the work, (V,), that pays off if a unit of work is worth ``level`` (y in the class
+        docstring). The other results are computed only if ``whole`` is True.
         """
         excess, work, moment = 0.0, 0.0, 0.0
         held = [np.zeros_like(self._half_s) for _ in rate] if whole else []
@@ -396,7 +396,7 @@ class _WithBreaks:
 
 
 class _Work(NamedTuple):
-    """The amount of work that is best for each copy if a unit of work has a certain value."""
+    """The optimal amount of work for each copy of a task, given the value of a unit of work."""
 
     work: np.ndarray  # (V,): units of work
     value: np.ndarray  # (V,): lower bound on the cost of one unit

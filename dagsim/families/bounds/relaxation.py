@@ -48,7 +48,7 @@ class Relaxation(NamedTuple):
 
     @property
     def shortest_s(self) -> np.ndarray:
-        """(V,) float64: seconds of a copy on its fastest type."""
+        """(V,) float64: seconds that one copy of each task takes on its fastest type."""
         shortest: np.ndarray = self.seconds.min(axis=1)
         return shortest
 

@@ -27,6 +27,7 @@ from dagsim.cli.options import (
     Settings,
     SweepOutput,
     TraceFlags,
+    UnlistedCarbon,
     expand_options,
 )
 from dagsim.cli.sweep import swept
@@ -261,7 +262,7 @@ def plan_capacity(
     growth: Growth = None,
     accept: Accept_ = None,
     price: Prices_ = None,
-    carbon: Carbon = None,
+    carbon: UnlistedCarbon = None,
     budget: Annotated[
         float | None,
         typer.Option(min=0, help="Find the cluster with the best value of the --target metric for this monthly cost."),

@@ -265,7 +265,9 @@ def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
     chosen = [group for group in groups if not gpus.partition or gpus.partition in group.partitions]
     there = whole_sum(_gpus(group, gpus.type) for group in chosen)
     if there < left:
-        raise ConfigError(f"--remove {gpus}: the cluster has only {count_of(there, 'GPU')} of this type")
+        types = ", ".join(sorted({group.gpu for group in chosen if group.gpu}))
+        has = f"only {count_of(there, 'GPU')} of this type" if there else f"no GPU of this type (it has {types})"
+        raise ConfigError(f"--remove {gpus}: the cluster has {has}")
     for place in range(len(groups) - 1, -1, -1):
         group = groups[place]
         if group in chosen and _gpus(group, gpus.type):

@@ -74,8 +74,8 @@ class Trial:
         return next_period(self.series, metric, self.value(metric))
 
     def waits_s(self, fit: Fit | None) -> tuple[float, float]:
-        """Return the mean wait and its 95th percentile, defined like the recorded waits next to which
-        they are shown (``fit``), if there are any.
+        """Return the mean and the 95th percentile of the waits. If the log has waits (``fit``),
+        those of the simulation are defined in the same way.
         """
         if fit is None or not fit.differs:
             return self.value("wait_s.mean"), self.value("wait_s.p95")

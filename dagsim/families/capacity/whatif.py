@@ -198,7 +198,8 @@ def alternatives_of(
 
 
 def _label(at: Mapping[str, str]) -> str:
-    """Return the cluster of a row, and its queues if they are not today's."""
+    """Return the name of an alternative: its cluster, its queues, or both, without those that are
+    today's."""
     cluster, queues = at["cluster"], at.get("queues", TODAY)
     return cluster if queues == TODAY else queues if cluster == TODAY else f"{cluster}, {queues}"
 

@@ -118,8 +118,8 @@ def why_broken() -> str:
 
 @cache
 def costs() -> Mapping[str, Mapping[str, Any]]:
-    """Return how long each loop and the kernel took under the same policy, as measured by
-    ``scripts/bench_engine.py``."""
+    """Return how long each compiled loop and the SimPy kernel took under the same policy, as
+    measured by ``scripts/bench_engine.py``."""
     measured: Mapping[str, Mapping[str, Any]] = json.loads(files(__package__).joinpath("costs.json").read_text("utf-8"))
     return measured
 
@@ -134,7 +134,8 @@ def pays(policy: str) -> int:
 
 
 def fewest() -> int:
-    """Return the smallest of the numbers that ``pays`` returns for the policies."""
+    """Return the smallest number of tasks from which the compiled engine is faster than the kernel
+    under some policy (``pays``)."""
     return min(int(cost["pays"]) for cost in costs().values())
 
 
@@ -166,8 +167,8 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
 
 
 def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
-    """Return a reason not to use the compiled engine, judging without the jobs. The result is empty
-    if there is no such reason."""
+    """Return a reason not to use the compiled engine that does not depend on the jobs. The result
+    is empty if there is no such reason."""
     if scenario.engine == "simpy":
         return "asked for"
     why = _feature(scenario, observed)

@@ -287,8 +287,8 @@ def _count(g: Groups, group: int, change: int) -> None:
 
 @inner
 def _group_of(g: Groups, profile: int, waiting: int) -> int:
-    """Return the group of a profile with this number of waiting instances. Create it if it does not
-    exist."""
+    """Return the group for tasks with this profile and this number of waiting instances. Create it
+    if it does not exist."""
     group = g.first[profile]
     while g.groups[group].waiting != waiting:
         if g.groups[group].behind < 0:
@@ -310,7 +310,7 @@ def _group_of(g: Groups, profile: int, waiting: int) -> int:
 
 @inner
 def _name(s: State, g: Groups, group: int, task: int) -> None:
-    """Copy the ratios of the group from its first task."""
+    """Set the ratios of a new group to those of its first task."""
     if g.groups[group].named:
         return
     g.groups[group].named = 1

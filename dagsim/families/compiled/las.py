@@ -1,5 +1,5 @@
-"""Least attained service, in rounds: the service that jobs have received, their queue, and the
-loop.
+"""Least attained service, in rounds: the service that jobs have received, the queue of jobs, and
+the simulation loop.
 
 The compiled counterpart of ``policies.rounds.Rounds`` with the ranks of ``las`` and ``2d-las``, of
 ``Service`` and of ``JobQueue``. In a round, a ready task that does not fit replaces the runs with

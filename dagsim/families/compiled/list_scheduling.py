@@ -1,4 +1,4 @@
-"""List scheduling: the keys of all tasks (computed together), the queues, and the loop.
+"""List scheduling: the keys of all tasks (computed together), the queues, and the simulation loop.
 
 The compiled counterpart of ``policies.orders.Ordered`` and ``TypedOrdered``. A policy is a column
 of keys: one per task, or one per task and GPU type. Smaller keys come first. Tasks with equal keys

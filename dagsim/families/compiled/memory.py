@@ -110,8 +110,8 @@ class Work(NamedTuple):
 
 
 def records(record: np.dtype, rows: int, /, **columns: Iterable[object]) -> np.recarray:
-    """Return a record array with ``rows`` rows. Columns may be shorter than that. Missing values
-    are 0."""
+    """Return a record array with ``rows`` rows and these values. If a column has fewer values, the
+    rest is 0."""
     array = np.zeros(rows, record) if columns else np.empty(rows, record)
     for name, column in columns.items():
         values = np.asarray(column)

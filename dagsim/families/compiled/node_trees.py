@@ -254,8 +254,8 @@ def count_started(s: State, task: int, type_: int, node: int) -> int:
 
 @inner
 def _next_type(s: State, kind: int, task: int, last: int) -> int:
-    """Find the type after ``last`` in the order of (seconds, number). If ``last`` is -1, find the
-    first type. Return -1 after the last type."""
+    """Find the GPU type that follows ``last`` if types are sorted by the seconds of the task and
+    then by number. If ``last`` is -1, find the first type. Return -1 after the last type."""
     next_type = -1
     for type_ in range(len(s.types)):
         if not s.may[kind, type_]:
@@ -423,7 +423,7 @@ def _update(s: State, kind: int, tree: int, node: int) -> None:
 
 @inner
 def _score(s: State, kind: int, node: int, fits: int) -> int:
-    """Return the rank of a node on which ``fits`` instances fit."""
+    """Return the score by which the placement rule ranks a node on which ``fits`` instances fit."""
     placement, gang = s.rule.placement, s.classes[kind].gang
     if not fits:
         return NONE

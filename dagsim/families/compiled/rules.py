@@ -68,8 +68,8 @@ often."""
 
 @inner
 def steps(s: State, log: np.recarray) -> int:
-    """Return the number of turns (at most 64) for which there is enough space, regardless of what
-    happens in these turns. Checking this once for all of these turns saves time.
+    """Return for how many turns of the loop (at most 64) the arrays have enough space, whatever
+    happens in these turns. One check for all of these turns saves time.
     """
     nodes = len(s.nodes)
     runs = len(s.runs) - max(s.count.ends, s.count.ended, s.count.starts)

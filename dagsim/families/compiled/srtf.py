@@ -1,5 +1,5 @@
 """Preemptive policies that prefer the least remaining time or service: pieces, the search for runs
-to stop, and the loop.
+to stop, and the simulation loop.
 
 The compiled counterpart of ``policies.preemption.LeastRemaining`` and ``make_room``. A ready task
 that does not fit may replace the runs with the most remaining time or service. Each of these runs

@@ -299,8 +299,8 @@ class SharedLinks:
         return left
 
     def _unsettled(self, links: dict[int, list[LinkFlow]]) -> dict[LinkFlow, None]:
-        """Return other flows that lost their bottleneck in the last ``_fill``, or that are faster
-        than a flow whose bottleneck is a common link."""
+        """Return flows that were not in the last ``_fill`` but lost their bottleneck in it, or that
+        are faster than a flow whose bottleneck is a common link."""
         more: dict[LinkFlow, None] = {}
         for link, filled in links.items():
             flows = self._on[link]

@@ -152,8 +152,8 @@ def played(
 
 
 def forecasts_of(rows: Rows, raw: dict[str, np.ndarray]) -> Forecasts:
-    """Return raw forecasts for these rows (``Forecaster.raw``) with their outcomes according to the
-    log."""
+    """Combine rows and their raw forecasts (``Forecaster.raw``) with the outcomes of these rows in
+    the log."""
     log, jobs = rows.state.log, rows.first
     seen_s, started = outcomes_of(log, rows)
     return Forecasts(
@@ -175,8 +175,8 @@ def forecasts_of(rows: Rows, raw: dict[str, np.ndarray]) -> Forecasts:
 def played_in_processes(
     log: JobLog, queue: QueueLog | None, forecaster: Forecaster, instants: Sequence[float], workers: int
 ) -> Iterator[Forecasts]:
-    """Make the same forecasts as ``played``, but divide the times among processes. The order of the
-    forecasts may differ.
+    """Make the same forecasts as ``played``, but divide the forecast times among processes. The
+    order of the forecasts may differ.
     """
     size = max(1, min(_MOST_CHUNK, -(-len(instants) // (4 * workers))))
     pool = ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent)
@@ -296,9 +296,9 @@ class Backtest:
         return calibrated(self.outcomes, quantiles, classes)
 
     def _scored(self, log: JobLog) -> np.ndarray:
-        """Return a mask of the rows whose forecasts are scored, (n,) bool. These are the rows of
-        the kinds plain and limited after the warm-up. If the log continues after the last
-        submission, the rows in the last hour before that submission are left out.
+        """Return a mask of the rows whose forecasts are scored, (n,) bool. These are the rows after
+        the warm-up whose kind is in ``SCORED``. If the log continues after the last submission, the
+        rows in the last hour before that submission are left out.
         """
         rows = self.forecasts
         scored = np.isin(rows.kind, SCORED)
@@ -312,15 +312,15 @@ class Backtest:
         return scored
 
     def scores(self, quantiles: np.ndarray, *, once: bool = False, where: np.ndarray | None = None) -> Score:
-        """Score a method over the scored rows that started. If ``once`` is True, each submission
-        has the same weight."""
+        """Score a method's forecasts for the scored rows whose jobs started. If ``once`` is True,
+        each submission has the same weight."""
         rows = self.counted if where is None else self.counted & where
         weight = self._weight(rows) if once else None
         return score(quantiles[rows], self.outcomes.y[rows], weight, self._block[rows])
 
     @property
     def counted(self) -> np.ndarray:
-        """(n,) bool: scored rows that started."""
+        """(n,) bool: True for scored rows whose jobs started."""
         counted: np.ndarray = self.scored & self.forecasts.started
         return counted
 
@@ -335,8 +335,8 @@ class Backtest:
         return weights
 
     def ratio(self, theirs: np.ndarray, *, once: bool = False) -> tuple[float, float, float]:
-        """Return the CRPS of our forecast divided by the CRPS of another, with the interval of this
-        ratio.
+        """Return the CRPS of the forecast divided by the CRPS of another method, with the interval
+        of this ratio.
         """
         rows = self.counted
         weight = self._weight(rows) if once else np.ones(np.count_nonzero(rows))

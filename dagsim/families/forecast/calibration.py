@@ -76,8 +76,8 @@ def _thinned(jobs: np.ndarray) -> np.ndarray:
 
 
 def calibrated(outcomes: Outcomes, quantiles: np.ndarray, classes: Sequence[np.ndarray]) -> np.ndarray:
-    """Return calibrated forecasts, (n, 19). In each of them, the residuals of up to 400 earlier
-    forecasts of the same class replace the nominal distribution.
+    """Return calibrated forecasts, (n, 19), with one column per quantile. In each of them, the
+    residuals of up to 400 earlier forecasts of the same class replace the nominal distribution.
 
     A residual is (y - median) / spread, where the spread is the distance from the median to the 95%
     quantile (above the median) or to the 5% quantile. Waits that are still in progress at the time
@@ -113,7 +113,8 @@ def calibrated(outcomes: Outcomes, quantiles: np.ndarray, classes: Sequence[np.n
 def _residuals(
     outcomes: Outcomes, past: np.ndarray, t: float, median: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the distribution of these forecasts' residuals, as far as it is known at time ``t``."""
+    """Return the distribution of the residuals of the ``past`` forecasts, as far as it is known at
+    time ``t``. Return None if there are too few."""
     if len(past) < _LEAST or len(np.unique(outcomes.job[past])) < _LEAST_JOBS:
         return None
     event = outcomes.started[past] & (outcomes.seen_s[past] <= t)
@@ -126,9 +127,9 @@ def _residuals(
 
 
 def _with(residuals: tuple[np.ndarray, np.ndarray], quantiles: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Return the forecast with these residuals. If so many waits are unfinished that the residuals
-    do not reach a level, extrapolate: the quantile at that level exceeds the largest residual by
-    the distance between the nominal levels.
+    """Calibrate one forecast with a distribution of residuals. If so many waits are unfinished that
+    the residuals do not reach a level, extrapolate: the quantile at that level exceeds the largest
+    residual by the distance between the nominal levels.
     """
     values, function = residuals
     gap = quantiles - quantiles[MEDIAN]
@@ -145,7 +146,7 @@ def _with(residuals: tuple[np.ndarray, np.ndarray], quantiles: np.ndarray, low: 
 def pooled(
     outcomes: Outcomes, members: Sequence[np.ndarray], lag_s: float, key: np.ndarray | None = None
 ) -> np.ndarray:
-    """Average the members' quantiles, (n, 19), level by level.
+    """Average the quantiles of several methods (``members``), (n, 19), level by level.
 
     A member's weight is inversely proportional to the fourth power of its CRPS. The CRPS is
     computed over the latest 1,500 forecasts that were issued at least ``lag_s`` before and have an

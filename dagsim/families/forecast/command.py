@@ -220,7 +220,8 @@ def _forecast(
     (plan, with_shapes), names = planned, {job.partition("_")[0] for job in jobs}
     planned_job = None if plan is None else PlannedJob.parse(plan, question.scenario)
     audit = audited(config, told=output.watched)
-    knowledge = str(Knowledge("forecast", 0.0, len(question.log), int(question.log.limited.sum()), of_log=True))
+    kind = "queue" if history is None else "forecast"
+    knowledge = str(Knowledge(kind, 0.0, len(question.log), int(question.log.limited.sum()), of_log=True))
     remarks = [*audit.sentences(), *question.remarks, *audit.sentences(urgent=False), knowledge]
     for remark in question.remarks:
         say(f"{state.name}: {remark}", err=True)

@@ -321,8 +321,8 @@ def _hindrance(
     question: Question, state: QueueState, job: int, listed: Listed | None, present: Present, task: TaskState | None,
     zero_s: float,
 ) -> Hindrance:  # fmt: skip
-    """Return the cause according to the site's rules, which are checked in the same order as by the
-    scheduler.
+    """Return why a job waits according to the site's rules. They are checked in the same order as
+    by the scheduler.
     """
     log, t, player = question.log, question.t, question.forecaster.player
     if listed is not None and listed.reason == "Suspended":

@@ -177,7 +177,8 @@ class Player:
     ) -> Iterator[np.ndarray]:
         """Simulate futures. For each future, yield the seconds from ``state.t`` to the start of
         each waiting job, (n,), which are infinite if the job does not start within the horizon. If
-        ``rows`` of waiting jobs are given, a simulation ends when one job of each row has started.
+        ``rows`` (groups of waiting jobs) are given, a simulation ends when one job of each row has
+        started.
 
         Each future has its own random numbers, so the first k futures do not depend on how many are
         simulated.
@@ -234,8 +235,8 @@ class Player:
         return watch
 
     def _begun(self, scene: _Scene, jobs: JobArrays, coarse_after_s: float = inf) -> tuple[ClusterKernel, Any]:
-        """Return a kernel that begins with the state of a scene, and the policy. After
-        ``coarse_after_s``, the policy may decide less often.
+        """Return a kernel that begins with the state of a scene, and the policy that decides in it.
+        After ``coarse_after_s``, the policy may decide less often.
         """
         queues = _on_clock(self._estimated.queues, scene.zero_s, scene.state.t)
         scenario = replace(self._estimated, workload=list(jobs.jobs()), begins_s=scene.begins_s, queues=queues)
@@ -276,9 +277,9 @@ class Player:
         return {one.task.job.job.id: one.outcome for one in standings if one.outcome is not None}
 
     def planned_start(self, state: QueueState, place: int) -> tuple[float, tuple[str, ...]]:
-        """Return when the job at a place in ``state.waiting`` starts, in seconds from now, and on
-        which nodes. The time is infinite if it does not start within a week. All jobs are assumed
-        to run to their limits, and no other jobs to arrive."""
+        """Return when the job at index ``place`` of ``state.waiting`` starts, in seconds from now,
+        and on which nodes. The time is infinite if it does not start within a week. All jobs are
+        assumed to run to their limits, and no other jobs to arrive."""
         scene, rng = _Scene(self._estimated, state), np.random.default_rng(0)
         jobs = scene.jobs(scene.run_s(Future.LIMITS, RunTimes(), [rng])[:, 0], None)
         watch = self._watched(scene, jobs, _MOST_HORIZON_S, [np.array([place])], Future.LIMITS, rng)
@@ -439,7 +440,7 @@ class _Scene:
         self.targets = log.jobs.ids[state.waiting].tolist()
 
     def usage(self, usage: Any) -> Any:
-        """Return the part of ``usage`` before the state, computed once."""
+        """Return the usage before the time of the state. It is computed only once."""
         if self._before is None and usage is not None:
             self._before = usage.before(self.state, self.zero_s)
         return self._before
@@ -485,7 +486,7 @@ class _Scene:
 
 class _Watch:
     """A policy that passes on the decisions of another policy, and records when jobs first start.
-    It stops when one job of each row has started.
+    ``left`` contains the rows of jobs in which no job has started yet.
     """
 
     def __init__(self, policy: Any, row_of: dict[str, int]) -> None:

@@ -66,7 +66,7 @@ def changes_of(log: JobLog, job: int, scenario: ClusterScenario) -> Iterator[Job
 
 
 def changed(log: JobLog, places: Sequence[int], change: JobChange) -> JobLog:
-    """Return the log with the same change made to some of its jobs."""
+    """Return the log with the same change made to each of the jobs at ``places``."""
     jobs = log.jobs
     kinds, kind, instances = list(jobs.kinds), jobs.kind.copy(), jobs.instances.copy()
     limit_s, columns = log.limit_s.copy(), dict[str, Any]()

@@ -196,5 +196,5 @@ def read_job_log(path: Path, options: TraceOptions, format: str = ACCOUNTING) ->
     ends_s = float(np.nanmax(np.concatenate([told.end_s, told.start_s, log.submit_s])))
     outcome = {
         column.name: getattr(told, column.name) for column in fields(told)[2:]
-    }  # all columns except the jobs and their clock
+    }  # all fields except ``jobs`` and ``origin_s``
     return replace(log, ends_s=ends_s, **outcome)

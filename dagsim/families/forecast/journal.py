@@ -140,8 +140,7 @@ class Journal:
             self.skip(t, "it is not newer than the one before", snapshot)
             return
         waiting = {row.job for row in rows}
-        # For an array, this is the first task that has started since the last forecast of its next
-        # task.
+        # Starts since the last snapshot. An array counts as started when one of its tasks starts.
         new = {
             job: min([s for s in running[job] if s > self.latest_s], default=inf)
             for job in self._open

@@ -236,7 +236,8 @@ class Question(NamedTuple):
 
 
 def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return the names, times and sizes of a file, or of the files in a folder."""
+    """Return the name, the modification time and the size of a file, or of each file in a
+    folder."""
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     try:
         return tuple((file.name, facts.st_mtime_ns, facts.st_size) for file in files for facts in [file.stat()])
@@ -464,8 +465,8 @@ def _grid(first_s: float, t: float, instants: int) -> list[float]:
 
 
 def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
-    """Return the calibrated forecasts (count, 19) for the last rows. If there are too few past
-    waits, the history is not pooled.
+    """Return the calibrated forecasts for the last ``count`` rows, with a column for each quantile,
+    (count, 19). If there are too few past waits, the history is not pooled.
     """
     joined = Forecasts.joined([part for part in several if len(part.t)])
     if np.count_nonzero(log.start_s <= joined.t[-1]) < _LEAST_WAITS:
@@ -516,7 +517,8 @@ def _without(log: JobLog, rows: Rows, listing: ListedById | None) -> list[Withou
 def _shapes(
     log: JobLog, several: Sequence[Forecasts], drawn: Sequence[tuple[PlannedJob, np.ndarray]]
 ) -> list[ExpectedShape]:
-    """Return the forecasts for the shapes in ``drawn``, each with its run times."""
+    """Return the forecasts for planned jobs. ``drawn`` contains each shape with its simulated run
+    times."""
     answers = []
     for (shape, runs_s), logs in zip(drawn, _test(log, several, len(drawn)), strict=True):
         starts_s = np.expm1(logs)

@@ -63,7 +63,8 @@ class KnownPast:
 
 @dataclass(frozen=True, slots=True)
 class Forecaster:
-    """An object that makes raw forecasts for rows, (n, 19), by several methods."""
+    """An object that makes raw forecasts for rows by several methods. The forecasts of a method are
+    (n, 19), with one column per quantile."""
 
     player: Player
     futures: int = 25
@@ -107,7 +108,7 @@ class Forecaster:
             yield rows.earliest(starts_s)
 
     def from_waits(self, rows: Rows, past: KnownPast) -> dict[str, np.ndarray]:
-        """Return the forecasts that need no simulation, (n, 19)."""
+        """Return the forecasts of the methods that need no simulation."""
         log, first, ages = past.log, rows.first, rows.age_s
         methods = {"history_account": (past.account, log.account)}
         if self.baselines:
@@ -141,5 +142,6 @@ def is_long(log: JobLog) -> bool:
 
 
 def _spread(waits_s: Iterable[np.ndarray]) -> np.ndarray:
-    """Return quantiles over the futures, (n, 19), of the logarithms of the waits."""
+    """Return the quantiles, (n, 19), of the logarithms of the waits in all futures. There is one
+    column per level in ``LEVELS``."""
     return quantiles_of(log_wait(np.stack(list(waits_s))))

@@ -64,9 +64,9 @@ class History:
             self.add(_EVERY, wait_s)
 
     def quantiles(self, group: str, age_s: float) -> np.ndarray:
-        """Return quantiles of the logarithm of the remaining wait of a job of this age, (19,). They
-        are based on the waits in its group that were longer than this age. If there are fewer than
-        eight of these, they are based on the longer waits in all groups."""
+        """Return the quantiles, (19,), of the logarithm of the remaining wait of a job of this age.
+        They are based on the waits in its group that were longer than this age. If there are fewer
+        than eight of these, they are based on the longer waits in all groups."""
         left = self._left(group, age_s)
         if len(left) < _LEAST:
             left = self._left(_EVERY, age_s)
@@ -109,8 +109,9 @@ def classes_of(user: str, limit_s: float, array: str) -> list[Class]:
 
 class RunTimes:
     """Run times as shares of the time limit: a mixture of the last 400 jobs of each class. Compared
-    with all wider classes together, a class with n ended jobs has the weight n / (n + k). The
-    widest class is mixed with a uniform prior. Jobs must be added in order of their ends."""
+    with all wider classes together, a class with n ended jobs has the weight n / (n + k), where k
+    depends on the kind of class. The widest class is mixed with a uniform prior. Jobs must be added
+    in order of their ends."""
 
     def __init__(self) -> None:
         self._shares: dict[Class, list[float]] = {}

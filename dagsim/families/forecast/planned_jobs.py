@@ -96,8 +96,8 @@ class PlannedJob:
         return nodes, Demand(self.gpus // nodes, self.cpus / nodes, self.memory_gb / nodes, types)
 
     def run_s(self, runs_s: np.ndarray, other: PlannedJob) -> np.ndarray:
-        """Convert the run times of another shape to this shape. The GPU-hours (or CPU-hours) stay
-        the same, but a run ends at its limit.
+        """Convert run times of the shape ``other`` to run times of this shape. The GPU-hours (or
+        CPU-hours) stay the same, but a run ends at its limit.
         """
         size = (self.gpus or self.cpus) / (other.gpus or other.cpus)
         lasting_s: np.ndarray = np.minimum(runs_s / size, self.limit_s)

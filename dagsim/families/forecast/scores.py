@@ -49,8 +49,8 @@ def log_wait(seconds: np.ndarray) -> np.ndarray:
 
 
 def quantiles_of(sample: np.ndarray) -> np.ndarray:
-    """Return quantiles, (n, 19), of a sample of logarithms, (R, n). They are the order statistics
-    with index ceil(level (R + 1)).
+    """Return quantiles, (n, 19), of a sample of logarithms, (R, n), with one column per level in
+    ``LEVELS``. They are the order statistics with index ceil(level (R + 1)).
     """
     ordered = np.sort(sample, axis=0)
     places = np.clip(np.ceil(LEVELS * (len(ordered) + 1) - 1e-9).astype(int) - 1, 0, len(ordered) - 1)
@@ -59,9 +59,10 @@ def quantiles_of(sample: np.ndarray) -> np.ndarray:
 
 
 def crps(quantiles: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the continuous ranked probability scores, (n,), of forecasts (n, 19) for outcomes
-    (n,). They are computed as twice the mean pinball loss over the levels (Gneiting and Raftery
-    2007). The score of a single-valued forecast is its absolute error."""
+    """Return the continuous ranked probability scores, (n,), of forecasts, (n, 19) with one column
+    per quantile, for outcomes, (n,). They are computed as twice the mean pinball loss over the
+    levels (Gneiting and Raftery 2007). The score of a single-valued forecast is its absolute
+    error."""
     gaps = y[:, None] - quantiles
     scores: np.ndarray = 2 * np.mean(np.maximum(LEVELS * gaps, (LEVELS - 1) * gaps), axis=1)
     return scores
@@ -70,8 +71,9 @@ def crps(quantiles: np.ndarray, y: np.ndarray) -> np.ndarray:
 def score(
     quantiles: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None, block: np.ndarray | None = None
 ) -> Score:
-    """Score forecasts (n, 19) against outcomes (n,), both logarithms. If ``block`` is given,
-    intervals are computed from 500 bootstrap samples of whole blocks.
+    """Score forecasts, (n, 19) with one column per quantile, against outcomes, (n,). Both are
+    logarithms of waits. If ``block`` is given, intervals are computed from 500 bootstrap samples of
+    whole blocks.
     """
     if not len(y):
         return Score(0, np.nan, np.nan, np.nan, (np.nan,) * len(WITHIN_S))

@@ -452,8 +452,8 @@ def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
 
 
 def _requests(checks: Checks) -> list[np.ndarray]:
-    """Return the CPUs and the memory of the rows in the sample, whose requests are Python
-    dictionaries."""
+    """Return the CPUs and the memory that each row of the Kaggle sample requests. The sample writes
+    requests as Python dictionaries."""
     requests, amounts = checks.table.words(_REQUESTED), []
     for name in ("cpus", "memory"):
         texts = [re.search(rf"'{name}': *([^,}}]*)", word) for word in requests.words]

@@ -37,7 +37,7 @@ _SAME_SOLVE_S = 1e-3
 
 
 class _Rule:
-    """The default flags of an allocator."""
+    """The default values of the flags of an ``Allocator``."""
 
     fixed_order = True
     needs_priority = False

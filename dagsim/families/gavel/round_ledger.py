@@ -242,7 +242,7 @@ class GavelLedger:
         grows only with the logarithm of the number of rounds. Within a binade (between two powers
         of two), a sum is a whole multiple m of one unit. The amount that a round adds depends on m
         only if the exact sum is halfway between two multiples, and then only on whether m is even.
-        For the times of the rounds, the pattern of even and odd has a period of at most two rounds.
+        For the times of the rounds, the parity of m repeats with a period of at most two rounds.
         Every other sum depends only on these times and on itself, so its period is at most four
         rounds. Therefore, if four rounds have changed every m by an even number, the next four
         change it by the same number.

@@ -121,7 +121,7 @@ class RampScenario(Scenario):
     """Which operation a server runs first: ``srpt`` (the shortest piece) or ``fifo`` (the order of
     the graph)."""
     flow_schedule: str = "srpt"
-    """Which flow a link sends first: ``srpt`` (the shortest remaining one) or ``fifo``."""
+    """Which flow a link sends first: ``srpt`` (the one with the least data left to send) or ``fifo``."""
     ddls: bool = False
     """Use the rules of the simulator ``ddls``, including its peculiarities (docs/ramp.md)."""
     rules: Mapping[str, Any] = field(default_factory=dict)

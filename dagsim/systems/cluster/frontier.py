@@ -267,8 +267,8 @@ class Frontier(Forked):
             self.forget(key)
 
     def end_past(self) -> None:
-        """Stop sending the past to indexes. This is called when the simulation has passed its
-        beginning.
+        """Stop telling indexes about events from before the beginning. Called once the simulation
+        time is past the beginning.
         """
         if self.past in self.indexes:
             self.forget(self.past)

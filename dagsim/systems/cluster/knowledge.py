@@ -54,7 +54,9 @@ class Knowledge:
     """
 
     kind: str
-    """The kind of the requested estimates, or ``forecast`` for forecasts of starts."""
+    """The kind of the requested estimates, ``forecast`` for forecasts of starts, or ``queue`` for
+    forecasts from a queue alone, without finished jobs.
+    """
     sigma: float
     jobs: int
     limited: int
@@ -82,10 +84,12 @@ class Knowledge:
             )
         if self.kind in ("exact", "noisy"):
             return f"policies know the true run times{noise}"
+        if self.kind == "queue" and not self.limited:
+            return "policies know neither time limits nor run times; they assume a week for each job"
         ended = ", and the run times of finished jobs" if self.kind == "forecast" else ""
         if not self.limited and not ended:
             return f"policies know the true run times (the {source} has no time limits)"
-        without = "a week" if ended else "the limit of their partition, or a year"
+        without = "a week" if self.kind in ("forecast", "queue") else "the limit of their partition, or a year"
         rest = "" if self.limited == self.jobs else f"; for the others, they assume {without}"
         share = _percent(self.limited, self.jobs)
         return f"policies know the time limits in the {source} ({share} of the jobs{rest}){ended}"

@@ -75,7 +75,7 @@ def test_whole_nodes_are_taken_away_and_the_others_keep_their_names() -> None:
     for gpus, message in (
         (GpuCount(6, "T4"), "only whole nodes can be removed, and they have 4 GPUs"),
         (GpuCount(16, "T4"), "has only 12 GPUs of this type"),
-        (GpuCount(4, "H100"), "has only 0 GPUs"),
+        (GpuCount(4, "H100"), r"the cluster has no GPU of this type \(it has A100-40, T4\)"),
     ):
         with pytest.raises(ConfigError, match=message):
             resized(CLUSTER, remove=[gpus])

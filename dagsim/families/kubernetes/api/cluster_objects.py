@@ -116,7 +116,7 @@ class ClusterObjects:
         return manifest
 
     def _services_of(self, metadata: Any, labels: Mapping[str, Any], namespace: str) -> dict[str, Any]:
-        """Return the labels by which its Services and its owner select a pod."""
+        """Return the labels by which the Services and the owner of a pod select it."""
         chosen: dict[str, Any] = {}
         for selector in self._services.get(namespace, ()):
             if selector.items() <= labels.items():

@@ -28,8 +28,8 @@ class SchedulerObjects:
         self._nodes, self._types, self._scheduler, self._fail = nodes, types, scheduler, fail
 
     def pod(self, task: TaskState, key: tuple[int, int, int]) -> Manifest:
-        """Return the pod for an instance of a task, whose numbers are ``key``. Under ``resolved``, it
-        states what follows from other objects."""
+        """Return the pod for an instance of a task. The numbers in ``key`` identify the instance.
+        The field ``resolved`` of the pod states what follows from other objects."""
         carried = json.loads(task.task.manifest) if task.task.manifest else {}
         if not carried and task.task.gpus != int(task.task.gpus):
             self._fail(f"cannot schedule {task.name}: it requests {task.task.gpus:g} GPUs, but pods need whole GPUs")

@@ -22,7 +22,7 @@ _MODES = {NO_FIT: Mode.NO_FIT, NO_CANDIDATES: Mode.PREEMPT, PREEMPT: Mode.PREEMP
 
 class Price(NamedTuple):
     """The price of a flavor: how the quota can be obtained (``cost``), and the height of the
-    subtree from which it is borrowed.
+    subtree of cohorts from which it is borrowed.
     """
 
     cost: int

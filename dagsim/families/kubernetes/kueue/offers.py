@@ -188,7 +188,7 @@ class Site:
         return self._numbers.get(address[-1])
 
     def _excluded(self, queue: ClusterQueue, demand: DemandClass) -> Iterable[str]:
-        """Return the flavors of the queue without a node on which the task may run."""
+        """Return the flavors of the queue that have no node on which the task may run."""
         may = {self.type_names[type_] for type_ in demand.types}
         for group in queue.resource_groups:
             for name in _names(group):

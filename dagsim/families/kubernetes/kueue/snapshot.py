@@ -125,8 +125,8 @@ class Snapshot:
 
     @contextmanager
     def without(self, workloads: Iterable[WorkloadState] = ()) -> Iterator[TrialRemovals]:
-        """Remove some workloads from the state inside the ``with`` statement. Its target removes
-        further ones for the same time."""
+        """Remove some workloads from the state inside the ``with`` statement. The object that it
+        yields removes further workloads until the statement ends."""
         trial = TrialRemovals(self)
         try:
             for workload in workloads:

@@ -15,14 +15,14 @@ TaskPlace: TypeAlias = tuple[int, int, int]
 
 
 def place_of(task: TaskState) -> TaskPlace:
-    """Return the numbers of a task."""
+    """Return the numbers that identify a task: job, task and piece."""
     return task.job.number, task.index, task.piece
 
 
 @dataclass(slots=True)
 class AdmittedWorkload:
-    """A workload that holds quota, with those of its tasks that have not started. ``from_s`` is the
-    time at which the admission checks of the workload are complete."""
+    """A workload that holds quota. ``places`` are its tasks that have not started. ``from_s`` is
+    the time at which the admission checks of the workload are complete."""
 
     places: dict[TaskPlace, None]
     from_s: float
@@ -108,8 +108,8 @@ class WorkloadLedger:
 
     @contextmanager
     def starting(self, name: str, place: TaskPlace) -> Iterator[None]:
-        """Let a workload be the one that a task starts inside the ``with`` statement, although
-        another workload of the task waits."""
+        """Inside the ``with`` statement, let a task start in the workload ``name``, although the
+        task may also wait in another workload."""
         waiting = self.open.get(place)
         self.open[place] = name
         try:
@@ -135,11 +135,11 @@ class WorkloadLedger:
         return name
 
     def preempt(self, name: str, places: Iterable[TaskPlace]) -> None:
-        """Record that a workload was preempted while it ran on the places."""
+        """Record that a workload was preempted while its tasks ``places`` were running."""
         self.preempted[name] = dict.fromkeys(places)
 
     def wait_again(self, name: str) -> None:
-        """Let those tasks of an admitted workload wait again that have not started."""
+        """Make the tasks of an admitted workload wait again if they have not started."""
         admitted = self.waiting.get(name)
         for place in list(admitted.places if admitted is not None else ()):
             self.unclaim(name, place)

@@ -39,7 +39,7 @@ class _OffPolicy(Algorithm):
     distance between them.
     """
     discount_jcts: tuple[float, float] = (0.5, 0.5)
-    """Time constant of the discount at the start and at the end of training, as multiples of the
+    """Time constants of the discount at the start and at the end of training, as multiples of the
     reference policy's mean completion time.
     """
 

@@ -63,7 +63,7 @@ class PpoConfig(Algorithm):
     gae_lambda: float = 0.95
     """Parameter lambda of generalised advantage estimation, which the advantage ``critic`` uses."""
     discount_jcts: tuple[float, float] = (10.0, 40.0)
-    """Time constant of the discount at the start and at the end of training, as multiples of the
+    """Time constants of the discount at the start and at the end of training, as multiples of the
     reference policy's mean completion time. Rewards are discounted because the effect of a decision
     fades, so rewards long after the decision are mostly noise.
     """
@@ -105,7 +105,7 @@ class ReinforceConfig(Algorithm):
     max_grad: float = 0.5
     """Maximum norm of the gradient."""
     discount_jcts: tuple[float, float] = (2.0, 20.0)
-    """Time constant of the discount at the start and at the end of training, as multiples of the
+    """Time constants of the discount at the start and at the end of training, as multiples of the
     reference policy's mean completion time.
     """
 

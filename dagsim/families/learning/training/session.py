@@ -26,7 +26,9 @@ from dagsim.sections import kind_of
 
 
 class Trained(NamedTuple):
-    """The result of a training run."""
+    """The result of a training run: its folder, the comparison with the reference on validation
+    seeds, and the final test.
+    """
 
     folder: Store
     """The run folder, with the agent (``best.pt``) and everything that was used to train it."""
@@ -141,7 +143,7 @@ def _lengthen(folder: Store, iterations: int) -> None:
     elif hasattr(train.algorithm, "replay") and folder.state == "done":
         reason = "its replay buffer was deleted when it ended; start another training run with --init best.pt"
     if reason:
-        raise InputError(f"--iterations {iterations}: {folder.path} cannot be made longer: {reason}")
+        raise InputError(f"--iterations {iterations}: {folder.path} cannot be extended: {reason}")
     if folder.state == "done":
         (folder.path / "report_seeds.yaml").unlink(missing_ok=True)
     folder.note(plan=(folder.manifest.get("plan") or {}) | {"iterations": iterations})

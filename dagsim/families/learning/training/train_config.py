@@ -87,7 +87,7 @@ class TrainConfig(CheckedSettings):
     is resumed, the time before the interruption also counts.
     """
     time_constant_s: tuple[float, float] | None = None
-    """Time constant of the discount at the start and at the end of training. It replaces the
+    """Time constants of the discount at the start and at the end of training. It replaces the
     algorithm's ``discount_jcts``.
     """
     first_jobs: int | None = None

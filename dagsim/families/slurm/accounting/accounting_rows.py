@@ -286,7 +286,7 @@ def folder_parts(source: Source) -> FolderParts | None:
     for file in source.files:
         try:
             header = file.head(1)[0]
-        except TraceError:  # the file is empty or not text, so it cannot be accounting
+        except TraceError:  # the file is empty or not text, so it is not an accounting file
             continue
         headers.add(header)
         mark = next((mark for mark in _DELIMITERS if _names(header, mark) & {"jobid", "jobidraw"}), "")
@@ -407,7 +407,7 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
         "State": _state(state.get("current")),
         "TimelimitRaw": unescaped_text(json_number(time.get("limit"))),
         "NNodes": unescaped_text(json_number(job.get("allocation_nodes"))),
-        # a job without allocated resources has only its request
+        # without allocated resources, use the number of CPUs that the job requests
         "NCPUS": "" if allocated else unescaped_text(json_number(object_in(job.get("required")).get("CPUs"))),
         "ReqTRES": _tres(tres.get("requested")),
         "AllocTRES": allocated,

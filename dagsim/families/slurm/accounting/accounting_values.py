@@ -105,9 +105,9 @@ def licences_or_none(tres: str) -> tuple[tuple[str, int], ...]:
 
 
 def with_older_columns(stated: Resources, gres: str, memory: str, cpus: str, nodes: int, total: bool) -> Resources:
-    """Fill in what a list of resources lacks from other columns. GPUs come from ``AllocGRES``
-    (total numbers) or ``ReqGRES`` (numbers per node) in versions before 20.11, memory comes from
-    ``ReqMem``, and CPUs from their own column.
+    """Add the resources that a list lacks, and take them from other columns. GPUs come from
+    ``AllocGRES`` (total numbers) or ``ReqGRES`` (numbers per node) in versions before 20.11, memory
+    comes from ``ReqMem``, and CPUs from their own column.
 
     GPUs are written as ``gpu:2``, ``gpu:tesla:2``, ``PER_NODE:gpu:2`` (or ``JOB``, ``TASK``,
     ``SOCKET``), or with the number of the plugin: ``7696487:2``. ``ReqMem`` is per CPU

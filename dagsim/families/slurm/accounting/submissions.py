@@ -180,8 +180,8 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None, number: int) -
     begin_s = submit_s + (later_s or 0.0)
     parents = tuple(re.findall(r"(?<=:)\d+", line.get("dependency", "")))
     eligible_s = begin_s
-    # Use the recorded time only if the submission states a dependency or is unknown. For other
-    # jobs, that time may result from a dependency that was added after the submission.
+    # Use the recorded eligible time only if the submit line states a dependency or is unknown. For
+    # other jobs, that time may result from a dependency that was added later.
     if parents or line.get("dependency") == "singleton" or not line:
         known_s = times["Eligible"]
         eligible_s = nan if known_s is None else max(submit_s, known_s)

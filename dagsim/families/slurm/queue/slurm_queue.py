@@ -101,7 +101,7 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
                 dependent.append((job, rows))
             else:
                 yield from rows
-    # Suspended jobs resume before any waiting job starts, so give them an earlier time than all
+    # Suspended jobs resume before any waiting job starts, so set their times before those of all
     # other jobs.
     for number, fields in suspended:
         started = unescaped_text(min(first_s, now_s) - 1)

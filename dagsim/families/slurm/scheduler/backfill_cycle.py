@@ -76,8 +76,8 @@ class _TestCounts:
         self._tested: dict[tuple[str, str], int] = {}
 
     def is_over(self, job: PendingJob) -> bool:
-        """Count a tested job. Return True if no further job of its user, association or partition
-        may be tested in this cycle.
+        """Count ``job`` as tested. Return True if it exceeds the limit of its user, association or
+        partition for this cycle, so that it must be skipped.
         """
         user, account = user_of(job.task.job), account_of(job.task.job)
         names = {"user": user, "assoc": f"{account}/{user}", "part": job.part.name}
@@ -245,11 +245,12 @@ class BackfillCycle:
         self._plan.reserve(self._now, self._now + self._limit_s(job), nodes)
 
     def _limit_s(self, job: PendingJob) -> float:
-        """Return the job's longest time limit."""
+        """Return the job's longest time limit on the GPU types that it may use."""
         return self._parts.rules.longest_s(job.task, job.task.demand.types)
 
     def _fits(self, demand: DemandClass) -> bool:
-        """Return True if a start may fit on the free resources, regardless of reservations."""
+        """Return True if a job with this demand may fit on the free resources, regardless of
+        reservations."""
         if demand not in self._fitting:
             self._fitting[demand] = may_fit(self._view.machines, demand)
         return self._fitting[demand]

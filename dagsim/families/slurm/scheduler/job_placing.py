@@ -90,8 +90,9 @@ class JobPlacing:
         return (Share(node, int(min(rooms[node], task.waiting, room))),)
 
     def open_to(self, job: PendingJob) -> int:
-        """Return the nodes in the job's partition on which this entry of the job may start. If
-        magnetic reservations attract the job, its other entries cover the remaining nodes."""
+        """Return the nodes in the partition of a pending job on which it may start, inside or
+        outside of magnetic reservations. If such reservations attract a task, the task has a
+        separate pending job for each of them."""
         nodes = self._rules.nodes[job.part.name]
         if job.attracted:
             return nodes & self.attracting.get(job.reservation, 0)

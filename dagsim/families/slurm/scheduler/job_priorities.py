@@ -85,8 +85,8 @@ class JobPriorities:
         """Return the task's entries in the list of pending jobs, one for each partition in which it
         may run. Partitions that refuse the job's account are included. For each magnetic
         reservation that attracts the job, there is one more entry per partition
-        (``job_resv_append_magnetic``). Compute the priority in partitions in which the task has
-        none yet."""
+        (``job_resv_append_magnetic``). Compute the task's priority in each partition in which it
+        has none yet."""
         jobs, rules, types = [], self._rules, task.demand.types
         gpu = rules.gpu_names[types[0]] if len(types) == 1 and task.demand.demand.gpus else ""
         for place, part in enumerate(rules.parts(task.job)):
@@ -123,7 +123,7 @@ class JobPriorities:
             )
             jobs.append(job)
             for further, number in enumerate(magnets(task), 1):
-                # ``_job_runnable_test3`` in job_scheduler.c
+                # skip reservations with too few nodes (``_job_runnable_test3`` in job_scheduler.c)
                 if (self._magnets.get(number, 0) & job.span).bit_count() < rules.fewest_nodes(task):
                     continue
                 place = job.place + further * len(rules.parts(task.job))

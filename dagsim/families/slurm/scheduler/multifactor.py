@@ -5,7 +5,7 @@ and limits.
 order in which slurmctld calls them. Each part is a separate class:
 
     slurm_rules        partitions, QOS, time limits and counted limits (``holdings``) of each job
-    running_jobs       the runs in progress: who uses each node, and when time limits end
+    running_jobs       the runs in progress: who uses each node, and when time limits expire
     job_priorities     usage, priorities (``slurm_priority``) and the entries of ``pending_jobs``
     start_limits       how many starts of a job the limits allow now
     job_placing        the nodes on which a job can start now, and which it takes (``node_choice``)
@@ -77,8 +77,8 @@ class SlurmMultifactor:
     is divided by its time limit (SMALL_RELATIVE_TO_TIME). With ``max_tres``, only the largest
     weighted resource is billed instead of the sum (MAX_TRES). With ``accrue_always``, the age of a
     job is counted from its submission (ACCRUE_ALWAYS). ``calc_phase_s`` is the time at which one of
-    these calculations takes place (on the site's clock if there is one). All other calculations
-    follow at regular intervals.
+    the priority calculations takes place (on the site's clock if there is one). All other
+    calculations follow at regular intervals.
 
     ``queue_depth`` is the number of jobs that the main loop considers (default_queue_depth). Every
     ``sched_interval_s`` seconds, the main loop considers all jobs (sched_interval).
@@ -240,8 +240,8 @@ class SlurmMultifactor:
         self._preemption.ended(run)
         job = run.job
         ends = job.tasks_left <= 1 and (not job.tasks or job.tasks[run.task.index].unfinished <= run.instances)
-        # While events before the beginning are replayed, ``job`` already has its state at the
-        # beginning. If tasks are left in this state, the job has not ended.
+        # While earlier events are replayed, ``job`` is already in the state that it has when the
+        # simulation begins. If tasks are left in this state, the job has not ended.
         if ends and not (self._recalls and job.tasks_left and job.number >= 0):
             self._running.latest_s.pop(job.number, None)
             rules.forget(job.number)
@@ -385,7 +385,7 @@ class SlurmMultifactor:
         return min([time_s for time_s in times_s if time_s > now], default=inf)
 
     def _any_fits(self, view: ClusterView, pending: PendingJobs) -> bool:
-        """Return True if some pending job may fit on the nodes, apart from limits. The result is
+        """Return True if some pending job may fit on the nodes, regardless of limits. The result is
         cached until a run starts or ends.
         """
         if self._some_fit is None:

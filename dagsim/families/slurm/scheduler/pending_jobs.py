@@ -108,8 +108,8 @@ class PendingJobs:
         self._aside: dict[Holder, dict[Amounts, list[PendingJob]]] = {}
 
     def any_fits(self, machines: ClusterState) -> bool:
-        """Return True if some waiting task may fit on the nodes, apart from limits. O(demand
-        classes).
+        """Return True if some waiting task may fit on the nodes, regardless of limits. The cost is
+        O(demand classes).
         """
         latest = self._fitting
         if latest is not None and latest in self._demands and may_fit(machines, latest):

@@ -194,7 +194,7 @@ class RunTable:
         return flags
 
     def empty(self) -> FitSteps:
-        """Return empty sequences for the steps of one demand."""
+        """Return sequences with space for the times from which more instances of one demand fit."""
         count = len(self.ids) * (self.stride + 1)
         if self.compiled:
             return FitSteps(np.empty(count), np.empty(count), np.zeros(len(self.ids), np.int64))

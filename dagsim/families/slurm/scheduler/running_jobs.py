@@ -1,5 +1,5 @@
-"""The runs in progress, as the scheduler of Slurm sees them: which users are on each node, and when
-time limits end."""
+"""Current runs as Slurm's scheduler sees them: which users are on each node, and when time limits
+expire."""
 
 from __future__ import annotations
 

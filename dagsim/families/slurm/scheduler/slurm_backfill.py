@@ -361,8 +361,8 @@ class NodePlan:
         return nodes
 
     def _steps_of(self, demand: DemandClass, alone: bool, gone: frozenset[int]) -> FitSteps:
-        """Return the times from which more instances of a demand fit, for all nodes with the
-        demand's types."""
+        """Return, for each node with a GPU type that the demand allows, the times from which more
+        instances of the demand fit."""
         key = demand, alone, gone
         steps = self._steps.get(key)
         if steps is None:
@@ -374,8 +374,8 @@ class NodePlan:
                 for type_ in demand.types:
                     sharing |= nodes & machines.shared[type_]
             _, members = table.members((nodes & ~sharing,))
-            # The plan takes the ends of the site's reservations into account, but the choice of a
-            # domain does not.
+            # The nodes that count as open when a domain is chosen. Unlike the plan, this choice
+            # does not take the ends of the site's reservations into account.
             open_ = demand.nodes if demand.terms is not None and demand.terms.domains else -1
             needs = (float(demand.whole), float(demand.cpus), float(demand.memory))
             held = Held(table.ends, table.gives, table.runs, table.stride, table.free)

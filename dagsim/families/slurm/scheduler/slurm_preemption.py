@@ -47,7 +47,7 @@ class SlurmPreemption:
         self._ending.pop(run.id, None)
 
     def ends_s(self) -> list[float]:
-        """Return the times at which grace times of runs end."""
+        """Return the times at which the grace times of preempted runs expire."""
         return [until_s for until_s, _ in self._ending.values()]
 
     def make_way(self, view: ClusterView, job: PendingJob, nodes: int) -> Iterator[Decision]:

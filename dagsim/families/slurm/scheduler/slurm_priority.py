@@ -352,7 +352,7 @@ class PriorityBook:
         self._later.clear()
 
     def _settle(self) -> None:
-        """Compute the factors as of the last calculation, before the usage changes."""
+        """Compute the fair-share factors as of the last calculation, before usage changes."""
         if self._stale:
             self._factors, self._stale = self._computed(), False
 
@@ -438,7 +438,7 @@ class RankColumns:
             self._dropped.append(slot)
 
     def latest(self, slot: int) -> float:
-        """Return the priority that was computed last."""
+        """Return the latest priority in a slot."""
         priority: float = self._floats["latest"].item(slot)
         return priority
 

@@ -227,8 +227,8 @@ class SlurmRules:
             kept.pop(job, None)
 
     def admits(self, view: ClusterView, job: JobState) -> bool:
-        """Return True if limits and partitions do not keep any of the job's tasks from ever
-        starting."""
+        """Return True if limits and partitions allow each of the job's tasks to start at some
+        time."""
         return all(
             any(
                 self.holdings.ever(self.holders(job, part, gpu), self.least(task, part))
@@ -377,7 +377,8 @@ class SlurmRules:
         return tuple([CountedNodes(count.nodes, count.least if gpus else demand.gang) for count in terms.counts])
 
     def questions(self, task: TaskState, part: NodePartition) -> tuple[TimedGroups, ...]:
-        """Return the alternatives for which a task may reserve nodes."""
+        """Return the groups of nodes among which backfill searches for the start of a task, with
+        the time limit of the task on each group."""
         of_part = self.nodes[part.name]
         groups = [(self.longest_s(task, group.types), of_part & group.nodes) for group in self.groups(task)]
         # if all groups have the same limit, one search is enough

@@ -123,7 +123,7 @@ class SlurmWaits:
 
 
 def _plain(holder: Holder) -> Holder:
-    """Return the holder without its GPU type if the limit is on a single GPU type."""
+    """Return the holder of a limit, without the GPU type to which the limit applies."""
     return holder[2:] if holder[0] == "gpus" else holder
 
 

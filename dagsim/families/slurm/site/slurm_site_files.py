@@ -346,7 +346,7 @@ def _read_reservations(site: SlurmSite, file: Path) -> None:
     for block in _blocks(file, "ReservationName"):
         name = block["reservationname"]
         first = site.reservations.setdefault(name, block)
-        # The file lists each repetition of a recurring reservation. Keep the earliest.
+        # The file lists each occurrence of a recurring reservation. Keep the earliest.
         if (_start_s(site, block) or inf) < (_start_s(site, first) or inf):
             site.reservations[name] = block
 
