@@ -77,7 +77,9 @@ def bounds_of_runs(
 def shares_of_the_way(
     lines: Sequence[RunMetrics], bounds: Mapping[int, Any], reference: str | None = None
 ) -> dict[str, float]:
-    """Return the fraction of the gap between the reference and the bound that each policy closes."""
+    """Return, for each policy, which fraction of the gap between the reference policy and the lower
+    bound it closes.
+    """
 
 
 @FamilyService

@@ -285,7 +285,7 @@ def _joined(docstring: str) -> str:
 class _Guarded(CommandGroup):
     """A group of commands that reports errors as one plain line instead of a traceback.
 
-    A command may only import code from outside dagsim after it has called ``shared.trust``.
+    A command may only import code from outside dagsim after it has called ``configuring.trust``.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -323,8 +323,8 @@ class _Guarded(CommandGroup):
 
 @contextmanager
 def _guarded() -> Iterator[None]:
-    """Convert an error in a command into an exit. Flush the command's output before the exit. If
-    this fails, report that error.
+    """Convert an error in a command into an exit. Flush the command's output before the exit, and
+    report an error if this fails.
     """
     try:
         try:
@@ -398,8 +398,8 @@ so a replay takes 10% longer with Python's default thresholds.
 def main() -> None:
     """Run the command line."""
     gc.set_threshold(*_GC_THRESHOLDS)
-    # The models that are fitted to goodput are so small that several BLAS threads would only
-    # increase the CPU time, by a factor of six.
+    # Fitting a goodput model (families/elastic) is so little work that several BLAS threads would only increase the CPU
+    # time, by a factor of six.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     steady_streams()
     if fault := _unusable():
@@ -412,7 +412,7 @@ def main() -> None:
     atexit.register(gc.freeze)
     with Stops() as stops:
         try:
-            # also show this name under python -m dagsim
+            # the help shows this name even if the program was started as python -m dagsim
             app.with_command(next((arg for arg in sys.argv[1:] if arg[:1] != "-"), ""))(prog_name="dagsim")
         except SystemExit as end:
             if end.code == 128 + signal.SIGINT and stops.received is not None:

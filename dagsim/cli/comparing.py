@@ -119,7 +119,9 @@ def _to_bound(
     *,
     watched: bool,
 ) -> dict[str, float]:
-    """Return the fraction of the gap between the reference and the bound that each policy closes."""
+    """Return, for each policy, which fraction of the gap between the reference policy and the lower
+    bound it closes.
+    """
     from dagsim import services
     from dagsim.errors import InputError
     from dagsim.report.terminal import counted

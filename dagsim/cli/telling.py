@@ -64,8 +64,8 @@ def _tell_kept(kept: Kept, output: Output) -> None:
 
 
 def audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
-    """Return values for JSON: the contradictions in the first run whose input has any, and the
-    information that policies had.
+    """Return values for JSON: the contradictions in the first run whose input has any, and what
+    policies knew about run times.
     """
     from dagsim.report.tables import knowledge_of
 
@@ -140,7 +140,7 @@ def _print(
 
     workloads = [line.workload for line in lines]
     urgent = [*contradictions(workloads), *losses(lines)]
-    for note in urgent:  # print these first, because all numbers below leave these jobs out
+    for note in urgent:  # print first which jobs the numbers below leave out
         say(note, err=output.table is not TableFormat.TEXT)
     workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):

@@ -433,7 +433,7 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
         return _of_option(place, path, what)
     key = ".".join(map(str, path)) or "the file"
     setting, equals, _ = place.partition(" = ")
-    if equals and setting.endswith(f"over.{key}"):  # a sweep, which names the key and one of its values
+    if equals and setting.endswith(f"over.{key}"):  # ``place`` is a point of a sweep, and already contains the key
         return f"{setting if fault['type'] in _UNKNOWN_KEY else place}: {what}"
     return f"{place}: {key}: {what}"
 

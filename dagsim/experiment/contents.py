@@ -93,8 +93,8 @@ class Contents:
         return lines[number]
 
     def spec_of(self, name: str) -> str:
-        """Return the policy to which the user gave this name. By default, a policy's name is the
-        policy itself.
+        """Return the policy that the user called ``name``. If there is none, ``name`` is itself a
+        policy, and is returned unchanged.
         """
         return str((self.manifest.get("named") or {}).get(name, name))
 

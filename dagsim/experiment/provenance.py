@@ -195,8 +195,9 @@ def _source(name: str) -> Iterator[Path]:
 
 def files_in(value: Any) -> Iterator[tuple[str, str, Path]]:
     """Yield the files and folders that a configuration (as ``plain`` writes it) names outside the
-    policy, each with its kind (``code`` or ``inputs``) and the name that it has there. The name of an own module
-    (``module:attr``) may be a value, or a key such as those of ``reward``.
+    policy, each with its kind (``code`` or ``inputs``) and the name by which the configuration
+    refers to it. The name of a user's own module (``module:attr``) may be a value, or a key such as
+    those of ``reward``.
     """
     if isinstance(value, str):
         name = value.partition("[")[0].strip()

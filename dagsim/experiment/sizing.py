@@ -156,7 +156,9 @@ class TotalDemand:
 
     def _row(self, task: Task) -> tuple[Any, ...]:
         """Return the names of the GPU types that a task may use, the types themselves, and the
-        task's share of each. The result is cached for each set of names."""
+        fraction of the task's demand that counts towards each type. The result is cached for each
+        set of names.
+        """
         key = task.gpu_types or (("",) if task.gpus else ())
         if key not in self._rows:
             named = [canonical(name) for name in task.gpu_types or () if canonical(name) in GPU_TYPES]
@@ -265,8 +267,9 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     period_s = demand.arrivals.period_s if demand.period_s is None else demand.period_s
 
     def needed_for(seconds: float, at_once: float) -> float:
-        """Return the amount needed for the load. It is at most what all jobs would hold at the same
-        time if none waited.
+        """Return how much of a resource gives the requested load, if jobs hold one unit of it for
+        ``seconds`` in total. The result is at most ``at_once``, the amount that jobs would hold if
+        none waited.
         """
         return min(seconds / (period_s * load), at_once) if period_s > 0 else at_once
 

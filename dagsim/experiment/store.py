@@ -164,7 +164,9 @@ class Store(Contents, ABC):
     @classmethod
     @abstractmethod
     def of_plan(cls, root: Path, plan: Plan, argv: Sequence[str]) -> Store:
-        """Return the folder for ``plan``, which must be of the kind that this class stores (see ``begin``)."""
+        """Return the folder for ``plan``, as in ``begin``. A ``GridStore`` takes only grids, and a
+        ``RunStore`` only other plans.
+        """
 
     @classmethod
     def _made(

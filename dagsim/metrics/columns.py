@@ -362,12 +362,14 @@ def _runs(rows: np.ndarray, nodes: int, log_end_s: float) -> RunColumns:
     run, node = rows["run"][started], rows["node"][started]
 
     def partners(places: Ints) -> Ints:
-        """Return the index among ``places`` of the row that belongs to each start, or -1."""
+        """For each start of a run on a node, return the index in ``places`` of the row for the same
+        run and node, or -1 if there is none.
+        """
         runs, on = rows["run"][places], rows["node"][places]
         # Usually, each run is on one node, so that its number is the index of its start.
         if np.array_equal(run, np.arange(len(run))) and (places.size == 0 or 0 <= runs.min() <= runs.max() < len(run)):
             pairs = np.full(len(run), -1, np.int64)
-            pairs[runs[::-1]] = np.arange(len(runs))[::-1]  # the first row of each run is written last, so it stays
+            pairs[runs[::-1]] = np.arange(len(runs))[::-1]  # the first row of each run is assigned last, so it stays
             if np.array_equal(node[runs], on):
                 return pairs
         return _pair(run * nodes + node, runs * nodes + on)
@@ -414,7 +416,7 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
 
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     count = np.cumsum(change, dtype=np.int32)
-    # number of runs of earlier jobs that are still running at the end of the log
+    # for each job, the number of runs of earlier jobs that are still in progress at the end of the log
     before = np.append(0, count[last])[:-1]
     if before.any():
         count -= np.repeat(before, np.diff(np.flatnonzero(last), prepend=-1))

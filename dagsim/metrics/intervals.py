@@ -74,8 +74,8 @@ def _incomplete_beta(a: float, b: float, x: Floats, rest: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         front = np.exp(
             math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * np.log(x) + b * np.log(rest)
-        )  # the result is 0 at both ends
-    # The fraction converges fast on this side. On the other side, I_x = 1 - I_rest is used.
+        )  # 0 at x = 0 and at x = 1
+    # The continued fraction converges fast for these values of x. For all others, use I_x(a, b) = 1 - I_rest(b, a).
     direct = x < (a + 1) / (a + b + 2)
     near = front * _fraction(a, b, np.where(direct, x, 0.0)) / a
     far = 1 - front * _fraction(b, a, np.where(direct, 0.0, rest)) / b

@@ -157,8 +157,8 @@ def _on_cpus(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
 
 
 def _coloured(cols: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tuple[int, list[int]]]:
-    """Assign ``need`` slots to each of the chosen entries. Entries on the same node that overlap in
-    time share no slot.
+    """Assign lanes of its node to each of the ``chosen`` entries, as many as ``need`` states.
+    Entries on the same node that overlap in time share no lane.
     """
     slots, node = FreeSlots(), cols.runs.node.tolist()
     start_s, end_s, count = cols.runs.start_s.tolist(), cols.runs.end_s.tolist(), need.tolist()

@@ -501,8 +501,8 @@ def _weighted_mean(values: Floats, weights: Floats) -> float:
 
 
 def _area_mean(values: Floats, areas: Floats) -> float:
-    """Return the mean weighted by area. The sum is computed in a fixed order, because the benchmark
-    compares it to the last bit.
+    """Return the mean of ``values``, weighted by ``areas``. The sums are computed in a fixed order,
+    because the benchmark compares the result to the last bit.
     """
     whole = column_sum(areas)
     return column_sum(values * areas) / whole if whole > 0 else math.nan

@@ -51,7 +51,7 @@ class Steps:
         on, off = np.clip(start_s, first, last), np.clip(end_s, first, last)
         longer = off > on
         on, off = on[longer], off[longer]
-        if weight is None:  # sorting both sides first is several times as fast, and counts are exact in any order
+        if weight is None:  # sorting starts and ends first is faster, and counts do not depend on the order
             on.sort()
             off.sort()
             change = np.ones(1 + 2 * len(on), np.int8)

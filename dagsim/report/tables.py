@@ -249,7 +249,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     loads = [max(of.get("gpu_load") or 0.0, of.get("cpu_load") or 0.0) for of in workloads]
     low, high = number(min(loads)), number(max(loads))
     clusters = dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)
-    named = re.compile(r"cluster \((.*)\)")  # the pattern matches the default name, which contains no information
+    named = re.compile(r"cluster \((.*)\)")  # remove the word "cluster" from the default name
     notes = [on_one_line(f"cluster: {match[1] if (match := named.fullmatch(of)) else of}") for of in clusters]
     if any(loads):
         on_gpus = any((of.get("gpu_load") or 0.0) >= (of.get("cpu_load") or 0.0) for of in workloads)
@@ -411,7 +411,7 @@ def losses(lines: Iterable[CellRun]) -> list[str]:
     }
     strange = any(
         (line.metrics.get("rejected_no_such_gpu") or 0) for line in lines if "audit" not in line.workload
-    )  # the audit already contains this hint
+    )  # an audit already contains this hint
     hint = "warning: to rename a GPU type in the log, give --read gpu_names=SITE=TYPE (dagsim list gpus)"
     return [*_most(notes, "policies"), *([hint] if strange else []), *_most(list(noted), "notes of policies")]
 

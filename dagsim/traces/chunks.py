@@ -173,7 +173,9 @@ class Table:
         return values if blank != blank else np.where(self.blank(column), blank, values)
 
     def blank(self, column: int) -> np.ndarray:
-        """Return (n,) bool: True where the text is empty or the file lacks the column."""
+        """Return a mask of the rows, (n,) bool, in which the text is empty or the file lacks the
+        column.
+        """
         if column in self.words_of:
             empty: np.ndarray = self.words_of[column] == ""
             return empty
@@ -181,7 +183,9 @@ class Table:
         return missing
 
     def unreadable(self, column: int) -> np.ndarray:
-        """Return (n,) bool: True where the text is not a number. ``nan`` counts as a number."""
+        """Return a mask of the rows, (n,) bool, in which the text is not a number. ``nan`` counts
+        as a number.
+        """
         wrong: np.ndarray = np.isnan(self.values[column])
         if column in self.words_of:
             texts = self.words_of[column]

@@ -36,7 +36,7 @@ class Grouped(NamedTuple):
         return np.repeat(np.arange(len(self.ids)), np.diff(self.first))
 
     def job_of_row(self) -> np.ndarray:
-        """Return (n,) int64: the job of each row of the table."""
+        """Return the job of each row of the table. Shape (n,), int64."""
         job = np.empty(len(self.row), np.int64)
         job[self.row] = self.job
         return job
@@ -147,7 +147,7 @@ class _Arrivals:
         return np.unique(self._times[order][np.flatnonzero(np.diff(rows)) + 1])
 
     def of(self, table: Table) -> np.ndarray:
-        """Return (n,) float64: the arrival of each row's job."""
+        """Return the arrival of each row's job. Shape (n,), float64."""
         times: np.ndarray = self._times[np.searchsorted(self._hashes, _hashes(self._keys(table)[0]))]
         return times
 
@@ -186,7 +186,7 @@ class Namesakes:
 
 
 def repeated(keys: np.ndarray) -> np.ndarray:
-    """Return (n,) bool: True if an earlier row has the same key."""
+    """Return a mask of the rows, (n,) bool, whose key also occurs in an earlier row."""
     ordered = np.sort(keys)
     again = np.isin(keys, ordered[1:][ordered[1:] == ordered[:-1]])
     shared = np.flatnonzero(again)

@@ -1,4 +1,4 @@
-"""The check of an entry's file: against the suite, and by repeating a sample of its runs."""
+"""Check the file of a benchmark entry: compare it with the suite, and repeat a sample of its runs."""
 
 from __future__ import annotations
 

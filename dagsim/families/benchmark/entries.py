@@ -49,7 +49,7 @@ _FACTS = (
 
 
 class EntryRun(TypedDict):
-    """A run, with the hash of its log."""
+    """A run in an entry's file, with the hash of its log."""
 
     policy: str
     seed: int
@@ -86,14 +86,14 @@ class TaskScore(EntryScore):
 
 
 class EntryRuns(TypedDict):
-    """The part of the file from which the scores follow."""
+    """The part of an entry's file from which the scores are computed."""
 
     tasks: dict[str, EntryTask]
     bounds: dict[str, list[float]]
 
 
 class EntryScores(TypedDict):
-    """The part of the file that follows from the runs."""
+    """The part of an entry's file that is computed from the runs."""
 
     preemption: bool
     """True if the entry stopped a run."""
@@ -102,7 +102,9 @@ class EntryScores(TypedDict):
 
 
 class EntryClocks(TypedDict):
-    """Means over the runs of a policy on a task."""
+    """The mean CPU time of a decision and the mean wall-clock time of a run, over the runs of a
+    policy on a task.
+    """
 
     decision_time_us: float | None
     wall_s: float | None
@@ -262,7 +264,7 @@ def scored(content: EntryRuns) -> EntryScores:
 
 
 def _undone(by_role: Mapping[str, Sequence[CellRun]], metric: str) -> int:
-    """Return the number of jobs that the entry leaves unfinished but the reference completes."""
+    """Return how many jobs the entry leaves unfinished although the reference completes them."""
     pairs = zip(by_role["entry"], by_role["reference"], strict=True)
     # ``blocking_rate`` already accounts for rejected jobs
     return whole_sum(max(not_done(mine) - not_done(other), 0) for mine, other in pairs if metric != "blocking_rate")

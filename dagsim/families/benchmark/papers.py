@@ -100,7 +100,9 @@ def paper(name: str) -> Paper:
 
 
 def simulated(jobs: list[Job], processors: int, policy: str) -> Schedule:
-    """Run the jobs with their requested times on one machine with ``processors`` cores."""
+    """Simulate the jobs on one machine with ``processors`` cores. Estimates are the requested
+    times.
+    """
     cluster = Cluster((Node("machine", None, 0, processors),))
     scenario = ClusterScenario(cluster, jobs, estimates=Estimates("predicted"))
     return drive(scenario.kernel(0), POLICIES.create(policy))
@@ -196,8 +198,9 @@ def sequence_slowdowns(
 
 
 class _Log(NamedTuple):
-    """A log in the tables, with its published values in the order of ``_SCORES``. They are bounded
-    slowdowns (table V) and utilisations (table VI), without and with backfilling."""
+    """A log in the tables of RLScheduler, with its published values in the order of ``_SCORES``.
+    They are bounded slowdowns (table V) and utilisations (table VI), without and with backfilling.
+    """
 
     title: str
     processors: int
@@ -255,7 +258,7 @@ def _rlscheduler(files: dict[str, Path]) -> Iterator[PaperFigure]:
 
 
 class OptimaReached(TypedDict):
-    """The results on all graphs for one number of cores."""
+    """The makespans of all graphs on one number of cores, compared with the optima."""
 
     graphs: int
     mean_ratio: float

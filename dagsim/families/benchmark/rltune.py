@@ -61,7 +61,9 @@ def cluster() -> Cluster:
 
 
 def sequences(path: Path, seed: int, count: int = SEQUENCES) -> list[list[Job]]:
-    """Return sequences of consecutive jobs from random places, with their arrivals as recorded."""
+    """Return ``count`` sequences of consecutive jobs from random places in the trace, with the
+    recorded times between arrivals.
+    """
     most = max(nodes * gpus for nodes, gpus in _NODES)
     jobs = [
         job for job in open_trace(path).jobs() if ordered_sum(t.gpus * t.instances for t in job.graph.tasks) <= most

@@ -31,8 +31,8 @@ from dagsim.model.streams import stream
 class DecimaEnv(EpisodeEnv):
     """Episodes of ``jobs`` Spark jobs on ``executors`` executors, of one or several types.
 
-    Ranges of executors and of ``mean_gap_s`` are drawn for each episode, as in ``SparkScenario``;
-    below, ``executors`` is then the largest number.
+    If the number of executors or ``mean_gap_s`` is a range, a value is drawn from it for each
+    episode, as in ``SparkScenario``; below, ``executors`` is then the largest number.
 
     The observation contains all jobs and stages in the system, in the order of the jobs' arrivals,
     but at most ``most_stages`` stages (stages that can be chosen are never omitted). Unused rows
@@ -130,13 +130,16 @@ class DecimaEnv(EpisodeEnv):
         return over and done, over and not done
 
     def action_of(self, decision: Commit | None) -> np.ndarray:
-        """Return (2,) int64: the action that stands for a heuristic's decision. O(stages)."""
+        """Return the action that stands for a heuristic's decision. Shape (2,), int64. The cost is
+        O(stages).
+        """
         choice: np.ndarray = self.codec.choice_of(() if decision is None else (decision,))
         return choice
 
     def action_masks(self) -> np.ndarray:
-        """Return (most_stages + 1 + executors,) bool: both masks in one array, for agents that use
-        masks."""
+        """Return both masks in one Boolean array, for agents that use masks. Shape (most_stages + 1
+        + executors,).
+        """
         return np.concatenate(list(self.codec.masks.values())).astype(bool)
 
     def _text(self) -> str:

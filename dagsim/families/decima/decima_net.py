@@ -153,8 +153,7 @@ class StageStore:
 
 
 def _joined(parts: list[np.ndarray], offsets: Sequence[int] | None = None) -> np.ndarray:
-    """Concatenate the parts. The offset of each part is added to its values first. The result is
-    read-only."""
+    """Add to each part its offset, and concatenate the parts. The result is read-only."""
     if len(parts) == 1:
         return parts[0]
     if offsets is not None:
@@ -163,8 +162,8 @@ def _joined(parts: list[np.ndarray], offsets: Sequence[int] | None = None) -> np
 
 
 def _levels(height: np.ndarray, edges: np.ndarray, level: np.ndarray) -> tuple[Level, ...]:
-    """Group the rows and the edges by height. Both are sorted by height, and a stage with a height
-    of 1 or more always has a child.
+    """Group the stages and the edges by height. Both are sorted by height, and a stage with a
+    height of 1 or more always has a child.
     """
     if not len(level):
         return ()
@@ -204,12 +203,12 @@ class DecimaNet(ActorNet):
 
     @property
     def _of_stage(self) -> int:
-        """The number of leading columns in an embedding that describe the stage."""
+        """How many columns at the beginning of an embedding describe the stage."""
         return len(STAGE) + self.hidden
 
     def embed(self, graphs: Graphs) -> Tensor:
-        """Return (S, H): the embeddings of the choices. Each combines the stage, its job, and the
-        whole system.
+        """Return the embeddings of the choices. Shape (S, H). Each combines the stage, its job, and
+        the whole system.
         """
         own = self.stage(graphs.stages)  # (N, h)
         below = leaky_relu(own, 0.2)
@@ -235,12 +234,12 @@ class DecimaNet(ActorNet):
         )
 
     def stage_scores(self, embedded: Tensor) -> Tensor:
-        """Return (S,): the scores of the choices."""
+        """Return the scores of the choices. Shape (S,)."""
         return self.which_score(self.which(embedded))[:, 0]  # type: ignore[no-any-return]
 
     def number_scores(self, chosen: Tensor, numbers: Options) -> Tensor:
-        """Return (K,): the scores of numbers of executors. ``chosen`` (B, H) are the embeddings of the
-        chosen stages.
+        """Return the score of each possible number of executors. Shape (K,). ``chosen`` (B, H) are
+        the embeddings of the chosen stages.
         """
         if self.action == "limit":
             chosen = torch.cat([torch.zeros_like(chosen[:, : self._of_stage]), chosen[:, self._of_stage :]], 1)
@@ -305,8 +304,8 @@ class DecimaNet(ActorNet):
 
 
 def _log_softmax(scores: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """Return (N,): the log-probability of each row within its observation. The observations begin
-    at ``first`` (B,).
+    """Return the log-probability of each row within its observation. Shape (N,). The observations
+    begin at ``first`` (B,).
     """
     lengths = np.diff(np.append(first, len(scores)))
     above = scores - np.repeat(np.maximum.reduceat(scores, first), lengths)

@@ -82,11 +82,11 @@ class FluidWitness:
         self._task_s = TaskSeconds(len(kernel.cluster.executors))
 
     def note(self) -> list[float]:
-        """Return (jobs,): the remaining executor-seconds of each job in the system."""
+        """Return the remaining executor-seconds of each job in the system. Shape (jobs,)."""
         return [self._task_s.left(job) for job in self._kernel.cluster.jobs]
 
     def hindsight(self) -> list[tuple[float, float]]:
-        """Return the arrival (s) and the executor-seconds of each job."""
+        """Return the arrival in seconds and the executor-seconds of each job in the episode."""
         jobs = self._kernel.episode.jobs
         return [(job.arrival_ms / 1000, self._task_s.whole(job)) for job in jobs]
 
@@ -157,7 +157,9 @@ _RIDGE = 1e-3
 
 
 def backlog(observation: StageObservation, time_constant_s: float) -> np.ndarray:
-    """Return (6,) float64: several measures of the time that the remaining jobs take at least."""
+    """Return six measures of the remaining work, such as the number of jobs and lower bounds on the
+    times that they still take, as float64.
+    """
     work = np.sort(np.expm1(8.0 * observation.jobs[:, 0].astype(np.float64)))
     ends_s = np.cumsum(work) / observation.executors
     paths_s = np.expm1(8.0 * observation.jobs[:, 1].astype(np.float64))
@@ -176,8 +178,8 @@ def backlog(observation: StageObservation, time_constant_s: float) -> np.ndarray
 def fluid_advantages(
     groups: Sequence[Sequence[EpisodeSteps]], time_constant_s: float, horizon_s: float, *, discounted: bool = True
 ) -> list[np.ndarray]:
-    """Return one (T_i,) float64 array per episode, in order. It tells how much better each decision
-    was than those in the other replicas.
+    """Return, for each episode, an array that states how much better each of its decisions was than
+    those in the other replicas.
 
     Each decision is credited with what happens during ``horizon_s`` seconds after it, in addition
     to what the backlog shows immediately. Unless ``discounted``, the mean rate must already be
@@ -217,8 +219,8 @@ def differential(groups: Sequence[Sequence[EpisodeSteps]]) -> None:
 
 
 def _left(steps: EpisodeSteps, time_constant: float) -> np.ndarray:
-    """Return (T, 7): the remaining work in each state, described by the backlog and by its fluid
-    cost. ``time_constant`` has the same unit as ``steps.times_s``.
+    """Return the remaining work in each state, described by the backlog and by its fluid cost.
+    Shape (T, 7). ``time_constant`` has the same unit as ``steps.times_s``.
     """
     rows, time_constant_s = [], time_constant * steps.unit_s
     for observation, now, left_s in zip(steps.observations, steps.times_s, steps.notes, strict=False):
@@ -228,7 +230,9 @@ def _left(steps: EpisodeSteps, time_constant: float) -> np.ndarray:
 
 
 def _at(times: np.ndarray, steps: EpisodeSteps, curves: np.ndarray) -> np.ndarray:
-    """Return (T, C): the columns of ``curves`` at ``times``, and 0 after the end of the episode."""
+    """Return the columns of ``curves`` at ``times``, and 0 after the end of the episode. Shape (T,
+    C).
+    """
     own_times = np.asarray(steps.times_s)
     padded = np.vstack([curves, np.zeros((1, curves.shape[1]))])
     return np.stack([np.interp(times, own_times, column) for column in padded.T], axis=1)

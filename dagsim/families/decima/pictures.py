@@ -97,7 +97,7 @@ def picture(simulation: SparkKernel) -> np.ndarray:
 
 
 def describe(simulation: SparkKernel) -> str:
-    """Return a line about the current state, and a line for each job in the system."""
+    """Describe the current state in one line, and each job in the system in a further line."""
     return "\n".join([_headline(simulation), *_lines(simulation)])
 
 

@@ -63,7 +63,7 @@ class EpochTraining:
         return ordered_sum((end - start) * self.seconds(gpu, self.schedule[int(start)]) for start, end in phases)
 
     def seconds(self, gpu: str, batch: int) -> float:
-        """Return how many seconds an epoch takes.
+        """Return how many seconds an epoch with this batch takes on a GPU type.
 
         Raises:
             ModelError: The batch was not measured on this type.
@@ -96,7 +96,7 @@ class EpochProgress:
 
     @property
     def total(self) -> float:
-        """All epochs."""
+        """The number of epochs after which the task is done."""
         return self.task.epochs
 
     @property

@@ -33,7 +33,9 @@ def possible_configurations(nodes: NodesByType) -> tuple[Configuration, ...]:
 
 @lru_cache(maxsize=4096)
 def _model_goodputs(model: GoodputModel, options: tuple[Configuration, ...]) -> np.ndarray:
-    """Return the model's goodput on each configuration, or 0 if even its largest batch is too small."""
+    """Return the goodput of ``model`` on each configuration, or 0 if even the model's largest batch
+    is too small for it.
+    """
     goodputs = np.zeros(len(options))
     allowed = [at for at, one in enumerate(options) if one.gpus * model.limits.local_min <= model.limits.largest]
     if allowed:
@@ -44,7 +46,7 @@ def _model_goodputs(model: GoodputModel, options: tuple[Configuration, ...]) -> 
 
 
 def _largest_group(domains: Sequence[int], of_type: NodesOfType) -> int:
-    """Return the maximum number of nodes of a type in one domain."""
+    """Return the largest number of nodes of a GPU type in any one domain."""
     return max([sum([domain >> node & 1 for node in of_type.free]) for domain in domains])
 
 

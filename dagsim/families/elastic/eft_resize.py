@@ -105,9 +105,9 @@ def _goodput_of(model: GoodputModel, nodes: int, gpus: int) -> float:
 
 
 def _best_per_gpu(values: np.ndarray, options: Sequence[Configuration], gpus: Mapping[str, int]) -> list[int | None]:
-    """Return the option that each task gets. The next GPUs always go to the task whose value grows
-    most per GPU, until no GPUs are left or no value grows. A task may move to a better type if this
-    has free GPUs. ``values`` has the shape (tasks, options).
+    """Return the index of the configuration that each task gets. The next GPUs always go to the
+    task whose value grows most per GPU, until no GPUs are left or no value grows. A task may move
+    to a better type if this has free GPUs. ``values`` has the shape (tasks, options).
     """
     tasks = len(values)
     chosen: list[int | None] = [None] * tasks

@@ -54,7 +54,7 @@ class SearchedJob(Protocol):
 
     @property
     def arrival_s(self) -> float:
-        """Arrival time."""
+        """Arrival time of the job in seconds."""
 
     @property
     def restarts(self) -> int:
@@ -62,7 +62,7 @@ class SearchedJob(Protocol):
 
     @property
     def limits(self) -> BatchLimits:
-        """Batch sizes that the job's application may use."""
+        """The limits on the batch sizes of the job's application."""
 
     @property
     def goodput(self) -> GoodputModel | None:
@@ -101,11 +101,14 @@ class PolluxSearch:
 
     def batch(self, job: ElasticJob) -> int | None:
         """Return None, which lets a job choose the batch with the best goodput. The exception is
-        ncf: it runs on one GPU, and has its largest batch from the start."""
+        the application ``ncf``, which runs on one GPU and has its largest batch from the start.
+        """
         return job.profile.limits.largest if job.profile.name == "ncf" else None
 
     def allocate(self, now_s: int, jobs: Mapping[str, SearchedJob], cluster: EqualNodes) -> Allocations:
-        """Search, starting from the current allocation and the survivors of the last search."""
+        """Search for the best allocation, starting from the current one and from the candidates
+        that survived the last search.
+        """
         present = np.zeros((len(jobs), cluster.nodes), np.int64)
         for row, name in enumerate(jobs):
             nodes = cluster.allocations.get(name, [])
@@ -139,7 +142,9 @@ class PolluxSearch:
         return min(max(2 * job.largest_measured, 1), job.most_replicas(job.limits.largest))
 
     def _carried_over(self, names: Sequence[str], present: np.ndarray) -> np.ndarray:
-        """Return the survivors of the last search, in which new jobs have their current allocation."""
+        """Return the candidates that survived the last search. In them, new jobs have their current
+        allocation.
+        """
         if self._survivors is None:
             return present[None]
         rows = {name: row for row, name in enumerate(self._names)}
@@ -185,7 +190,9 @@ class PolluxSearch:
         return np.concatenate([mutants, moved])
 
     def _repaired(self, states: np.ndarray, limits: np.ndarray, gpus_per_node: int) -> np.ndarray:
-        """Remove replicas from jobs in random order until all limits are met."""
+        """Remove replicas from the jobs of each candidate, in random order, until all limits are
+        met.
+        """
         order = self._random.permuted(np.tile(np.arange(states.shape[1]), (len(states), 1)), axis=1)
         states = np.take_along_axis(states, order[..., None], axis=1)
         distributed = (states > 0) & ((states > 0).sum(axis=2, keepdims=True) > 1)
@@ -232,7 +239,7 @@ def _speedups(jobs: Sequence[SearchedJob], cluster: EqualNodes, most: int) -> np
 
 
 def _fitness(states: np.ndarray, present: np.ndarray, speedups: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """Return the harmonic mean of the jobs' speed-ups."""
+    """Return the fitness of each candidate, which is the harmonic mean of its jobs' speed-ups."""
     spread = ((states > 0).sum(axis=2) > 1).astype(np.int64)
     gains = speedups[np.arange(states.shape[1]), spread, states.sum(axis=2)]
     gains = np.where((states != present).any(axis=2), gains * factors, gains)

@@ -104,8 +104,9 @@ class ThroughputModel(NamedTuple):
 
 
 class BatchChoice(NamedTuple):
-    """The best goodput for each (nodes, replicas), and the batch that reaches it. The goodput is 0
-    if no batch is allowed. The arrays have the shape of the arguments."""
+    """The best goodput for each number of nodes and replicas, and the batch that reaches it. The
+    goodput is 0 if no batch is allowed. The arrays have the shape of the arguments.
+    """
 
     goodput: np.ndarray
     local_batch: np.ndarray
@@ -141,8 +142,8 @@ class GoodputModel:
         return self.throughput.samples_per_s(nodes, replicas, local_batch, accumulation) * self.efficiency(batch)
 
     def best(self, nodes: Any, replicas: Any, *, accumulate: bool = True) -> BatchChoice:
-        """Choose the batch with the highest goodput for each (nodes, replicas). Among equally good
-        batches, the first is chosen.
+        """Choose the batch with the highest goodput for each number of nodes and replicas. Among
+        equally good batches, the first is chosen.
 
         Raises:
             ModelError: There are fewer replicas than nodes, no nodes, or too many replicas for the
@@ -214,7 +215,9 @@ def fit_objective(model: ThroughputModel, measurements: Sequence[StepMeasurement
 
 
 def _columns(measurements: Sequence[StepMeasurement]) -> tuple[np.ndarray, ...]:
-    """Return nodes, replicas, local batches, seconds of a pass, and seconds of a step."""
+    """Return the measurements as columns: nodes, replicas, local batches, seconds per pass, and
+    seconds per step.
+    """
     if not measurements:
         raise ModelError("a throughput model needs at least one measured iteration")
     nodes, replicas, local, step_s, sync_s = map(np.array, zip(*measurements, strict=True))
@@ -241,7 +244,7 @@ def _objective(
     synced = np.where(across, alpha_n + beta_n * more, np.where(within, alpha_r + beta_r * more, 1e-8 + 1e-8 * more))
     powers = passed**gamma, synced**gamma
     total = powers[0] + powers[1]
-    # Partial derivatives of log(step) with respect to passed, synced and gamma.
+    # Partial derivatives of the logarithm of the step time with respect to ``passed``, ``synced`` and ``gamma``.
     by_pass, by_sync = powers[0] / passed / total, powers[1] / synced / total
     by_gamma = (powers[0] * np.log(passed) + powers[1] * np.log(synced)) / total / gamma - np.log(total) / gamma**2
     zero = np.zeros(len(local))

@@ -124,7 +124,8 @@ class TrainingProfile:
         return placements + [StepMeasurement(*map(int, row[:3]), *row[3:]) for row in self._scalability]
 
     def times(self, placement: Sequence[int], local_batch: int) -> IterationTime:
-        """Return the times of an iteration with the given replicas on each node, in ring order.
+        """Return the times of an iteration. ``placement`` contains the number of replicas on each
+        node, in the order of the ring.
 
         For a measured placement (or a rotation of one), times are interpolated in the local batch.
         For any other placement, they are interpolated in nodes, replicas and local batch.
@@ -263,7 +264,9 @@ def read_applications(
 
 
 def _files(folders: Sequence[Path | str]) -> dict[str, dict[str, Path]]:
-    """Return the paths by application and by file name (without its extension)."""
+    """Return the path of each file by application and by the name of the file without its
+    extension.
+    """
     files: dict[str, dict[str, Path]] = defaultdict(dict)
     for folder in folders:
         for path in sorted(Path(folder).rglob("*.csv*")):

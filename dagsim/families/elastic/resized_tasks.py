@@ -51,7 +51,7 @@ class ResizedTask:
 
     @property
     def limits(self) -> BatchLimits:
-        """Batch sizes of the application."""
+        """The limits on the batch sizes of the task's application."""
         training = self.training
         if isinstance(training, Training):
             return training.job.profile.limits
@@ -63,7 +63,7 @@ class ResizedTask:
 
     def restart_factor(self, now: float, restart_s: float) -> float:
         """Return the share of the task's time that would be productive if it restarted one more
-        time, or 1 if the task is young.
+        time, or 1 if the task arrived no more than ``restart_s`` ago.
         """
         age_s = now - self.arrival_s
         return max(age_s - max(self.restarts, 0) * restart_s, 0.0) / (age_s + restart_s) if age_s > restart_s else 1.0

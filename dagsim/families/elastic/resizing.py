@@ -30,11 +30,11 @@ class _Turns:
         self._state: object = None
 
     def changed(self, now: float, state: object) -> bool:
-        """Return True if there is something to decide, either now or at ``next_s``."""
+        """Return True if the policy has to decide, either now or at ``next_s``."""
         return state != self._state or now >= self._decided_s + self._renew_s
 
     def begin(self, now: float, state: object) -> bool:
-        """Return True if an interval begins in which there is something to decide."""
+        """Return True if a new interval begins now and the policy has to decide."""
         if now < self.next_s:
             return False
         due = self.changed(now, state)
@@ -78,7 +78,9 @@ class Resizing(ABC):
             yield Wait(turns.next_s)
 
     def _state(self, view: ClusterView, tasks: Sequence[ResizedTask]) -> object:
-        """Return the state on which a new allocation depends, apart from the time."""
+        """Return a value that changes whenever anything that affects the allocation changes, except
+        time.
+        """
         return [(task.order, most_gpus_now(task)) for task in tasks], elastic_nodes(view)
 
     @abstractmethod

@@ -76,5 +76,5 @@ class Sia(Resizing):
 
 
 def _restarts(task: ResizedTask) -> bool:
-    """Return True if the task holds GPUs but is not training yet."""
+    """Return True if the task is restarting, so that it holds GPUs but is not training yet."""
     return task.run is not None and task.run.computing_s is None

@@ -128,7 +128,7 @@ class ElasticTasks:
             )
 
     def job(self, job: Job, seconds: SecondsOnTypes, cluster: Cluster) -> Job:
-        """Return the job with elastic tasks. ``seconds`` is the runtime model.
+        """Return the job with its tasks made elastic. ``seconds`` is the runtime model.
 
         Raises:
             ModelError: A task requests more GPUs than its application has batches for, or its
@@ -218,7 +218,7 @@ SecondsOnTypes = Callable[[Task, tuple[GpuType, ...]], Sequence[float]]
 
 
 class _Sizes(NamedTuple):
-    """The number of GPUs of one type, on the largest node and in total."""
+    """The number of GPUs of one type on the largest node, and their total number."""
 
     node: int
     all: int
@@ -226,7 +226,7 @@ class _Sizes(NamedTuple):
 
 @cache
 def _types(cluster: Cluster) -> tuple[tuple[GpuType, ...], dict[str, _Sizes]]:
-    """Return the GPU types of a cluster, and the numbers of GPUs of each by name."""
+    """Return the GPU types of a cluster, and the sizes of each type (``_Sizes``) by name."""
     types = tuple(dict.fromkeys([node.gpu for node in cluster.nodes if node.gpu is not None]))
     counts = {gpu.name: [node.gpus for node in cluster.nodes if node.gpu == gpu] for gpu in types}
     return types, {name: _Sizes(max(gpus), whole_sum(gpus)) for name, gpus in counts.items()}

@@ -97,7 +97,7 @@ class GoodputProgress:
 
     @property
     def total(self) -> float:
-        """All samples."""
+        """The number of samples after which the task is done."""
         return self.task.samples
 
     @property
@@ -136,7 +136,7 @@ class GoodputProgress:
         return Pace(self._rate * (1.0 - interference), self.task.samples)
 
     def advance(self, progress: float) -> None:
-        """Add samples."""
+        """Add this number of samples to the progress."""
         self.progress += progress
 
     def end_epoch(self) -> None:
@@ -233,7 +233,7 @@ class Training:
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
         """Move the job to other GPUs, and choose the batch for them. ``placement`` contains the
         number of replicas on each node, and an empty placement stops the job. The profile describes
-        one GPU type. Other types differ only by their factors.
+        one GPU type. On other types, the rate is multiplied by their factors in ``speeds``.
         """
         self.placement = tuple([count for count in placement if count])
         self._speed = self._speeds.get(gpu, 1.0)

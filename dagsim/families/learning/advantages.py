@@ -21,13 +21,14 @@ from dagsim.registry import Entry, Registry
 
 
 def discounts(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
-    """Return (T,) float64: the discount factor of each step, which is exp(-seconds to the next
-    choice / ``time_constant_s``), as in a semi-Markov process."""
+    """Return the discount factor of each step, which is exp(-seconds to the next choice /
+    ``time_constant_s``), as in a semi-Markov process. Shape (T,), float64.
+    """
     return np.exp(-np.diff(steps.times_s) / time_constant_s)
 
 
 def returns(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
-    """Return (T,) float64: the discounted reward from each step to the end of the episode."""
+    """Return the discounted reward from each step to the end of the episode. Shape (T,), float64."""
     gamma = discounts(steps, time_constant_s)
     following = np.zeros(len(steps.rewards) + 1)
     for index in range(len(steps.rewards) - 1, -1, -1):
@@ -62,9 +63,10 @@ def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float)
 
 
 def gae(steps: EpisodeSteps, values: np.ndarray, time_constant_s: float, lambda_: float) -> np.ndarray:
-    """Return (T,) float64: generalised advantage estimates (Schulman et al. 2016, equation 16).
+    """Return the generalised advantage estimates of all steps (Schulman et al. 2016, equation 16).
     ``values`` (T,) are the values of the observations. The value after the last step is 0, because
-    the episode has ended."""
+    the episode has ended.
+    """
     gamma = discounts(steps, time_constant_s)
     following = np.append(values[1:], 0.0)
     delta = np.asarray(steps.rewards) + gamma * following - values
@@ -84,8 +86,9 @@ class Estimator(Protocol):
     def estimate(
         self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, float]]:
-        """Return (T,) float64, the advantage of every choice in all episodes, and metrics for the
-        log."""
+        """Return the advantage of every choice in all episodes, (T,) float64, and metrics for the
+        log.
+        """
 
     def state(self) -> dict[str, Any]:
         """Return the state that a resumed training run needs."""

@@ -75,6 +75,8 @@ def believed(view: ClusterView, belief: Belief) -> Simulation:
 def _tasks(
     jobs: Iterable[JobState], ready: Iterable[TaskState], runs: Iterable[Run]
 ) -> dict[tuple[int, int], TaskState]:
-    """Return all tasks of the jobs, and all waiting or running pieces, by (order, piece)."""
+    """Return all tasks of the jobs, and all waiting or running pieces, keyed by sort key and piece
+    number.
+    """
     tasks = [*(task for job in jobs for task in job.tasks), *ready, *(run.task for run in runs)]
     return {(task.order, task.piece): task for task in tasks}

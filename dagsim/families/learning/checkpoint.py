@@ -234,8 +234,8 @@ def load_agent(
 
 
 def caveats(config: Config, seeds: Iterable[int], checkpoint: Path, beliefs: bool = False) -> list[str]:
-    """Return warnings if an experiment differs from the agent's training, or if it contains jobs
-    that were used for this training.
+    """Return warnings if an experiment differs from the agent's training, or if it contains jobs on
+    which the agent was trained or selected.
     """
     beside = checkpoint.with_suffix(".json")  # a shipped agent's settings are in a second file next to it
     facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
@@ -321,7 +321,7 @@ def _digest(plain: Mapping[str, Any]) -> str:
 
 
 def _feed(total: Any, value: Any) -> None:
-    """Add a value, and everything that it contains, to the digest."""
+    """Add a value, and everything that it contains, to the digest ``total``."""
     match value:
         case torch.Tensor():
             total.update(f"{value.dtype}{list(value.shape)}".encode())

@@ -57,7 +57,7 @@ class _PerJob(Accrual):
         self._schedule = schedule
 
     def weight(self, job: int) -> float:
-        """Return the cost of each second that the job spends in the system."""
+        """Return how much each second that the job spends in the system costs."""
         return 1.0
 
     def take(self, row: LogRow) -> None:
@@ -354,8 +354,9 @@ class CriticalPaths:
         )
 
     def _look(self) -> None:
-        """Process the tasks that have become ready and the runs that have started since the last
-        call."""
+        """Update the paths with the tasks that have become ready and the runs that have started
+        since the last call.
+        """
         paths, running = self._paths, self._simulation.running
         for task in self._pushed:
             path = paths.get(task.job.number)
@@ -392,7 +393,9 @@ class _Path:
         self.ready_s = self.until_s = 0.0
 
     def fork(self, tasks: Mapping[tuple[int, int], TaskState]) -> _Path:
-        """Return this path for a fork whose waiting tasks are ``tasks``, by (order, piece)."""
+        """Return this path for a fork whose waiting tasks are ``tasks``, keyed by sort key and
+        piece number.
+        """
         twin = copy(self)
         twin._waiting = {tasks.get((task.order, task.piece), task): s for task, s in self._waiting.items()}
         return twin
@@ -412,7 +415,7 @@ class _Path:
         self.ready_s = max(self._waiting.values(), default=0.0)
 
     def run(self, run: Run, now: float) -> None:
-        """Extend the path so that it covers a run in progress."""
+        """Extend the path to the end of a run in progress, plus the path after the run."""
         task = run.task
         begun = run.computing_s if run.computing_s is not None else max(run.started_s + run.setup_s, now)
         ends_s = begun + run.true_seconds if run.progress is None else run.scheduled_end_s

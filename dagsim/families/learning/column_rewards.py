@@ -53,7 +53,7 @@ class ColumnReward:
         return other
 
     def costs(self, **columns: np.ndarray) -> np.ndarray:
-        """Return (rows,): the cost of each row."""
+        """Return the cost of each row. Shape (rows,)."""
         raise NotImplementedError
 
     def take(self, row: LogRow) -> None:
@@ -72,7 +72,7 @@ class ColumnReward:
         return float(self.sums(rows, facts, np.zeros(len(rows), np.int64), 1)[0])
 
     def sums(self, rows: np.ndarray, facts: dict[str, np.ndarray], owners: np.ndarray, count: int) -> np.ndarray:
-        """Return (count,) float64: for each episode, the total cost of its rows. ``owners``
+        """Return the total cost of the rows of each episode. Shape (count,), float64. ``owners``
         contains the episode of each row. The costs are added in the order of the rows.
 
         Raises:
@@ -90,8 +90,9 @@ class ColumnReward:
 
 
 def gathered(reward: ColumnReward, logs: Sequence[Any], facts: Sequence[Any]) -> np.ndarray:
-    """Return (episodes,) float64: for each episode, the cost of its new rows. For each episode,
-    ``facts`` contains the columns of facts about its jobs."""
+    """Return the cost of the new rows of each episode. Shape (episodes,), float64. For each
+    episode, ``facts`` contains the facts about its jobs, in columns.
+    """
     lengths = [len(log) for log in logs]
     if not any(lengths):
         return np.zeros(len(logs))

@@ -59,8 +59,8 @@ class _Worlds:
 
 @dataclass(frozen=True)
 class MixtureScenario(ClusterWorld):
-    """For every seed, a different GPU cluster with different jobs. An agent that trains on them
-    learns rules that work on every cluster.
+    """A scenario with a different GPU cluster and different jobs for every seed. An agent that
+    trains on them learns rules that work on every cluster.
 
     The seed determines the GPU types (as measured, with random speeds, or equally fast), their
     number and their nodes; the number of jobs, their load and their arrivals; the shape of their

@@ -38,8 +38,8 @@ _IGNORED = re.compile(r"(mlp_extractor\.value_net|value_net|q_net_target)\.")
 
 
 class _Model(NamedTuple):
-    """The part of a model that makes choices. It is a perceptron that computes one value per action
-    from the observation.
+    """The part of a Stable-Baselines3 model that makes choices. It is a perceptron that computes
+    one value per action from the observation.
     """
 
     net: nn.Sequential

@@ -123,8 +123,9 @@ class Round(nn.Module):
         self.reduce = nn.Sequential(nn.LayerNorm(2 * message), nn.Linear(2 * message, outputs), nn.ReLU())
 
     def forward(self, ops: Tensor, graphs: ComputationGraphs) -> Tensor:
-        """Return (N, outputs): the new embeddings of the operations, computed from the rows
-        ``ops``."""
+        """Return the new embeddings of the operations, computed from the rows ``ops``. Shape (N,
+        outputs).
+        """
         embedded = self.of_op(ops)
         own = self.reduce(torch.cat([embedded, embedded.new_zeros(len(embedded), self.message)], 1))
         sent = self.reduce(torch.cat([embedded[graphs.sources], self.of_dep(graphs.deps)], 1))
@@ -152,7 +153,9 @@ class PacMl(ScoreNet):
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), indifferent(hidden))
 
     def embed(self, graphs: ComputationGraphs) -> Tensor:
-        """Return (G, embedding): the mean over the operations in each graph."""
+        """Return the embedding of each graph, which is the mean of the embeddings of its
+        operations. Shape (G, embedding).
+        """
         rows = self.second(self.first(graphs.ops, graphs), graphs)
         return segment_mean(rows, graphs.owner, graphs.many)
 
@@ -171,5 +174,5 @@ class PacMl(ScoreNet):
 
 
 def _mean_rows(rows: Tensor, batch: ComputationBatch) -> Tensor:
-    """Return (B, H): the mean of the rows (N, H) in each observation."""
+    """Return the mean of the rows (N, H) in each observation. Shape (B, H)."""
     return segment_mean(rows, batch.segment, batch.size)

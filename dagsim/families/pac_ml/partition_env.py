@@ -116,8 +116,8 @@ class PartitionEnv(EpisodeEnv):
         return self._observation(), self._info()
 
     def action_masks(self) -> np.ndarray:
-        """Return (max_degree + 1,) bool: True for degrees that may be chosen now. When the episode
-        is over, this is only degree 0.
+        """Return a mask of the degrees that may be chosen now, (max_degree + 1,) bool. When the
+        episode is over, only degree 0 may be chosen.
         """
         mask = np.zeros(self._degrees, bool)
         mask[[0] if self.view is None else [way.degree for way in self.codec.ways]] = True

@@ -88,7 +88,7 @@ class Pbs(Reader):
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return the job of each record, and the arrival of the job."""
+    """Return, for each record, the id of its job and the time at which the job arrived."""
     return table.texts(pbs_records.ID), table.numbers(pbs_records.ARRIVAL)
 
 
@@ -178,11 +178,11 @@ class _Attempts(NamedTuple):
         rows = usable[np.lexsort((usable, start_s[usable], job_of_row[usable]))]
         job, shown = job_of_row[rows], np.zeros(jobs, np.int64)
         turns = rows[::-1] if shows_first else rows
-        shown[job_of_row[turns]] = turns  # NumPy keeps the last of several rows for a job
+        shown[job_of_row[turns]] = turns  # NumPy keeps the last value that is assigned for a job
         return cls(rows, job, np.bincount(job, minlength=jobs).astype(np.int64), shown)
 
     def reruns(self, table: Table) -> np.ndarray:
-        """Return (J,): how many attempts of each job were rerun."""
+        """Return how many attempts of each job were rerun. Shape (J,)."""
         return np.bincount(self.job, table.texts(pbs_records.KIND)[self.rows] == "R", len(self.shown))
 
 
@@ -284,7 +284,7 @@ def _nodes(text: str) -> tuple[str, ...]:
 
 
 def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[PbsChunk] | str], list[bool]]:
-    """Return (J,) int32, the index of the demand of each job, and the distinct demands. A demand is
+    """Return the index of the demand of each job, (J,) int32, and the distinct demands. A demand is
     a list of chunks, or the reason why it is impossible. Also return whether each demand
     contradicts the stated number of nodes.
     """

@@ -53,7 +53,7 @@ def with_gpus(fields: dict[str, str]) -> dict[str, str]:
     # In Torque, a prologue or a filter may have added GPUs, which only neednodes states.
     if "gpus=" in needed and "gpu" not in asked:
         fields = fields | {"Resource_List.nodes": needed}
-    # The log lacks the request, so use the allocation.
+    # The record contains no request, so use the allocation.
     if not any(fields.get(f"Resource_List.{name}") for name in _ASKED):
         chunks = re.sub(r"\)\+\(", "+", fields.get("exec_vnode", "")).strip("()")
         fields = fields | {"Resource_List.select": chunks}
@@ -87,8 +87,9 @@ def chunks_of(request: PbsRequest) -> list[PbsChunk]:
 
 
 def _stated_chunks(request: PbsRequest, gpus: int) -> list[PbsChunk]:
-    """Return the chunks that a job with this total of GPUs requests, in the first way in which the
-    record states them."""
+    """Return the chunks that a job requests, from the first field of the record that states them.
+    ``gpus`` is the total number of GPUs.
+    """
     if stated := request.select or request.nodes or (request.neednodes if not request.procs else ""):
         return [parsed_chunk(part) for part in stated.split("+")]
     if request.procs:

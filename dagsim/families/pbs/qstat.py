@@ -1,4 +1,4 @@
-"""The reader of PBS's queue at one moment, as ``qstat -f`` prints it."""
+"""The reader of a snapshot of PBS's queue, as ``qstat -f`` prints it."""
 
 from __future__ import annotations
 

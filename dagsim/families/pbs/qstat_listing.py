@@ -38,7 +38,7 @@ def is_qstat(source: Source) -> bool:
 
 
 def is_queue(source: Source) -> bool:
-    """Return True if the first jobs in ``qstat -f`` are still in the system."""
+    """Return True if the first jobs in the output of ``qstat -f`` have not finished."""
     text = "\n".join(source.head(1 << 16))
     return re.search(rf'job_state"?\s*[:=]\s*"?[{QUEUED_STATES}{RUNNING_STATES}H]\b', text) is not None
 

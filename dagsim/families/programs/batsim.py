@@ -95,7 +95,9 @@ class Batsim:
 
 
 class _Session:
-    """One simulation as seen by Batsim: numbered resources, jobs, events and pending orders."""
+    """One simulation as seen by Batsim: numbered resources, jobs, events, and orders that have not
+    been carried out yet.
+    """
 
     def __init__(self, name: str, peer: _Peer, view: ClusterView) -> None:
         self.name, self._peer = name, peer
@@ -184,7 +186,9 @@ class _Session:
                 return
 
     def _due(self, view: ClusterView) -> list[dict[str, Any]]:
-        """Return the events since the last message, ordered by time, and calls that are due."""
+        """Return the events since the last message and the requested calls that are due, ordered by
+        time.
+        """
         events, self._events = self._events, []
         messages = []
         for event in events:

@@ -207,7 +207,7 @@ def graph_arrays(graph: ComputationGraph) -> GraphArrays:
 
 
 def type_rows(fabric: Fabric, occupied: int) -> Float32s:
-    """Return (types, 3): the ``TYPE_FEATURES`` of the fabric's GPU types."""
+    """Return the ``TYPE_FEATURES`` of the fabric's GPU types. Shape (types, 3)."""
     servers, fastest = fabric.servers, max(gpu.tflops() for gpu in fabric.types)
     rows = []
     for place, gpu in enumerate(fabric.types):
@@ -360,7 +360,7 @@ class RampCodec:
         return [place for of_degree in shown.values() for place in of_degree]
 
     def _rows(self, view: RampView, room: Room | None, left: NDArray[np.int64] | None) -> Float32s:
-        """Return (ways, features): the features of each way.
+        """Return the features of each way. Shape (ways, features).
 
         ``left``, (ways - 1, arrivals, sizes), is the number of blocks that remain free after each
         way except the first.

@@ -125,7 +125,7 @@ class Fabric:
         return places
 
     def group(self, blocks: Iterable[Block]) -> Hashable:
-        """Return a key for a collective over all servers in the blocks."""
+        """Return the key for the cost of a collective over all servers in the blocks."""
         key = tuple(blocks)
         group = self._groups.get(key)
         if group is None:

@@ -174,8 +174,8 @@ def partitioned(graph: ComputationGraph, splits: tuple[int, ...], rules: Rules) 
 
 
 def _of_output(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
-    """Return the size of the forward producer's output in bytes. This is what the forward pass
-    sends. The backward pass returns a gradient of the same size.
+    """Return the bytes of the output of the operation that sends data over this edge in the forward
+    pass. In the backward pass, a gradient of the same size is sent back.
     """
     count = len(graph)
     producer = source if source < count else target - count
@@ -183,9 +183,10 @@ def _of_output(graph: ComputationGraph, splits: tuple[int, ...], source: int, ta
 
 
 def _in_memory(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
-    """Return the bytes of the output and weights of the operation on the edge that ddls splits
-    first. This is an operation with a single piece or, if both have several pieces, the one with
-    the lower number."""
+    """Of the two operations that an edge joins, take the one that ddls splits first, and return the
+    bytes of its output and weights. This is an operation with a single piece or, if both have
+    several pieces, the one with the lower number.
+    """
     count = len(graph)
     one, other = source % count, target % count
     if splits[one] == 1:

@@ -162,8 +162,8 @@ class Planner:
         return placer
 
     def shortest_step_s(self, graph: ComputationGraph) -> float:
-        """Return the critical path of a training step on the fastest GPUs, if the graph is split as
-        far as allowed and transfers take no time.
+        """Return the length in seconds of the critical path of a training step on the fastest GPUs,
+        if the graph is split as finely as allowed and transfers take no time.
         """
         seconds = self._shortest.get(graph.digest)
         if seconds is None:

@@ -147,7 +147,9 @@ class OnTime:
         self.placer = placer
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Return the degree. Each degree that is tried costs one look-ahead."""
+        """Return the smallest degree with which the job is in time, or 0. Each degree that is tried
+        costs one look-ahead.
+        """
         limit_s = view.rules.limit_s(view.job.acceptable_s)
         for degree in view.degrees:
             if degree >= self.least:
@@ -214,7 +216,9 @@ class Roomy:
         return (Partition(view.number, best.degree, servers=best.servers),)
 
     def _worth(self, free: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return (...): a score for each set of counts of free blocks, (..., arrivals, sizes)."""
+        """Return a score for each set of numbers of free blocks. ``free`` has the shape (...,
+        arrivals, sizes), and the result has the shape (...).
+        """
         weights = self.weights
         worth: NDArray[np.float64] = (weights.blocks * free - weights.scarcity / (1 + free)).sum(axis=(-2, -1))
         return worth

@@ -59,8 +59,9 @@ PLACERS: Registry[Placer] = Registry(
 
 
 class _Walk:
-    """The operations placed so far, with their blocks, and the memory that is left on each
-    server."""
+    """The state of a placement in progress: the blocks of the operations placed so far, and the
+    memory left on each server.
+    """
 
     def __init__(self, job: int, parts: PartitionedGraph, fabric: Fabric, rules: Rules) -> None:
         self.job = job

@@ -50,7 +50,7 @@ class TimedGraph(NamedTuple):
 
 
 def timed(parts: PartitionedGraph, placement: OpPlacement, fabric: Fabric, rules: Rules) -> TimedGraph:
-    """Compute the transfer time of every dependency."""
+    """Return the graph with the transfer time of every dependency."""
     return _Pricing(parts, placement, fabric, rules).priced()
 
 

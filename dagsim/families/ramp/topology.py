@@ -144,7 +144,7 @@ class Switch:
         return (tuple(free[first : first + size]) for first in range(len(free) - size + 1))
 
     def pair(self, source: int, target: int) -> Hashable:
-        """Return one key for all pairs, because all pairs are equal."""
+        """Return the same key for every pair of servers, because all transfers cost the same."""
         return None
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
@@ -479,7 +479,7 @@ class Ramp:
         return (block for block in self.blocks(size) if open_.issuperset(block))
 
     def pair(self, source: int, target: int) -> Hashable:
-        """Return one key for all pairs, because every pair is one hop apart."""
+        """Return the same key for every pair of servers, because all servers are one hop apart."""
         return None
 
     def route(self, source: int, target: int) -> tuple[int, ...]:

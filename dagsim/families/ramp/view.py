@@ -162,7 +162,7 @@ class _Blocks:
         self._touched: dict[int, NDArray[np.uint64]] = {}
 
     def touched(self, servers: int) -> NDArray[np.uint64]:
-        """Return (words,): the bits of the blocks that contain at least one of these servers."""
+        """Return the bits of the blocks that contain at least one of these servers. Shape (words,)."""
         words = self._touched.get(servers)
         if words is None:
             if len(self._touched) > _KEPT:
@@ -172,7 +172,9 @@ class _Blocks:
         return words
 
     def count(self, bits: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Return (..., sizes): the number of bits set in ``bits``, (..., words), by block size."""
+        """Return, for each block size, the number of bits that are set in ``bits``, (..., words).
+        Shape (..., sizes).
+        """
         return np.add.reduceat(np.bitwise_count(bits).astype(np.int64), self.starts, axis=-1)
 
 
@@ -196,8 +198,8 @@ class Room:
         """Blocks of the empty fabric, (sizes,)."""
 
     def after(self, servers: Sequence[int], ends_s: Sequence[float]) -> NDArray[np.int64]:
-        """Return (choices, arrivals, sizes): how many blocks remain free if a job is on ``servers``
-        until its end.
+        """Return how many blocks remain free if a job is on ``servers`` until its end. Shape
+        (choices, arrivals, sizes).
 
         Each entry in ``servers`` is a bit mask.
         """

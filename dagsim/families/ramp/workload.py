@@ -60,7 +60,7 @@ _SHAPE_BINS = 1000
 
 
 class FixedBeta:
-    """The same beta for all jobs.
+    """The same beta (acceptable time / time on one GPU) for all jobs.
 
     Raises:
         WorkloadError: The value is not positive.
@@ -140,7 +140,7 @@ class SkewedBeta:
 
 @lru_cache(maxsize=64)
 def _skewed(skewness: float, least: float, most: float, shape: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the bins and their weights."""
+    """Return the upper edges of the bins of the stretched distribution, and the weight of each bin."""
     rng = stream(shape, "ramp beta")
     delta = skewness / sqrt(1 + skewness**2)
     one, other = rng.standard_normal((2, _SHAPE_DRAWS))

@@ -126,10 +126,10 @@ def observe(graph: StageGraph, action: Action = "executors") -> StageObservation
 
 
 def _stage_rows(graph: StageGraph, work: np.ndarray, path: np.ndarray, job_path: np.ndarray) -> np.ndarray:
-    """Return (stages, len(STAGE)) float32: the features of each stage.
+    """Return the features of each stage. Shape (stages, len(STAGE)), float32.
 
-    ``work`` is how many seconds of work each stage has left. ``path`` is the same for the path from
-    the stage to the sink.
+    ``work`` is how many seconds of work each stage has left, and ``path`` the largest sum of these
+    on a path from the stage to the end of its job.
     """
     can = graph.schedulable
     return _columns(
@@ -150,7 +150,7 @@ def _stage_rows(graph: StageGraph, work: np.ndarray, path: np.ndarray, job_path:
 def _job_rows(
     graph: StageGraph, work: np.ndarray, path: np.ndarray, open_: np.ndarray, kept: np.ndarray, shares: np.ndarray
 ) -> np.ndarray:
-    """Return (jobs, len(JOB)) float32: the features of each job.
+    """Return the features of each job. Shape (jobs, len(JOB)), float32.
 
     The arguments contain, for each job, the remaining seconds (in total and on the longest path),
     the number of stages that can take executors, the executors that the job keeps, and its fair
@@ -195,8 +195,9 @@ def _columns(*columns: np.ndarray) -> np.ndarray:
 def option_rows(
     added: np.ndarray, most: np.ndarray, has: np.ndarray, shares: np.ndarray, work_s: np.ndarray, cluster: np.ndarray
 ) -> np.ndarray:
-    """Return (K, len(OPTION)) float32: the features of committing ``added`` (K,) executors to one
-    stage."""
+    """Return the features of committing each number of executors in ``added``, (K,), to one stage.
+    Shape (K, len(OPTION)), float32.
+    """
     after = np.maximum(has + added, 1)
     rows = np.empty((len(added), len(OPTION)), np.float32)
     for column, values in enumerate(
@@ -223,8 +224,8 @@ def _by_level(graph: StageGraph) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """Return (N,): for each stage, the largest sum of work on a path from the stage (including the
-    stage itself) to its sink.
+    """Return, for each stage, the largest sum of work on a path from the stage (including the stage
+    itself) to its sink. Shape (N,).
     """
     path = work.copy()
     if not len(level):
@@ -239,8 +240,8 @@ def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray
 
 
 def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndarray, job: np.ndarray) -> np.ndarray:
-    """Return (N,) bool: True for the stage of each job with the longest path. Among the stages of a
-    job, those that can run immediately are preferred.
+    """Return a mask of stages, (N,) bool, that selects in each job the stage with the longest path.
+    Among the stages of a job, those that can run immediately are preferred.
     """
     worth = np.where(can, path + np.where(ready, 1e12, 0.0), -1.0)
     best = np.maximum.reduceat(worth, starts)
@@ -249,8 +250,8 @@ def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndar
 
 
 def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
-    """Return (J, 3): how many executors each job gets if executors are shared in proportion to the
-    jobs' work to the power 0, 0.25 and -0.75.
+    """Return how many executors each job gets if executors are shared in proportion to the jobs'
+    work to the power 0, 0.25 and -0.75. Shape (J, 3).
     """
     weights = np.maximum(work, 1e-3)[:, None] ** np.array([0.0, 0.25, -0.75])
     shares: np.ndarray = weights * (cluster / weights.sum(axis=0))
@@ -297,7 +298,7 @@ class Stages:
         self._observation: StageObservation | None = None
 
     def encode(self, view: SparkView) -> StageObservation:
-        """Encode the graph of all incomplete stages. O(stages)."""
+        """Encode the graph of all incomplete stages. The cost is O(stages)."""
         self._graph = view.graph()
         self._observation = observe(self._graph, self.action)
         return self._observation
@@ -313,7 +314,7 @@ class Stages:
         """Return the choice that stands for the first decision, with at most as many executors as
         the stage can use.
 
-        Return ``None`` if there is no such choice. O(stages).
+        Return ``None`` if there is no such choice. The cost is O(stages).
         """
         decision = next(iter(decisions), None)
         if decision is None:
@@ -411,7 +412,9 @@ class PaddedStages:
         return (Commit(self._graph.stages[place], number),)
 
     def choice_of(self, decisions: Iterable[Commit]) -> np.ndarray:
-        """Return (2,) int64: the action that stands for the first decision. O(stages)."""
+        """Return the action that stands for the first decision. Shape (2,), int64. The cost is
+        O(stages).
+        """
         decision = next(iter(decisions), None)
         if decision is None:
             return np.array([self.most_stages, 0])
@@ -421,8 +424,8 @@ class PaddedStages:
 
 
 def _rows(graph: StageGraph, most: int) -> np.ndarray:
-    """Return (n,) int64: the indices of the stages to show, in ascending order. If there are too
-    many, stages that cannot be chosen are dropped first.
+    """Return the indices of the stages to show, in ascending order. Shape (n,), int64. If there are
+    too many, stages that cannot be chosen are dropped first.
     """
     count = len(graph.stages)
     if count <= most:
@@ -431,7 +434,7 @@ def _rows(graph: StageGraph, most: int) -> np.ndarray:
 
 
 def _edges(graph: StageGraph, rows: np.ndarray) -> np.ndarray:
-    """Return (m, 2) int64: the edges between ``rows``, as indices into ``rows``."""
+    """Return the edges between ``rows``, as indices into ``rows``. Shape (m, 2), int64."""
     place = np.full(len(graph.stages), -1, np.int64)
     place[rows] = np.arange(len(rows))
     edges = place[graph.edges]

@@ -126,7 +126,7 @@ class SparkKernel:
 
     @property
     def table(self) -> StageTable:
-        """The object that builds ``SparkView.graph``. It is created on first use."""
+        """The table of stages, from which ``SparkView.graph`` is built. It is created on first use."""
         if self._table is None:
             self._table = StageTable(self.cluster)
         return self._table

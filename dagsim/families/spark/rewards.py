@@ -31,7 +31,9 @@ class JobTime:
         self._last_s = 0.0
 
     def until(self, now_s: float) -> float:
-        """Return the job-seconds from the previous call (or from the start) to ``now_s``."""
+        """Return the job-seconds between the previous call (or the start of the episode) and
+        ``now_s``.
+        """
         start_s, cost = self._last_s, 0.0
         population = self._episode.population
         while self._seen < len(population) and population[self._seen][0] / 1000 <= now_s:

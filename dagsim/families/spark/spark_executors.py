@@ -1,4 +1,4 @@
-"""Executors, the pools in which they wait, and what can happen to them: commit, fulfil, send,
+"""Executors, the pools in which they wait, and the operations on them: commit, fulfil, send,
 launch.
 """
 

@@ -155,8 +155,9 @@ class SparkJobState:
 
 
 def work_left_ms(job: SparkJobState) -> float:
-    """Return the executor-milliseconds that the tasks not launched yet will take. O(incomplete
-    stages)."""
+    """Return the executor-milliseconds that the tasks not launched yet will take. The cost is
+    O(incomplete stages).
+    """
     return ordered_sum([stage.remaining * stage.seen_ms for stage in job.active])
 
 

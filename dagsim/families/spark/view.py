@@ -46,7 +46,9 @@ class StageGraph(NamedTuple):
     stages: tuple[StageState, ...]  # the stages by index, as targets for commitments
 
     def kept(self) -> np.ndarray:
-        """Return (J,) int64: how many executors each job keeps, without those to be committed now."""
+        """Return how many executors each job keeps, without those to be committed now. Shape (J,),
+        int64.
+        """
         kept = self.supply.copy()
         if self.source >= 0:
             kept[self.source] -= self.committable
@@ -125,8 +127,8 @@ class StageTable:
         )
 
     def _schedulable(self) -> np.ndarray:
-        """Return a (rows,) bool array over all stages. It is True where ``StageState.is_schedulable``
-        is True and the job may still get executors.
+        """Return a mask of the rows of all stages, (rows,) bool. It selects stages for which
+        ``StageState.is_schedulable`` is True and whose job may still get executors.
         """
         cluster = self._cluster
         wants = self._remaining > self._inbound

@@ -285,7 +285,9 @@ def _waves(rng: np.random.Generator, tasks: int, same_ms: float, is_scan: bool) 
 
 
 def _quantile(share: float) -> float:
-    """Return the number of stages at a quantile: 2.5 at 0, 8.5 at one half, 18.6 at 1."""
+    """Return how many stages the query at a quantile of the distribution has: 2.5 at quantile 0,
+    8.5 at 0.5, and 18.6 at 1.
+    """
     return 2.5 + 10.6 * share + 5.5 * share**3
 
 

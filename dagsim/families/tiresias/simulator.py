@@ -152,7 +152,7 @@ class TiresiasEvents:
         return any(task.runs and task.order not in running for task in self._tasks.values())
 
     def _wait_for_jump(self, now: float) -> Iterator[Decision]:
-        """Ask for a decision at the next change of queue."""
+        """Request a call at the next time at which a task changes its queue."""
         if now < self._jump_s < inf:
             yield Wait(self._jump_s)
 

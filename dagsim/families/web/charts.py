@@ -292,7 +292,9 @@ def learning(logs: Mapping[str, Sequence[TrainingRow]], packer: Packer) -> list[
 
 
 def _on(x: np.ndarray, samples: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Interpolate the values at ``x``. The result is NaN outside the range of ``samples``."""
+    """Interpolate ``values``, which belong to ``samples``, at the points ``x``. The result is NaN
+    outside the range of ``samples``.
+    """
     interpolated: np.ndarray = np.interp(x, samples, values, left=np.nan, right=np.nan)
     return interpolated
 

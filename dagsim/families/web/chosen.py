@@ -26,7 +26,7 @@ class Shown:
 
     @property
     def name(self) -> str:
-        """Policy and seed."""
+        """The name of the run on the page: its policy and its seed."""
         return f"{self.line.policy}, seed {self.line.seed}"
 
 

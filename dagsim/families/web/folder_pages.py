@@ -250,7 +250,7 @@ def _trained(folder: Store) -> tuple[str, ...]:
 
 
 def _last_word(path: Path) -> str:
-    """Return the error that ended the run, or an empty text if there is none."""
+    """Return the error that ended the run in the folder ``path``, or an empty text if no error did."""
     return str(parsed_json((path / "status.json").read_text(encoding="utf-8")).get("error") or "")
 
 

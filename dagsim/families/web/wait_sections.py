@@ -144,7 +144,7 @@ def _missing(cols: ScheduleColumns, job: int) -> list[str]:
 
 
 def _worded(shares: Iterable[tuple[str, float]]) -> list[str]:
-    """List the shares of a wait that are large enough to be shown."""
+    """Describe in words the shares of a wait that are large enough to be shown."""
     return [f"{100 * share:.0f}%: {what}" for what, share in shares if share >= _LEAST]
 
 
@@ -309,7 +309,7 @@ def blocking_grids(runs: Sequence[Shown], blocking: Blocking) -> tuple[Grid, Gri
 
 
 class _Times(NamedTuple):
-    """Means over the completed jobs of one run, or NaN if no job completed."""
+    """Mean times and speed-up of the completed jobs of one run, or NaN if no job completed."""
 
     jct_s: float
     p95_s: float

@@ -613,7 +613,9 @@ class ClusterKernel(Forked):
         return again
 
     def _release(self, run: Run, kind: int) -> bool:
-        """Release the resources of a run and write its last rows. Return True if the run had begun."""
+        """Release the resources of a run, and write its last rows to the log. Return True if the
+        run had begun.
+        """
         self.changed = True
         del self.running[run.id]
         task, demand, machines, now = run.task, run.task.demand, self.machines, self.now

@@ -346,8 +346,8 @@ class ClusterKeys(Section):
                 up[replace(group.on_demand, up=False)] += len(group.nodes)
 
         def powered(rule: OnDemand | None) -> OnDemand | None:
-            """Return the rule for a further node of the group. The node starts powered up if fewer
-            nodes than the minimum are up so far.
+            """Return the on-demand rule for the next node of the group. The node starts powered up
+            if fewer nodes with this rule than its minimum are up so far.
             """
             if rule is None or rule.up or up[rule] >= rule.min_nodes:
                 return rule

@@ -211,7 +211,9 @@ class _Rows:
         return with_offsets(table, [_AT[name] for name in _DATES], lambda row: stated[row], self._zone, report)
 
     def arrivals(self, table: Table) -> np.ndarray:
-        """Return (n,) float64: the arrival of each row's job, or ``inf`` if it cannot be read."""
+        """Return the arrival of each row's job, or ``inf`` if it cannot be read. Shape (n,),
+        float64.
+        """
         seconds = self._moments(table, "arrival_s")
         seconds = np.where(np.isnan(seconds) & table.unreadable(_ARRIVAL), inf, np.fmax(seconds, 0.0))
         return np.where(table.blank(_ARRIVAL), 0.0, seconds)
@@ -272,7 +274,9 @@ class _Rows:
         return says_yes
 
     def _estimates(self, checks: Checks) -> np.ndarray:
-        """Return (n,) float64: the requested durations in seconds, or NaN where there is none."""
+        """Return the requested durations in seconds, or NaN where there is none. Shape (n,),
+        float64.
+        """
         table = checks.table
         for name in ("duration_s", "estimate_s"):
             if (texts := table.words_of.get(_AT[name])) is not None:
@@ -356,7 +360,7 @@ class _Rows:
         )
 
     def checked_arrivals(self, checks: Checks) -> np.ndarray:
-        """Return (n,) float64: the arrival of each row's job."""
+        """Return the arrival of each row's job. Shape (n,), float64."""
         arrival = checks.finite(self._moments(checks.table, "arrival_s"), _ARRIVAL, "arrival_s")
         checks.drop(arrival < 0, ImpossibleTimes("with a negative arrival_s"))
         checks.drop(self._unset(checks.table, "arrival_s"), "without a time of arrival")
@@ -368,7 +372,7 @@ class _Rows:
         return arrival
 
     def _seconds(self, checks: Checks) -> np.ndarray:
-        """Return (n,) float64: the duration of each row, in seconds."""
+        """Return the duration of each row, in seconds. Shape (n,), float64."""
         blank = checks.table.blank(_AT["duration_s"])
         seconds = self._duration(checks, "duration_s", ~blank)
         if blank.any():
@@ -385,7 +389,7 @@ class _Rows:
         return seconds
 
     def _duration(self, checks: Checks, name: str, where: np.ndarray) -> np.ndarray:
-        """Return (n,) float64: durations, given as seconds or ``[DD-]HH:MM:SS``."""
+        """Return durations, given as seconds or ``[DD-]HH:MM:SS``. Shape (n,), float64."""
         table, column = checks.table, _AT[name]
         seconds = table.numbers(column)
         odd = np.flatnonzero(np.isnan(seconds) & ~table.blank(column))

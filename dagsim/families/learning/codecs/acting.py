@@ -129,7 +129,7 @@ class Acting(Relative):
         return self._actions[place] if 0 <= place < len(self._actions) else None
 
     def _takeovers(self, view: ClusterView, pool: Pool, offers: list[Offer]) -> list[_TakeOver]:
-        """Return the rows that stop runs in order to start a task that does not fit now."""
+        """Return the choices that stop runs in order to start a task that does not fit now."""
         there = {ready.task for ready, _ in offers}
         blocked = [ready for group in pool.groups if group.short for ready in group.heads() if ready.task not in there]
         if not blocked:

@@ -56,7 +56,7 @@ class Belief(ExpectedFree):
         self._runs[run.id] = run
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run. The next observation determines whether the run's task is done."""
+        """Remove a run. ``refresh`` determines later whether the run's task is done."""
         if self._runs.pop(run.id, None) is not None:
             self._ended.append((run, self._served_by(run, now)))
 
@@ -113,8 +113,9 @@ class Belief(ExpectedFree):
         return max(self.typical_s(run.task), self.served_s(run)) * self._slower(run.task)[run.type]
 
     def served_s(self, of: Run | TaskState) -> float:
-        """Return how much service a task, or the task of a run, has received, in seconds on its
-        fastest type."""
+        """Return how much service the task, or the task of the run, ``of`` has received, in seconds
+        on its fastest type.
+        """
         if isinstance(of, TaskState):
             return self._had.get(of.order, 0.0)
         return self._had.get(of.task.order, 0.0) + self._served_by(of, self._view.now)

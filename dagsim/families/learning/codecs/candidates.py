@@ -50,9 +50,10 @@ Offer: TypeAlias = tuple[ReadyTask, list[int]]
 class Candidates:
     """Choices of a task and a GPU type.
 
-    Similar ready tasks form a group. Each group offers its shortest task, and the task whose job
-    has the least remaining work, on every type on which they fit. ``CandidatesConfig.select`` can
-    offer the tasks in a window instead. Waiting is a choice as long as there are future events.
+    Similar ready tasks form a group. Each group offers its shortest task, and the task with the
+    shortest path to the end of its job, on every type on which they fit.
+    ``CandidatesConfig.select`` can offer the tasks in a window instead. Waiting is a choice as long
+    as there are future events.
 
     Because of the groups, there are few choices even if the queue is long. All times are given as
     logarithms. Two features compare starting on this type with waiting for a better one:

@@ -77,7 +77,9 @@ class DerivedColumns(FurtherColumns):
             raise ConfigError(f"{type(self).__name__}: of: name at least one of {', '.join(features)}")
 
     def derive(self, **columns: np.ndarray) -> Any:
-        """Return (choices,) or (choices, names), from columns of shape (choices,)."""
+        """Compute the values of ``names`` from the columns ``of``, each of shape (choices,). Shape
+        (choices,) or (choices, names).
+        """
         raise NotImplementedError
 
     def added(self, view: ClusterView, rows: list[Any], seen: Observation) -> np.ndarray:
@@ -85,9 +87,9 @@ class DerivedColumns(FurtherColumns):
         return self.of_rows(seen.tokens, seen.context[None], np.zeros(len(seen.tokens), np.int64))
 
     def of_rows(self, tokens: np.ndarray, context: np.ndarray, owners: np.ndarray) -> np.ndarray:
-        """Return (rows, names) float32: the values for the rows ``tokens`` (rows, F) of several
-        observations. ``context`` is (observations, C), and ``owners`` contains the observation of each
-        row.
+        """Return the values for the rows ``tokens`` (rows, F) of several observations. Shape (rows,
+        names), float32. ``context`` is (observations, C), and ``owners`` contains the observation
+        of each row.
 
         Raises:
             ConfigError: ``derive`` does not return one value, or one for each name, per row.

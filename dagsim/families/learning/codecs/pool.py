@@ -97,8 +97,9 @@ class ReadyTask:
         return (self,)
 
     def job_left(self) -> float:
-        """Return how long the unfinished tasks of the job take on their fastest types, as the
-        logarithm of the seconds."""
+        """Return how long the unfinished tasks of the job take on their fastest types, on a scaled
+        logarithmic axis.
+        """
         job: JobState = self.task.job
         if job.tasks_left != self._tasks_left:
             self._tasks_left = job.tasks_left
@@ -125,8 +126,9 @@ class Group:
         heappush(self._last, (task.rank_s, task.order, task.piece, ready))
 
     def heads(self) -> tuple[ReadyTask, ...]:
-        """Return the shortest task. If another task belongs to the job with the least remaining
-        work, return it as well."""
+        """Return the shortest task. If another task has the shortest path to the end of its job,
+        return that task as well.
+        """
         short, last = self.short, self._last
         while short and not short[0][3].task.waiting:
             heappop(short)
@@ -139,7 +141,7 @@ class Group:
 
 
 class WidthClass:
-    """Sums over the ready tasks in one width class, on a cluster with ``gpus`` GPUs."""
+    """Sums over the ready tasks that need similar numbers of GPUs, on a cluster with ``gpus`` GPUs."""
 
     __slots__ = ("_area", "_best_s", "_gpus", "packed")
 
@@ -240,7 +242,7 @@ class Pool:
         self.new.append(run)
 
     def place_of(self, ready: ReadyTask) -> int:
-        """Return how many tasks are shorter than this one, each on its best type."""
+        """Return how many ready tasks are shorter than this one, each on its best type."""
         return bisect_left(self.best_s, ready.best_s)
 
     def drop_gone(self, ready: Collection[TaskState]) -> None:

@@ -113,8 +113,9 @@ class Relative(Candidates):
         return offers
 
     def _known(self, proposal: tuple[TaskState, int] | None) -> tuple[TaskState, int] | None:
-        """Return the proposal. Return ``None`` if it may reveal how much is left of a stopped task
-        whose duration is hidden."""
+        """Return the task and the type that a heuristic proposes, or ``None`` if they may reveal
+        how much is left of a stopped task whose duration is hidden.
+        """
         hides = self._belief is not None and proposal is not None and proposal[0].piece and is_hidden(proposal[0])
         return None if hides else proposal
 
@@ -145,13 +146,15 @@ class Relative(Candidates):
 
     @property
     def _row_features(self) -> tuple[str, ...]:
-        """The columns of a row that starts a task."""
+        """The names of the columns in a row that starts a task."""
         return Relative.token_features + (BELIEF_FEATURES if self.settings.beliefs else ())
 
     def _present(
         self, view: ClusterView, machines: ClusterState, pool: Pool, unit_s: float
     ) -> tuple[list[tuple[float, ...]], Floats32, Floats32]:
-        """Return the ``_TYPE`` columns of each type, the context, and the mean of the types."""
+        """Return the ``_TYPE`` columns of each GPU type, the context, and the mean of these columns
+        over the types.
+        """
         idle = [levels.total() for levels in machines.by_gpus]
         types = self._type_rows(pool, self._expected(view), idle, unit_s)
         mean = [ordered_sum(column) / len(types) for column in zip(*types, strict=True)]

@@ -24,7 +24,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
     """
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        self._in_kernel = True  # set again at the beginning of each episode
+        self._in_kernel = True  # ``_begin`` sets this for each episode
         self._kernel: Any = None
         super().__init__(*arguments, **settings)
         config = self.config
@@ -59,7 +59,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
         return super().action_of(decision)
 
     def action_masks(self) -> np.ndarray:
-        """Return (slots,) bool: True for the actions that are currently legal."""
+        """Return a Boolean array, (slots,), that is True for the actions that are currently legal."""
         return super().action_masks() if self._in_kernel else self._mask.astype(bool)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -146,7 +146,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
             return
         self._in_kernel = True
         assert self._seed is not None
-        # with a count above 0, repeating the actions causes no second warning
+        # only the first illegal action causes a warning, so with a count above 0, repeated actions cause none
         illegal, self._illegal = self._illegal, 1
         super()._begin(self._seed)
         episode = self._episode

@@ -47,7 +47,7 @@ def record_episodes(
 
 
 def _record(env: Any, policy: str, seed: int, steps: dict[str, list[Any]]) -> None:
-    """Record one episode, and append its steps."""
+    """Record one episode, and append its steps to ``steps``."""
     decider = make_policy(env.scenario, policy, seed)
     observation, _ = env.reset(seed=seed)
     over = env.view is None

@@ -78,8 +78,9 @@ class Presets:
         return Parts(flat, tokens, flat[begin:end], flat[end:].reshape(self._types, self._gpus))
 
     def spread(self, gpus: np.ndarray) -> None:
-        """Repeat the row of the single GPU type for all types (..., types, D), if the codec
-        describes only one."""
+        """If the codec describes all GPU types in a single row, repeat this row for each type.
+        Shape (..., types, D).
+        """
         if isinstance(self.config.codec, RelativeConfig):
             gpus[..., 1:, :] = gpus[..., :1, :]
 
@@ -102,9 +103,10 @@ class Presets:
         return Legal(min(rows, slots), None)
 
     def mask(self, legal: Legal) -> np.ndarray:
-        """Return (slots,) int8: 1 for legal actions and 0 for all others. When the episode is over,
-        the mask is 1 for waiting. A loop that samples actions from the mask therefore still finds
-        one before the vector environment starts the next episode."""
+        """Return a mask that is 1 for legal actions and 0 for all others, (slots,) int8. When the
+        episode is over, the mask is 1 for waiting. A loop that samples actions from the mask
+        therefore still finds one before the vector environment starts the next episode.
+        """
         mask = np.zeros(self.config.slots, np.int8)
         mask[: legal.starts] = 1
         mask[-1] = legal.wait is not None or not legal.starts

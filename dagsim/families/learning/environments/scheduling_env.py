@@ -145,7 +145,7 @@ class SchedulingEnv(EpisodeEnv):
         return continued
 
     def action_masks(self) -> np.ndarray:
-        """Return (slots,) bool: True for the actions that are currently legal."""
+        """Return a Boolean array, (slots,), that is True for the actions that are currently legal."""
         return self._presets.mask(self._presets.legal(self._observation)).astype(bool)
 
     def action_of(self, decision: Decision | None) -> int | None:

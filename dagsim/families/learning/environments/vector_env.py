@@ -226,8 +226,9 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return True
 
     def _late(self) -> np.ndarray:
-        """Return (num_envs,) bool: True for episodes that have reached a limit, whether or not jobs
-        are left."""
+        """Return a mask of the episodes that have reached a limit, (num_envs,) bool, whether or not
+        jobs are left.
+        """
         most = np.inf if self.config.max_steps is None else self.config.max_steps
         late: np.ndarray = (self._steps >= most) | (self._episodes.now_s >= self.config.horizon_s)
         return late
@@ -285,8 +286,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return {"observations": flat, "action_mask": self._mask.copy()}
 
     def _infos(self, which: np.ndarray) -> dict[str, Any]:
-        """Return the infos of these episodes. For each key, the entry ``_key`` tells for which
-        episodes the value is set.
+        """Return the infos of these episodes. For each key ``name``, the entry ``_name`` states for
+        which episodes the value is set.
         """
         here = np.zeros(self.num_envs, bool)
         here[which] = True

@@ -48,7 +48,7 @@ class ObservationStore:
 
     @property
     def is_free(self) -> np.ndarray:
-        """Return (T,) bool: True if the observation has more than one choice."""
+        """Return a mask of the observations with more than one choice, (T,) bool."""
         free: np.ndarray = self.lengths > 1
         return free
 
@@ -80,54 +80,57 @@ def stack(observations: Sequence[Observation]) -> ObservationBatch:
 
 
 def chosen_rows(batch: ObservationBatch, choices: np.ndarray) -> Tensor:
-    """Return (B,) int64: the number of the row that was chosen in each observation. The result is
-    on the device of the batch."""
+    """Return the number of the row that was chosen in each observation. Shape (B,), int64. The
+    result is on the device of the batch.
+    """
     return batch.first + on_device(torch.from_numpy(choices), batch.first.device)
 
 
 def segment_sum(values: Tensor, segment: Tensor, count: int) -> Tensor:
-    """Return (count, ...): the sum of ``values`` (N, ...) over each segment."""
+    """Return the sum of ``values`` (N, ...) over each segment. Shape (count, ...)."""
     none = torch.zeros(count, *values.shape[1:], dtype=values.dtype, device=values.device)
     return none.index_add(0, segment, values)
 
 
 def segment_mean(values: Tensor, segment: Tensor, count: int) -> Tensor:
-    """Return (count, ...): the mean of ``values`` (N, ...) over each segment."""
+    """Return the mean of ``values`` (N, ...) over each segment. Shape (count, ...)."""
     lengths = torch.bincount(segment, minlength=count)
     return segment_sum(values, segment, count) / lengths.reshape(-1, *[1] * (values.dim() - 1))
 
 
 def segment_max(values: Tensor, segment: Tensor, count: int) -> Tensor:
-    """Return (count,): the maximum of ``values`` (N,) in each segment."""
+    """Return the maximum of ``values`` (N,) in each segment. Shape (count,)."""
     lowest = torch.full((count,), -torch.inf, device=values.device)
     return lowest.scatter_reduce(0, segment, values, "amax")
 
 
 def log_softmax(scores: Tensor, segment: Tensor, count: int) -> Tensor:
-    """Return (N,): the log-probability of each row within its observation."""
+    """Return the log-probability of each row within its observation. Shape (N,)."""
     maxima = segment_max(scores.detach(), segment, count)
     above = scores - maxima.index_select(0, segment)
     return above - torch.log(segment_sum(torch.exp(above), segment, count)).index_select(0, segment)
 
 
 def entropy(log_p: Tensor, segment: Tensor, count: int) -> Tensor:
-    """Return (count,): the entropy of each observation's choice, in nats. Rows with probability 0
-    add nothing."""
+    """Return the entropy of each observation's choice, in nats. Shape (count,). Rows with
+    probability 0 add nothing.
+    """
     p = torch.exp(log_p)
     return -segment_sum(torch.where(p > 0, p * log_p, 0.0), segment, count)
 
 
 def sample(log_p: np.ndarray, first: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-    """Return (B,): the index of the chosen row within each observation. With ``rng``, the row is
-    sampled, as the maximum of log-probability + Gumbel noise. Without it, the most likely row is
-    chosen."""
+    """Return the index of the chosen row within each observation. Shape (B,). With ``rng``, the row
+    is sampled, as the maximum of log-probability + Gumbel noise. Without it, the most likely row is
+    chosen.
+    """
     noisy = log_p if rng is None else log_p + rng.gumbel(size=len(log_p))
     if len(first) == 1:  # argmax is faster if there is only one observation
         return np.array([noisy.argmax()])
     maxima = np.maximum.reduceat(noisy, first)
     ends = np.concatenate([first[1:], [len(noisy)]])
     hits = np.flatnonzero(noisy == maxima.repeat(ends - first))
-    # ``hits`` contains all rows with the maximum, so take the first of each observation
+    # several rows may have the maximum, so take the first row of each observation in ``hits``
     chosen: np.ndarray = hits[np.searchsorted(hits, first)] - first
     return chosen
 
@@ -137,7 +140,7 @@ class Observations(Protocol):
 
     @property
     def is_free(self) -> np.ndarray:
-        """Return (T,) bool: True if the observation has more than one choice."""
+        """Return a Boolean array, (T,), that is True if the observation has more than one choice."""
 
     def __len__(self) -> int: ...
 
@@ -146,7 +149,9 @@ class Observations(Protocol):
 
 
 class ActorNet(nn.Module, ABC):
-    """Makes choices for batches of observations. A choice is one number, or one number per head."""
+    """Makes choices for batches of observations. A choice is one number or, in a network with
+    several output heads, one number per head.
+    """
 
     settings: Any = None
     """The settings from which the network was built, for its checkpoint."""
@@ -178,8 +183,9 @@ class ActorNet(nn.Module, ABC):
 
     @abstractmethod
     def cross_entropy(self, batch: Any, choices: np.ndarray, smoothing: float = 0.0) -> Tensor:
-        """Return (B,): the negative log-probability of the choices. The fraction ``smoothing`` of
-        the target is spread evenly over all legal choices."""
+        """Return the negative log-probability of the choices. Shape (B,). The fraction
+        ``smoothing`` of the target is spread evenly over all legal choices.
+        """
 
 
 class ScoreNet(ActorNet):

@@ -24,7 +24,7 @@ class Sizes(NamedTuple):
 
     @classmethod
     def of(cls, codec: CodecSettings, reader: str) -> Sizes:
-        """Return the sizes of the observations that the codec produces.
+        """Return the sizes for the observations that ``codec`` produces.
 
         Raises:
             ConfigError: The observations lack parts that a network over rows reads.
@@ -39,7 +39,7 @@ class Sizes(NamedTuple):
 
 
 def mean_rows(rows: Tensor, batch: ObservationBatch) -> Tensor:
-    """Return (B, H): the mean of the rows (N, H) of each observation."""
+    """Return the mean of the rows (N, H) of each observation. Shape (B, H)."""
     return segment_mean(rows, batch.segment, batch.size)
 
 

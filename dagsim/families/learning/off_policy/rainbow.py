@@ -81,8 +81,9 @@ class RainbowNet(ScoreNet):
         self.register_buffer("support", torch.linspace(settings.low, settings.high, atoms))
 
     def log_distribution(self, batch: ObservationBatch) -> Tensor:
-        """Return (N, atoms): the log-probabilities, which are computed for each atom from V + A -
-        mean of A over the legal choices."""
+        """Return the log-probability of each atom for each row, computed from V + A - mean of A
+        over the legal choices. Shape (N, atoms).
+        """
         rows = self.embed(batch.tokens)
         around = self.around(torch.cat([mean_rows(rows, batch), batch.context], dim=1))
         advantage = self.advantage(torch.relu(self.own(rows) + around[batch.segment]))
@@ -110,13 +111,15 @@ class RainbowNet(ScoreNet):
 
 
 def projected(log_p: Tensor, rewards: Tensor, discounts: Tensor, support: Tensor) -> Tensor:
-    """Return (B, atoms): the distribution of reward + discount x return, projected onto the atoms.
-    ``log_p`` (B, atoms) is the distribution of the return (Bellemare et al. 2017, algorithm 1)."""
+    """Return the distribution of reward + discount x return, projected onto the atoms. Shape (B,
+    atoms). ``log_p`` (B, atoms) is the distribution of the return (Bellemare et al. 2017, algorithm
+    1).
+    """
     low, high, atoms = float(support[0]), float(support[-1]), len(support)
     values = (rewards[:, None] + discounts[:, None] * support).clamp(low, high)
     place = (values - low) / (high - low) * (atoms - 1)
     below = place.floor().clamp(0, atoms - 2)
-    share = place - below  # the fraction of the probability that moves to the atom above
+    share = place - below  # the fraction of the probability that goes to the next higher atom
     p = torch.exp(log_p)
     moved = torch.zeros_like(p)
     moved.scatter_add_(1, below.long(), p * (1 - share))

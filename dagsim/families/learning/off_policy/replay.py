@@ -176,7 +176,7 @@ class ReplayBuffer:
         self._ends = np.append(self._ends, ends)
 
     def _drop(self, count: int) -> None:
-        """Drop the oldest ``count`` transitions if ``count`` is positive."""
+        """Drop the oldest ``count`` transitions. If ``count`` is not positive, do nothing."""
         if count > 0:
             del self._seen[:count]
             self._choices, self._rewards = self._choices[count:], self._rewards[count:]

@@ -116,8 +116,9 @@ class Sac:
         return float(policy_entropy.detach().mean()), float(loss.detach())
 
     def _target(self, drawn: Drawn, temperature: float) -> Tensor:
-        """Return (B,): the soft target. It is reward + discount x the expectation, over the legal
-        choices, of (minimum target Q - temperature x log p)."""
+        """Return the soft target of each transition. Shape (B,). It is reward + discount x the
+        expectation, over the legal choices, of (minimum target Q - temperature x log p).
+        """
         with torch.no_grad():
             after = drawn.following
             log_p = log_softmax(self.net(after), after.segment, after.size)

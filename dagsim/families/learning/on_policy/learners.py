@@ -23,7 +23,7 @@ _PART = 4096
 
 
 class Update(NamedTuple):
-    """The terms in the loss of one minibatch."""
+    """The loss of one minibatch, and the terms of which it consists."""
 
     loss: Tensor
     kl: float

@@ -151,7 +151,7 @@ def _mean_merit(config: Config, runs: Sequence[CellRun]) -> float:
 
 
 def merit_in(metrics: Mapping[str, Any], name: str) -> float:
-    """Return a metric of a run by its name, or NaN if the run does not have this metric."""
+    """Return the metric ``name`` of a run, or NaN if the run does not have this metric."""
     value = metrics[name]
     return float("nan") if value is None else float(value)
 

@@ -60,7 +60,7 @@ class LearnerContext:
         return round(min(last, first + (last - first) * 2 * progress))
 
     def rng_key(self, iteration: int) -> tuple[int, int]:
-        """Return the seed for the choices in an iteration."""
+        """Return the seed of the random numbers with which choices are drawn in an iteration."""
         return self.seed, iteration
 
     def rng(self, iteration: int, purpose: RngPurpose) -> np.random.Generator:

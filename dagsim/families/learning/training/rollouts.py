@@ -70,7 +70,7 @@ class EpisodeSteps:
 
 
 def choices_of(episodes: Sequence[EpisodeSteps]) -> np.ndarray:
-    """Return (T,) or (T, heads) int64: the choices of all episodes, concatenated."""
+    """Return the choices of all episodes, concatenated. Shape (T,) or (T, heads), int64."""
     return np.array([choice for steps in episodes for choice in steps.choices], np.int64)
 
 
@@ -99,8 +99,9 @@ class Stage(Protocol):
         there are none."""
 
     def notes(self) -> Sequence[Any]:
-        """Return the notes of the witness on the current states of the live episodes. Without a
-        witness, return no notes."""
+        """Return what the witness (``Witness``) notes about the current state of each live episode.
+        Without a witness, return no notes.
+        """
 
     def hindsight(self, number: int) -> Any:
         """Return the note of the witness on a whole episode, or ``None`` without a witness."""
@@ -213,7 +214,8 @@ def play(
     explore: float | None = None,
     keep: bool = True,
 ) -> list[EpisodeSteps]:
-    """Run all episodes to their end in lock-step, with one forward pass per step for all of them.
+    """Run all episodes to their end. In each step, every running episode makes one choice, and one
+    forward pass computes all of them.
 
     ``rng`` and ``explore`` are as in ``ActorNet.act``. Without ``keep``, the
     result contains only the simulations.
@@ -368,7 +370,7 @@ class ProcessRollouts:
             count, mp_context=get_context("spawn"), initializer=_begin, initargs=(factory,)
         )
         with starting(main=True):
-            for _ in range(count):  # as no process is idle, each of these submissions starts a new one
+            for _ in range(count):  # no process is idle yet, so each submission starts a new process
                 self._pool.submit(_nothing)
         leave_to_workers(self._pool)
 
@@ -400,7 +402,7 @@ class ProcessRollouts:
 
 
 class EpisodePart(NamedTuple):
-    """Episodes that run in lock-step."""
+    """A part of a roll-out: episodes that run in lock-step, and the seed of their choices."""
 
     seeds: Sequence[int]
     rng_key: tuple[int, ...]

@@ -26,7 +26,9 @@ from dagsim.sections import kind_of
 
 
 class Trained(NamedTuple):
-    """The result of a training run."""
+    """The result of a training run: its folder, the comparison with the reference on validation
+    seeds, and the final test.
+    """
 
     folder: Store
     """The run folder, with the agent (``best.pt``) and everything that was used to train it."""

@@ -150,8 +150,9 @@ class TrainingRun:
 
     @property
     def best(self) -> float:
-        """The best validation result so far, divided by that of the reference. It is NaN before the
-        first validation."""
+        """The best objective so far on the validation seeds, divided by that of the reference
+        heuristic. It is NaN before the first validation.
+        """
         return float("nan") if self._best is None else self._best
 
     @property
@@ -264,7 +265,7 @@ class TrainingRun:
                 break
 
     def _ended(self, iteration: int) -> bool:
-        """Return True if training ends before the iteration with this number."""
+        """Return True if training is complete, so that the iteration with this number does not run."""
         return self._progress(iteration) >= 1
 
     def _progress(self, iteration: int) -> float:
@@ -282,7 +283,7 @@ class TrainingRun:
 
     def _validate(self) -> float:
         """Validate the greedy policy. Return its objective on the validation seeds, divided by that
-        of the reference. Save the agent if it is the best so far.
+        of the reference heuristic. Save the agent if it is the best so far.
         """
         assert self.judged is not None
         bounded = getattr(self.train.codec, "bounded", False)
@@ -397,9 +398,9 @@ class TrainingRun:
         return PolicyRuns(self.folder.path, self.config, self._where, tell)
 
     def _measure(self, runs: Sequence[CellRun]) -> None:
-        """Derive the units of time and of the objective from the runs of the reference. The unit of
-        time is 1 if the reference completed no job. The unit of the objective is 1 if the objective
-        of the reference is 0.
+        """Derive the units of time and of the objective from the runs of the reference heuristic.
+        The unit of time is 1 if the reference completed no job. The unit of the objective is 1 if
+        the objective of the reference is 0.
         """
         if self._varied:
             self.reference_merits = [completed_jct_s(self.config, run) for run in runs]

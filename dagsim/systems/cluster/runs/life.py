@@ -85,7 +85,7 @@ class Life(Forked):
 
     @property
     def by_network(self) -> bool:
-        """True if states are sent over the network."""
+        """True if the states of stopped runs are sent over the network."""
         return self._transfers is not None and self._transfers.keeps_states
 
     # Phases of a run.
