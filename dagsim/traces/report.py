@@ -140,9 +140,8 @@ class ReadReport:
         """
         text = f"{reason}: {clipped(detail)}" if detail else reason
         if self.strict:
-            raise TraceError(
-                f"{where}: strict reading rejects rows {reason}{f' ({clipped(detail)})' if detail else ''}"
-            )
+            stop = f"{where}: strict reading stops at the first faulty row: {reason}"
+            raise TraceError(stop + (f" ({clipped(detail)})" if detail else ""))
         self.dropped[reason] += rows
         self._contradict(reason, f"{where}: {detail}" if detail.startswith("got ") else where, rows)
         self._detail(f"{where}: dropped, {text}")

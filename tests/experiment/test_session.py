@@ -88,7 +88,7 @@ def test_a_long_run_names_the_faster_engine_once(
     monkeypatch.setattr("dagsim.families.compiled.choice.LONG_S", 0.0)
     monkeypatch.setattr("dagsim.families.compiled.choice.is_installed", lambda: False)
     ended = CliRunner().invoke(app, ["eval", "--seeds", "3", *options])
-    assert ended.stderr.count("The compiled engine writes the same bytes") == 1
+    assert ended.stderr.count("The compiled engine gives the same results") == 1
     assert "pip install -e '.[fast]'" in " ".join(ended.stderr.split())
     assert "writes the same" not in CliRunner().invoke(app, ["eval", "--seeds", "3", "-q", *options]).stderr
 
@@ -101,6 +101,6 @@ def test_a_piped_command_names_the_faster_engine_once_and_not_beside_json(tmp_pa
     piped, as_json = (
         subprocess.run([*words, *more], capture_output=True, text=True, check=True) for more in ([], ["--json"])
     )
-    assert piped.stderr.count("The compiled engine writes the same bytes") == 1
+    assert piped.stderr.count("The compiled engine gives the same results") == 1
     assert "compiled engine writes" not in piped.stdout + as_json.stdout
     assert len(json.loads(as_json.stdout)["runs"]) == 2

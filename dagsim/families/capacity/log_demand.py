@@ -189,7 +189,7 @@ class LogDemand:
 
     @property
     def beginning(self) -> Beginning:
-        """The state in which today's run begins."""
+        """The state in which the run on today's cluster begins."""
         if self._state is None:
             return Beginning()
         jobs = f"with {self._state['running']:,} jobs running and {self._state['waiting']:,} waiting"

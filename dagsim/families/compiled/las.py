@@ -209,7 +209,7 @@ def served(s: State, v: LasService, job: int) -> float:
 
 @inner
 def see_starts(s: State, v: LasService) -> None:
-    """Add the runs that have started."""
+    """Append the runs that have started to the lists of their jobs."""
     for index in range(s.count.starts):
         run = s.starts[index] & ((1 << SLOTS) - 1)
         job = s.tasks[s.runs[run].task].job
@@ -402,7 +402,8 @@ def _wait(p: Las) -> None:
 
 @inner
 def _rank_at(s: State, p: Las, latest_s: float) -> None:
-    """Rank the running jobs as the latest round would have done if it had not been skipped."""
+    """Recompute the keys of the running jobs as of ``latest_s``, the beginning of the latest round,
+    which may have been skipped."""
     if latest_s > p.v.counted.until_s:
         p.v.counted.until_s = latest_s
         for run in range(s.count.runs_top):

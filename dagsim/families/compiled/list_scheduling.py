@@ -221,15 +221,15 @@ _PIECE = 32
 
 @inner
 def entry_of(s: State, task: int) -> int:
-    """Return the entry of a task or piece in a heap. Pieces follow their task in the order of their
-    numbers."""
+    """Return the number that represents a task or piece in a heap. Among equal keys, pieces come
+    after their task, in the order of their numbers."""
     tasks = len(s.fresh) - len(s.origin)
     return origin_of(s, task) << _PIECE | max(task - tasks + 1, 0)
 
 
 @inner
 def task_of_entry(s: State, entry: int) -> int:
-    """Return the task or piece of an entry."""
+    """Return the task or piece that an entry of a heap represents (``entry_of``)."""
     piece = entry & ((1 << _PIECE) - 1)
     return len(s.fresh) - len(s.origin) + piece - 1 if piece else entry >> _PIECE
 

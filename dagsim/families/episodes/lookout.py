@@ -216,7 +216,7 @@ class Lookout:
         return not over[0] and bool(self._present("tally")["choices"])
 
     def _make_room(self, image: Image, slots: int) -> None:
-        """Allocate arenas and tables for this many episodes of the image."""
+        """Allocate arenas and tables for ``slots`` episodes that begin as in ``image``."""
         size = len(image.bytes)
         before = self._arenas[0].copy() if self._slots and self._arenas.shape[1] == size else None
         if self._slots >= slots and before is not None and self._of is image:
@@ -296,8 +296,8 @@ def _graph_columns(jobs: Sequence[ArrivedJob], first: np.ndarray, instances: Seq
 
 
 def _past_rows(view: ClusterView, first_of: Mapping[int, int], seconds: np.ndarray) -> list[tuple[Any, ...]]:
-    """Return the runs in flight as rows of ``PAST``, by their start. ``first_of`` is the index of the
-    first task of each job.
+    """Return the runs in flight as rows of ``PAST``, sorted by start. ``first_of`` is the index of
+    the first task of each job.
     """
     now, before = view.now, nextafter(view.now, -inf)
     past: list[tuple[Any, ...]] = []

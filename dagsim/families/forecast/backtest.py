@@ -83,8 +83,9 @@ def instants_of(
     log: JobLog, queue: QueueLog | None, since_s: float, until_s: float, every_s: float | None
 ) -> list[float]:
     """Return the times of the forecasts in a back-test, from ``since_s`` to ``until_s`` but no
-    later than the last submission. If there are listings of the queue, return the times of the
-    listings. By default, there are about 70 times, at least ten minutes apart.
+    later than the last submission. If there are listings of the queue, each of these times is
+    replaced by that of the latest listing. By default, there are about 70 times, at least ten
+    minutes apart.
     """
     first_s, last_s = float(log.submit_s[0]), float(log.submit_s[-1])
     until_s = min(until_s, last_s)

@@ -167,8 +167,8 @@ class EarlierForecasts:
         self._kept = {t: self._kept[t] for t in grid if t in self._kept}
 
     def at(self, rows: Rows, forecaster: Forecaster, past: KnownPast) -> Forecasts:
-        """Return the forecasts for these rows at their time. If forecasts for that time have
-        already been made, leave out rows that were unknown then.
+        """Return the forecasts for these rows at the time of their state. If forecasts for that
+        time have already been made, leave out rows that were not forecast then.
         """
         t, ids = rows.state.t, rows.state.log.jobs.ids[rows.first].tolist()
         if t not in self._kept:

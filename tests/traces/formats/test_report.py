@@ -36,7 +36,9 @@ def test_it_reads_as_a_sentence() -> None:
 def test_strict_reading_stops_at_the_first_drop_with_file_and_line() -> None:
     report = ReadReport(strict=True)
     report.note("odd names", "t.csv:1")
-    with pytest.raises(TraceError, match=r"^t\.csv:3: strict reading stops .* one cyclic: a -> b -> a$"):
+    with pytest.raises(
+        TraceError, match=r"^t\.csv:3: strict reading stops at the first faulty row: cyclic \(a -> b -> a\)$"
+    ):
         report.drop("cyclic", "t.csv:3", detail="a -> b -> a")
 
 

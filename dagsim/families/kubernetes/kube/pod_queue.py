@@ -152,7 +152,7 @@ class PodQueue:
         return group
 
     def _rejection(self, task: TaskState) -> _Rejection:
-        """Return the reasons why nodes reject the task now. Its pod must not fit anywhere."""
+        """Return why nodes reject a task whose pod fits on no node now."""
         nodes_now = self._machines.downs, self._machines.returned_s
         if nodes_now != self._nodes_seen:
             self._rejections.clear()

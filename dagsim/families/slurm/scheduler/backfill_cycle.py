@@ -34,7 +34,7 @@ class BackfillTimes:
         """Time of a cycle in which no job is waiting."""
 
     def advance(self, now: float) -> None:
-        """Count a cycle that was due before ``now``, but had no waiting jobs to examine."""
+        """Record a cycle that was due before ``now`` while no job was waiting."""
         if self._idle_s < now - LATE_S:
             self._cycle_s, self.rested = self._idle_s, True
         self._idle_s = inf
@@ -157,7 +157,7 @@ class BackfillCycle:
             if over or not licensed(machines, job.task):
                 self._at += 1
                 continue
-            # The job already has nodes in another of its partitions.
+            # Skip a component that has already found nodes in another of its partitions.
             if job.task in self._together.get(together(job.task), ()):
                 self._at += 1
                 continue
@@ -264,8 +264,8 @@ class BackfillCycle:
         self._examined = None
 
     def _could(self, job: PendingJob) -> bool:
-        """Return True if a job could start now despite the reservations made so far. If the job
-        was tested before, only later reservations are examined.
+        """Return True if a job could start now despite the reservations made so far. If the last
+        call was about the same job, only newer reservations are examined.
         """
         task, rules = job.task, self._parts.rules
         if job is not self._examined or task.demand.gang:

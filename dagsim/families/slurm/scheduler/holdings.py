@@ -213,8 +213,8 @@ class Holdings:
                 self.budgets[holder] = Budget(most_s, decays=decays)
 
     def room(self, holders: Sequence[Holder], start: Amounts) -> tuple[float, Holder | None]:
-        """Return how many starts with these amounts all holders together allow, and the holder that
-        allows the fewest.
+        """Return how many starts with these amounts the limits of all holders allow, and the holder
+        with the tightest limit.
         """
         key = id(holders), start
         kept = self._rooms.get(key)

@@ -334,7 +334,8 @@ class SlurmMultifactor:
             rules.learn(view, task.job)
             if rules.is_new(task.job) and not rules.admits(view, task.job):
                 if rules.is_refused(task.job.job):
-                    # List a copy, because the kernel empties the tasks of jobs that leave.
+                    # Add a copy to the list, because the kernel clears the tasks of jobs that
+                    # leave.
                     pending.list_task(copy(task))
                 yield Kill(task.job.number, RejectReason.CANCELLED)
 

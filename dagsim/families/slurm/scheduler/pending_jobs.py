@@ -151,7 +151,7 @@ class PendingJobs:
         self._known_s = -inf
 
     def list_task(self, task: TaskState) -> None:
-        """List a task that has already left the ready tasks."""
+        """Add a task to the list although the kernel no longer counts it as ready."""
         for job in self._listing(task):
             self._list(job)
 
@@ -207,9 +207,9 @@ class PendingJobs:
             yield self.listed.pop(place), place
 
     def recall(self, freed: Iterable[Holder], holdings: Holdings) -> None:
-        """Put jobs back in the list whose limits now allow them to start. For each demand, list
-        ``_BESIDE`` more jobs than the limit allows, because some of the jobs may not fit on the
-        nodes.
+        """Put jobs that were set aside back in the list if their limits now allow them to start. Of
+        jobs with equal amounts, list ``_BESIDE`` more than the limit allows, because some of the
+        jobs may not fit on the nodes.
         """
         for holder in freed:
             by_amounts = self._aside.get(holder)
@@ -235,7 +235,7 @@ class PendingJobs:
         self.changed = True
 
     def _insert(self, job: PendingJob) -> None:
-        """Insert a job behind the jobs that precede it in the order."""
+        """Insert a job at its position in the order of the list."""
         if job.quality is None:
             insort(self.listed, job, key=self._key)
             return

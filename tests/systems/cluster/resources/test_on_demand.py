@@ -228,7 +228,7 @@ def test_a_simulation_that_begins_in_the_middle_finds_the_nodes_of_its_runs_up_a
     schedule = kernel.run(POLICIES.create("fifo-fit"))
     assert starts(schedule) == [(50, 0, 0), (210, 1, 1)]
     assert (powers(schedule)[0], powers(schedule, 1)[0]) == ((50, UP), (110, BOOTING))
-    assert any("does not state which were up" in note for note in unknown_past(kernel, POLICIES.create("fifo-fit")))
+    assert any("not show which nodes were up" in note for note in unknown_past(kernel, POLICIES.create("fifo-fit")))
 
 
 # Queueing theory.
