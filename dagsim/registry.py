@@ -316,8 +316,8 @@ def _installed(path: tuple[str, ...]) -> EntryPoints:
 
 
 def _has(value: object, method: str) -> bool:
-    """Return True if ``value`` is an object or class with this method, or a function annotated to
-    return one.
+    """Return True if ``value`` is an object or a class with this method, or a function whose return
+    annotation is such a class.
     """
     if isinstance(value, type) or not inspect.isroutine(value):
         cls = value if isinstance(value, type) else type(value)

@@ -145,7 +145,9 @@ def ray_rollouts(ray: Any, config: Config, factory: Any, lockstep: int) -> Any:
 
 @FamilyService
 def training_events(folder: Path) -> Any:
-    """Return a TensorBoard writer, or None if it is not installed."""
+    """Return a TensorBoard writer for the training run in ``folder``, or None if TensorBoard is not
+    installed.
+    """
 
 
 @FamilyService

@@ -37,7 +37,7 @@ class _Place(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The command as the user writes it."""
+        """The words of the command, as the user writes them."""
         return f"dagsim {self.words}".rstrip()
 
     @property

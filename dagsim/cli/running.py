@@ -69,7 +69,7 @@ class Kept(NamedTuple):
 
     @property
     def lines(self) -> list[CellRun]:
-        """The runs that did not fail."""
+        """The finished runs, without those that failed."""
         return [run for run in self.runs.values() if not run.error]
 
 

@@ -336,7 +336,7 @@ def _part_at(config: Any, key: str) -> Any:
 
 
 def _agrees(part: Any, value: Any) -> bool:
-    """Return True if a part of a configuration has the value that a setting gives it."""
+    """Return True if ``part`` of a configuration already has the ``value`` that a setting gives it."""
     match value:
         case dict():
             return all(_agrees(_part_at(part, key), below) for key, below in value.items())

@@ -179,7 +179,9 @@ def _advice(cell: Cell, run: CellRun) -> str:
 
 
 def _paired(cells: Sequence[Cell], runs: Iterator[CellRun]) -> Iterator[tuple[Cell, CellRun]]:
-    """Yield each run of a grid with its cell, in the order in which the runs finish."""
+    """Yield each of the ``runs`` of a grid together with its cell, in the order in which the runs
+    finish.
+    """
     by_id = {cell.id: cell for cell in cells}
     return ((by_id[run.id], run) for run in runs)
 

@@ -99,7 +99,7 @@ class Contents:
         return str((self.manifest.get("named") or {}).get(name, name))
 
     def failures(self) -> list[CellRun]:
-        """Return the policies that failed, each with its error.
+        """Return a record of each policy that failed, with its error.
 
         Raises:
             RunFolderError: The file cannot be read.

@@ -166,7 +166,7 @@ class OnSlurm:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The cells for one job."""
+    """The cells that one Slurm job runs, and what is needed to run them."""
 
     work: CellWork
     cells: tuple[Cell, ...]

@@ -198,7 +198,7 @@ class SweepGrid:
                 yield Cell(config, config.policy, seed, label, at)
 
     def count(self) -> int:
-        """Return the number of points in the grid."""
+        """Return the number of points in the grid, each of which is a combination of values."""
         return prod(len(axis.values) for axis in self.axes)
 
     def to_dict(self, base: str) -> dict[str, Any]:

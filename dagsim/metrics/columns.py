@@ -396,7 +396,9 @@ def distinct(keys: Ints) -> int:
 
 
 def _among(kinds: tuple[Kind, ...]) -> Flags:
-    """Return a lookup table, indexed by the kind of a row, that is True for ``kinds``."""
+    """Return a Boolean array that is True at the numbers of ``kinds``, so that the kind of a row is
+    its index.
+    """
     table = np.zeros(max(Kind) + 1, bool)
     table[list(kinds)] = True
     return table

@@ -363,8 +363,8 @@ def _places(mask: int) -> str:
 
 
 def _runs_that(cols: ScheduleColumns, outcome: Kind) -> Ints:
-    """Return, for each job, the number of its runs with this outcome. A run that spans several
-    nodes counts once.
+    """Return, for each job, the number of its runs that have the outcome ``outcome``. A run that
+    spans several nodes counts once.
     """
     ended = cols.runs.outcome == outcome
     _, first = np.unique(cols.runs.run[ended], return_index=True)

@@ -347,7 +347,9 @@ def on_demand_use(source: AnySchedule) -> OnDemandUse | None:
 
 
 def _nodes_of(cols: ScheduleColumns, gpu_type: str | None) -> np.ndarray:
-    """Return a mask of the nodes that have GPUs of ``gpu_type``, or any GPUs if it is None."""
+    """Return a mask of the nodes that have GPUs of ``gpu_type`` or, if ``gpu_type`` is None, any
+    GPUs.
+    """
     return np.array([node.gpu is not None and gpu_type in (None, node.gpu.name) for node in cols.cluster.nodes])
 
 

@@ -72,7 +72,7 @@ class Grid:
         """Return column widths that fit into ``available`` characters, if possible without breaking
         a word. Numbers are never broken.
         """
-        # imported here, because it imports numpy, which help does not need
+        # imported here, because it imports numpy, which ``--help`` does not need
         from dagsim.model.arithmetic import whole_sum
 
         columns = list(zip(*rows, strict=True))

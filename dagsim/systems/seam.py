@@ -175,7 +175,9 @@ class HasPast(Protocol):
     """A kernel that may begin in the middle of a schedule."""
 
     def remind(self, policy: object) -> None:
-        """If the past is known, give the policy the memory that it would have at the beginning."""
+        """If the past is known, give the policy the memory that it would have if it had made all
+        decisions before the beginning of the simulation.
+        """
 
 
 @runtime_checkable

@@ -192,7 +192,7 @@ def _sizes(name: str, distribution: AnyDistribution, rng: Draws, count: int) -> 
 
 
 def counts(drawn: np.ndarray) -> np.ndarray:
-    """Round to whole numbers of at least 1, (n,) int64."""
+    """Round the values ``drawn`` to whole numbers of at least 1. Shape (n,), int64."""
     return np.asarray(np.maximum(np.rint(drawn), 1).astype(np.int64))
 
 

@@ -207,8 +207,8 @@ class DecimaNet(ActorNet):
         return len(STAGE) + self.hidden
 
     def embed(self, graphs: Graphs) -> Tensor:
-        """Return the embeddings of the choices. Shape (S, H). Each combines the stage, its job, and
-        the whole system.
+        """Return the embedding of each choice, which combines the stage, its job, and the whole
+        system. Shape (S, H).
         """
         own = self.stage(graphs.stages)  # shape (N, h)
         below = leaky_relu(own, 0.2)

@@ -70,7 +70,7 @@ class Episode:
         codec or a term of the reward has no ``fork``.
         """
         if self.observation is None:
-            return self  # because it never changes again
+            return self  # an episode that is over never changes
         parts = (self.kernel, self.codec, *(() if self.accrued is None else self.accrued.terms.values()))
         if not all(hasattr(part, "fork") and getattr(part, "forks", True) for part in parts):
             return None

@@ -256,7 +256,7 @@ class _Session:
 
     def _width(self, view: ClusterView, task: TaskState) -> int:
         """Return the number of resources that an instance needs. Fail if the task has a demand that
-        resources cannot express.
+        Batsim's resources cannot express.
         """
         asked = task.task
         amount, unit = (asked.gpus, "GPUs") if self._on_gpus else (asked.cpus, "cores")
@@ -366,7 +366,9 @@ class _Session:
         return number.isdecimal() and number.isascii() and int(number) < self._submitted
 
     def _check_single(self, view: ClusterView, id_: str, task: TaskState) -> None:
-        """Fail if the job has other tasks, because these would end together with this task."""
+        """Fail if the job of a task that is to be killed or rejected has other tasks, because these
+        would end together with this task.
+        """
         if len(task.job.tasks) > 1:
             self._fail(view, f"ends {id_!r} ({task.name}); only jobs of a single task can be killed or rejected")
 

@@ -191,7 +191,9 @@ def _of_blocked(rows: list[JobRow]) -> dict[str, float]:
 
 
 def _asked(prefix: str) -> dict[str, str]:
-    """Return the names of the statistics that every job has, regardless of its outcome."""
+    """Return the statistics that every job has, regardless of its outcome: the fields of
+    ``JobRow``, by the names that ddls gives them.
+    """
     return {
         f"{prefix}_job_sequential_completion_time": "sequential_s",
         f"{prefix}_max_acceptable_job_completion_time": "acceptable_s",

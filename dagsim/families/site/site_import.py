@@ -25,7 +25,7 @@ _OWNED = re.compile(r"(partition|QOS|reservation|queue|LocalQueue) ([^:\s]+):(?!
 
 
 def site_files(paths: Iterable[Path]) -> list[Path]:
-    """Return the files in folders, and the files given by name.
+    """Return all files that are given by name or are in one of the given folders.
 
     Raises:
         TraceError: A file or folder does not exist.

@@ -163,8 +163,8 @@ class WeightedFair:
         return ()
 
     def _lacks(self, view: SparkView) -> dict[SparkJobState, float]:
-        """Return how many executors each job lacks to reach its share. For the job of the source,
-        executors that it could give away do not count.
+        """Return how many executors each job lacks to reach its share. For the job whose executors
+        are to be committed now, these executors do not count.
         """
         weights = [max(self.work(job), 1.0) ** self.alpha for job in view.jobs]
         per_weight = view.executors / ordered_sum(weights)

@@ -189,7 +189,7 @@ def _waiting(states: Sequence[ListedFolder]) -> str:
 
 
 def _response(make: Callable[[], str]) -> Response:
-    """Return the page, or the reason in plain text if it cannot be built."""
+    """Return the page that ``make`` builds, or the reason in plain text if it cannot be built."""
     try:
         return _html(make())
     except InputError as error:

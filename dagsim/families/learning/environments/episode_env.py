@@ -222,7 +222,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         return twin
 
     def _another(self) -> Self:
-        """Return another environment with the same settings."""
+        """Return a new environment with the same settings."""
         arguments, settings = self._made_with
         return type(self)(*arguments, **settings)
 

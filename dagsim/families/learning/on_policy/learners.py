@@ -23,7 +23,9 @@ _PART = 4096
 
 
 class Update(NamedTuple):
-    """The loss of one minibatch, and the terms of which it consists."""
+    """The loss of one minibatch, the estimated KL divergence, the mean entropy, and the fraction of
+    choices whose probability ratio is clipped.
+    """
 
     loss: Tensor
     kl: float

@@ -22,8 +22,8 @@ ConfigT = TypeVar("ConfigT", PpoConfig, ReinforceConfig)
 
 
 def normalized(advantages: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """Return the standardised advantages. Shape (T,), float32. Their mean and standard deviation
-    are taken over the steps ``free``, which have more than one choice.
+    """Return the standardised advantages. Their mean and standard deviation are taken over the
+    steps ``free``, which have more than one choice. Shape (T,), float32.
     """
     deviation = advantages[free].std() + 1e-8
     scaled: np.ndarray = ((advantages - advantages[free].mean()) / deviation).astype(np.float32)

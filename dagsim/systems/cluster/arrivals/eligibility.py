@@ -47,8 +47,8 @@ class Eligibility(Forked):
         """The time of the next timer for conditions."""
 
     def attach(self) -> None:
-        """Register with the kernel to be notified of starts, and put the timers on its clock. This
-        is called at the beginning of a simulation and in each fork.
+        """Register with the kernel to be notified when runs start, and put the timers on its clock.
+        This is called at the beginning of a simulation and in each fork.
         """
         if self.dependencies is not None:
             self._kernel.frontier.started.append(self._started)

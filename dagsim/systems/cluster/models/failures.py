@@ -56,7 +56,9 @@ class FailureProcess(Protocol):
     """
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
-        """Return the SimPy processes that continue from the current state."""
+        """Return SimPy processes that take nodes down and bring them up, continuing from the
+        current state.
+        """
 
     def postpone(self, by_s: float) -> None:
         """Postpone all future failures and repairs by ``by_s`` seconds."""

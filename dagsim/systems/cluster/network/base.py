@@ -58,7 +58,7 @@ class Carrier(Protocol):
         """
 
     def fork(self, clock: Clock) -> Carrier:
-        """Return the carrier for a forked simulation. It has no flows yet, because ``fetch`` adds
+        """Return a carrier for a forked simulation. It has no flows yet, because ``fetch`` adds
         them later.
         """
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 class Ended(NamedTuple):
-    """The end of a run before the beginning of the simulation. It is one of the events from
-    ``past_of``.
+    """The end of a run before the beginning of the simulation. It is one of the kinds of events
+    that ``past_of`` yields.
     """
 
     run: InFlight

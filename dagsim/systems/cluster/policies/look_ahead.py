@@ -59,7 +59,7 @@ class EftWait:
         ConfigError: The order is unknown.
     """
 
-    rehearses = False  # because an index stores how much work each job had left
+    rehearses = False  # an index stores how much work each job had left, so no rehearsal can restore it
 
     def __init__(self, theta: float = 0.75, order: str = "work", placement: str | PlacementRule = "best-fit") -> None:
         require(theta >= 0, "eft-wait: theta must be 0 or more", theta)

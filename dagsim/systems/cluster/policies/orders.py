@@ -539,7 +539,7 @@ class RandomFeasible:
     """
 
     forgets = "how many random numbers had been drawn"
-    rehearses = False  # because the order of the tasks in the bags depends on earlier random numbers
+    rehearses = False  # no rehearsal, because the order of the tasks in the bags depends on earlier random numbers
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self.placement = placing(placement)

@@ -85,7 +85,7 @@ class ComparativeAdvantage:
     """
 
     forgets = "which tasks had been ready"
-    rehearses = False  # because an index stores the losses of these tasks
+    rehearses = False  # an index stores the losses of earlier tasks, so no rehearsal can restore them
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         if type_ is not None:
@@ -379,7 +379,7 @@ class Fgd:
     typical demands) for each node that has changed.
     """
 
-    rehearses = False  # because the number of calls of this rule depends on what an index stores
+    rehearses = False  # no rehearsal, because the number of calls of this rule depends on what an index stores
 
     def __init__(self, typical: Mapping[Demand, float] | None = None) -> None:
         self._learns = typical is None

@@ -114,7 +114,7 @@ class CheapHours:
     """
 
     forgets = "the GPUs that tasks had booked"
-    rehearses = False  # because an index contains the bookings
+    rehearses = False  # its memory cannot be restored, because an index contains the bookings
 
     def __init__(
         self,

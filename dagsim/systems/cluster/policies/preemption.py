@@ -170,7 +170,7 @@ class _FreedGpus:
         """Free millionths of GPUs that runs share, by node and GPU."""
 
     def without(self, run: Run) -> list[int]:
-        """Treat the run as stopped, and return its nodes."""
+        """Treat the run as stopped, and return the nodes that it uses."""
         demand, nodes = run.task.demand, []
         for machine, count, _, on in run.held:
             node = machine.index

@@ -50,7 +50,7 @@ class Rank(Protocol):
         """Record that a run of the job was preempted."""
 
     def left(self, job: int, served: Served) -> None:
-        """Remove the data of a job that is done."""
+        """Drop what is stored about a job that is done."""
 
     def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
         """Return the jobs whose keys have changed although they were only waiting."""
@@ -336,7 +336,9 @@ class _Contest:
         return float(left_s[self._order[:place]].min())
 
     def _place(self, key: float, order: int) -> int:
-        """Return the number of runs that a task with that rank may not displace."""
+        """Return how many of the current runs a task with the rank ``key`` and ``order`` may not
+        displace.
+        """
         place = bisect_right(self._ranked, (key, order))
         if self._yields < 1:
             place = max(place, bisect_right(self._ranked, key, key=lambda entry: entry[0] * self._yields))
