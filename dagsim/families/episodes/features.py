@@ -19,7 +19,7 @@ from dagsim.families.episodes.play import below, exact_sum
 from dagsim.families.episodes.proposals import work_left_s
 from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.codecs.pool import STATIC
-from dagsim.families.learning.codecs.relative import TASK_FEATURES
+from dagsim.families.learning.codecs.relative import COLUMN
 
 FIXED, MOVING, SHOWN = 1 + len(STATIC), 10, len(Candidates.gpu_features)
 """Columns of a row: constant features, changing features, and features of the GPU type."""
@@ -196,9 +196,9 @@ def _job_left(e: EpisodeState, job: int) -> float:
     return e.jobs[job].left
 
 
-PROPOSED = 1 + len(TASK_FEATURES)
+PROPOSED = COLUMN["proposed"]
 """The column that marks the proposal of the reference. The features of the type follow it."""
-_WORK_RANK, _SECONDS_RANK = PROPOSED - 2, PROPOSED - 1
+_WORK_RANK, _SECONDS_RANK = COLUMN["work_rank"], COLUMN["seconds_rank"]
 _RELATIVE_CLIP = 4.0
 """Bound on the absolute value of logarithms, as in ``codecs.relative``."""
 

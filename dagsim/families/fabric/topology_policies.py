@@ -259,6 +259,16 @@ class _Reserved(NamedTuple):
     nodes: _Nodes
 
 
+class _Avoiding(NamedTuple):
+    """A placement rule that uses none of the nodes in ``avoid``."""
+
+    rule: SmallestDomain | SegmentsInBlocks
+    avoid: _Nodes
+
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        return self.rule.place(view, task, type_, self.avoid)
+
+
 class EasyOnNodes(Easy):
     """EASY, except that the oldest task reserves specific nodes rather than a number of GPUs if it
     needs whole domains (it has a segment or requires a level). Other tasks start on other nodes, or
@@ -282,12 +292,8 @@ class EasyOnNodes(Easy):
         if not (head.demand.gang and head.demand.whole and (head.demand.bound or split)):
             return super()._filler(view, backlog, head, shadow)
         reserved = self._reserved(view, head)
-        place = self._place
-        try:
-            self._place = lambda view, task, type_=None: self.rule.place(view, task, type_, reserved.nodes)
-            filler = super()._filler(view, backlog, head, reserved.shadow._replace(extra=EVERYTHING))
-        finally:
-            self._place = place
+        elsewhere = Easy(self.rank, _Avoiding(self.rule, reserved.nodes))
+        filler = elsewhere._filler(view, backlog, head, reserved.shadow._replace(extra=EVERYTHING))
         return filler or super()._filler(view, backlog, head, reserved.shadow)
 
     def _reserved(self, view: ClusterView, head: TaskState) -> _Reserved:

@@ -33,7 +33,7 @@ from dagsim.systems.cluster.waits.present import Obstacles, Present
 from dagsim.systems.seam import Conversation, stated
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
-_OVERDUE_S = 60.0
+_LEAST_LEFT_S = 60.0
 """Seconds left for a job that has reached its limit."""
 _LEAST_HORIZON_S, _MOST_HORIZON_S = 12 * HOUR_S, WEEK_S
 _YOUNG_S = 14 * DAY_S
@@ -424,7 +424,7 @@ class _Scene:
         stated = replace(
             jobs,
             arrival_s=log.submit_s[numbers] - self.zero_s,
-            work=np.maximum(log.limit_s[numbers], self.elapsed_s + _OVERDUE_S),
+            work=np.maximum(log.limit_s[numbers], self.elapsed_s + _LEAST_LEFT_S),
             observed_start_s=self.since_s,
             observed_nodes=log.nodes.chosen(numbers),
         )
@@ -463,7 +463,7 @@ class _Scene:
             run_s = np.array(drawn) * limit_s[:, None]
         least_s = np.where(self._is_running, self.elapsed_s + 1.0, 1.0)
         if kind is Future.LIMITS:
-            least_s = np.where(self._is_running, self.elapsed_s + _OVERDUE_S, 1.0)
+            least_s = np.where(self._is_running, self.elapsed_s + _LEAST_LEFT_S, 1.0)
         lasting_s: np.ndarray = np.maximum(run_s, least_s[:, None])
         return lasting_s
 

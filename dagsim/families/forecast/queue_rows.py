@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,12 +18,24 @@ from dagsim.families.forecast.reasons import Fate, is_limit, verdict_of
 from dagsim.files import open_lines
 from dagsim.traces import Trace, reader
 
-KINDS = ("plain", "limited", "dependent", "begin later", "reservation", "never", "outside")
-"""Kinds of rows. Rows of the first two kinds are scored; rows of the last two get no forecast."""
-_PLAIN, _LIMITED, _DEPENDENT, _LATER, _RESERVED, _NEVER, _OUTSIDE = range(len(KINDS))
-SCORED = (_PLAIN, _LIMITED)
-_REASONS = {"Dependency": _DEPENDENT, "BeginTime": _LATER, "Reservation": _RESERVED}
-_WITHOUT = {Fate.NEVER: _NEVER, Fate.OUTSIDE: _OUTSIDE}
+
+class RowKind(IntEnum):
+    """A kind of rows. Rows of the first two kinds are scored; rows of the last two get no forecast."""
+
+    PLAIN = 0
+    LIMITED = 1
+    DEPENDENT = 2
+    BEGIN_LATER = 3
+    RESERVATION = 4
+    NEVER = 5
+    OUTSIDE = 6
+
+
+KINDS = tuple([kind.name.lower().replace("_", " ") for kind in RowKind])
+"""The name of each kind."""
+SCORED = (RowKind.PLAIN, RowKind.LIMITED)
+_REASONS = {"Dependency": RowKind.DEPENDENT, "BeginTime": RowKind.BEGIN_LATER, "Reservation": RowKind.RESERVATION}
+_WITHOUT = {Fate.NEVER: RowKind.NEVER, Fate.OUTSIDE: RowKind.OUTSIDE}
 
 
 class Listed(NamedTuple):
@@ -44,8 +57,8 @@ class Silent(NamedTuple):
     """A waiting job or array without a forecast."""
 
     name: str
-    kind: int
-    """Index into ``KINDS``: ``never`` or ``outside``."""
+    kind: RowKind
+    """``NEVER`` or ``OUTSIDE``."""
     why: str
 
 
@@ -121,7 +134,7 @@ class Rows:
     members: Sequence[np.ndarray]
     """Indices into ``state.waiting`` of each row's jobs."""
     kind: np.ndarray
-    """(n,) int64: index into ``KINDS``."""
+    """(n,) int64: the ``RowKind``."""
     estimate_s: np.ndarray
     """(n,) float64: the scheduler's estimate of the start, or NaN without one."""
     silent: Sequence[Silent] = ()
@@ -172,14 +185,14 @@ def rows_of(
     for place, name in enumerate(names_of_jobs):
         places.setdefault(name, []).append(place)
     eligible_s, listed = state.eligible_s, listing or {}
-    kinds: dict[str, int] = {}
+    kinds: dict[str, RowKind] = {}
     silent: dict[str, Silent] = {}
     for name, members in places.items():
         job, entry = int(state.waiting[members[0]]), listed.get(name)
         kinds[name] = _kind(state, job, eligible_s[members], entry)
         fate = verdict_of("" if entry is None else entry.reason).fate
         if obstacle is not None and fate is Fate.KNOWN and (words := obstacle(job)):
-            silent[name] = Silent(name, _NEVER, words)
+            silent[name] = Silent(name, RowKind.NEVER, words)
     for name, entry in listed.items():
         verdict = verdict_of(entry.reason)
         if verdict.fate is not Fate.KNOWN:
@@ -189,13 +202,13 @@ def rows_of(
             and entry.reason == "BeginTime"
             and not states_begin(log, state.waiting[places[name]])
         ):
-            silent[name] = Silent(name, _OUTSIDE, "BeginTime: the listing does not state its begin time")
+            silent[name] = Silent(name, RowKind.OUTSIDE, "BeginTime: the listing does not state its begin time")
     _follow(state, listed, places, kinds, silent)
     for name in sorted(
         listed.keys() - places.keys() - silent.keys()
     ):  # some readers leave out jobs that wait for others
         if listed[name].after:
-            silent[name] = Silent(name, _OUTSIDE, f"{listed[name].reason}: on job {listed[name].after[0]}")
+            silent[name] = Silent(name, RowKind.OUTSIDE, f"{listed[name].reason}: on job {listed[name].after[0]}")
     kept = np.array([keeps_all or name not in silent for name in names_of_jobs], bool)
     number = np.cumsum(kept) - 1
     names = [name for name in places if name not in silent and (listing is None or name in listing)]
@@ -208,14 +221,14 @@ def rows_of(
     )
 
 
-def _kind(state: QueueState, job: int, eligible_s: np.ndarray, entry: Listed | None) -> int:
+def _kind(state: QueueState, job: int, eligible_s: np.ndarray, entry: Listed | None) -> RowKind:
     """Return the kind of an array (or of a single job) by its first job, and by when its jobs are
     eligible."""
     reason = "" if entry is None else entry.reason
-    kind = _REASONS.get(reason, _LIMITED if is_limit(reason) else _PLAIN)
-    if kind == _PLAIN and np.isinf(eligible_s).all():
+    kind = _REASONS.get(reason, RowKind.LIMITED if is_limit(reason) else RowKind.PLAIN)
+    if kind == RowKind.PLAIN and np.isinf(eligible_s).all():
         is_later = state.log.begin_s[job] > state.t
-        return _LATER if is_later else _DEPENDENT if entry is None else _PLAIN
+        return RowKind.BEGIN_LATER if is_later else RowKind.DEPENDENT if entry is None else RowKind.PLAIN
     return kind
 
 
@@ -227,7 +240,7 @@ def states_begin(log: JobLog, jobs: np.ndarray) -> bool:
 
 
 def _follow(
-    state: QueueState, listing: Mapping[str, Listed], places: Mapping[str, list[int]], kinds: Mapping[str, int],
+    state: QueueState, listing: Mapping[str, Listed], places: Mapping[str, list[int]], kinds: Mapping[str, RowKind],
     silent: dict[str, Silent],
 ) -> None:  # fmt: skip
     """Find the jobs that wait for a job without a forecast, for an unknown job, or for an unstated
@@ -238,24 +251,24 @@ def _follow(
     waiting = {*places, *listing}
     ended = set(log.array[: int(np.searchsorted(log.submit_s, t, "right"))].tolist()) - waiting - running.keys()
 
-    def hurdle(other: str) -> tuple[int, str] | None:
+    def hurdle(other: str) -> tuple[RowKind, str] | None:
         """Return the kind and the reason if the end of a job is unknown, or None if the simulation
         determines it.
         """
         if other in silent:
             kind = silent[other].kind
-            return kind, f"job {other}, which {'never starts' if kind == _NEVER else 'has no forecast either'}"
+            return kind, f"job {other}, which {'never starts' if kind == RowKind.NEVER else 'has no forecast either'}"
         if other not in waiting and other not in running:
             how = "has ended in another way" if other in ended else "neither runs nor waits here"
-            return _OUTSIDE, f"job {other}, which {how}"
+            return RowKind.OUTSIDE, f"job {other}, which {how}"
         if (job := running.get(other)) is not None and not log.limited[job]:
-            return _OUTSIDE, f"job {other}, which has no time limit"
+            return RowKind.OUTSIDE, f"job {other}, which has no time limit"
         return None
 
     needs = {}
     for name in waiting - silent.keys():
         entry = listing.get(name)
-        if (entry.reason == "Dependency") if entry is not None else kinds[name] == _DEPENDENT:
+        if (entry.reason == "Dependency") if entry is not None else kinds[name] == RowKind.DEPENDENT:
             needs[name] = _needed(state, entry, places.get(name), ended)
     found = True
     while found:
@@ -264,7 +277,7 @@ def _follow(
             hurdles = [hurdle(other) for other in others]
             blocked = [one for one in hurdles if one is not None]
             if not others:
-                silent[name] = Silent(name, _OUTSIDE, "Dependency: nobody states on which job")
+                silent[name] = Silent(name, RowKind.OUTSIDE, "Dependency: nobody states on which job")
             elif blocked and not (one_of and None in hurdles):
                 kind, why = min(blocked)
                 silent[name] = Silent(name, kind, f"Dependency: on {why}")

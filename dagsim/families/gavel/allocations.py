@@ -32,7 +32,7 @@ _SLACK = 1e-9
 """Relative tolerance for rounding in a linear program that uses the level found by another one."""
 _RHO_RATIO = 1e-7
 """Ratio of the bounds at which the search for the lowest rho ends."""
-_SAME_S = 1e-3
+_SAME_SOLVE_S = 1e-3
 """Tolerance for the time of a given solve."""
 
 
@@ -375,7 +375,7 @@ class GivenShares(_Rule):
             ConfigError: There are no more shares, or they were computed for another time.
         """
         at_s, rows = next(self._solves, (inf, {}))
-        if abs(at_s - situation.now_s) > _SAME_S:
+        if abs(at_s - situation.now_s) > _SAME_SOLVE_S:
             raise ConfigError(
                 f"gavel: the next recorded allocation is for {at_s!r} s, but the simulation needs one at "
                 f"{situation.now_s!r} s"

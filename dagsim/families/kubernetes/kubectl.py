@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.families.kubernetes.api.cluster_objects import ClusterObjects, object_kind
-from dagsim.families.kubernetes.api.pods import DEVICE_CLAIMS, PodDemand, PodRecord, pod, unmodelled_of
+from dagsim.families.kubernetes.api.pods import DEVICE_CLAIMS, PodDemand, PodFate, PodRecord, pod, unmodelled_of
 from dagsim.families.kubernetes.kueue.workload_records import kueue_workload
 from dagsim.model import Job, Request, Task, TaskGraph, canonical_json
 from dagsim.model.arithmetic import ordered_sum
@@ -100,12 +100,12 @@ class KubernetesNow(Kubernetes):
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         reading, groups = _present(source, options, report)
         now_s = _instant_s(entry.piece for entries in groups for entry in entries)
-        running = [entry.piece for entries in groups for entry in _counted(_of(entries, "runs"))]
+        running = [entry.piece for entries in groups for entry in _counted(_of(entries, PodFate.RUNS))]
         usual_s = median([piece.limit_s or 2 * _age_s(piece, now_s) for piece in running] or [_USUAL_S])
         jobs = [
             job
             for entries in groups
-            for fate in ("runs", "waits")
+            for fate in (PodFate.RUNS, PodFate.WAITS)
             for job in reading.jobs_now(_of(entries, fate), now_s, usual_s)
         ]
         yield from sorted(jobs, key=lambda job: job.arrival_s)
@@ -128,7 +128,7 @@ class KubernetesNow(Kubernetes):
             message = text_in(condition, "message") if kind == "Workload" else ""
             held = "quota" in text_in(condition, "message") and "maximum" not in message
             reason = "quota" if held else message or text_in(condition, "reason")
-            if any(piece.fate == "waits" for piece in pieces):
+            if any(piece.fate is PodFate.WAITS for piece in pieces):
                 yield WaitingJob(pieces[0].name, reason)
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
@@ -239,16 +239,16 @@ class _Reading:
         """Return the pods or pod sets of a job that are running or waiting. A pod that is bound to
         a node counts as running, because it occupies the node."""
         bound = [
-            replace(entry, piece=replace(entry.piece, fate="runs"))
-            if entry.piece.fate == "waits" and entry.piece.node
+            replace(entry, piece=replace(entry.piece, fate=PodFate.RUNS))
+            if entry.piece.fate is PodFate.WAITS and entry.piece.node
             else entry
             for entry in pieces
         ]
-        current = [entry for entry in bound if entry.piece.fate in ("runs", "waits")]
+        current = [entry for entry in bound if entry.piece.fate in (PodFate.RUNS, PodFate.WAITS)]
         self.report.skip("of pods that have ended", len(bound) - len(current))
         if not any(entry.piece.is_workload for entry in current):
             return current
-        named = [entry for entry in current if entry.piece.is_workload or entry.piece.fate == "runs"]
+        named = [entry for entry in current if entry.piece.is_workload or entry.piece.fate is PodFate.RUNS]
         self.report.skip("of pods that belong to a workload", sum(not entry.piece.is_workload for entry in current))
         return named
 
@@ -265,7 +265,7 @@ class _Reading:
             with self._dropping(expected):
                 job = self._made(arrival_s, expected)
                 self.report.kept += len(alike)
-                runs = alike[0].piece.fate == "runs"
+                runs = alike[0].piece.fate is PodFate.RUNS
                 yield replace(
                     job,
                     id=job.id if len(kinds) == 1 else f"{job.id}/{number}",
@@ -287,13 +287,13 @@ class _Reading:
             self.report.note("attempts of pods were followed by another attempt", self.source.where(located[0].place),
                              len(located) - len(last))  # fmt: skip
         fates = {piece.fate for piece in last}
-        if fates <= {"waits", "never ran"}:
+        if fates <= {PodFate.WAITS, PodFate.NEVER_RAN}:
             raise Dirty("that never ran")
-        if not fates <= {"over", "failed"} and not self.options.keep_partial:
+        if not fates <= {PodFate.OVER, PodFate.FAILED} and not self.options.keep_partial:
             raise Dirty(
-                "of jobs that outlive the trace" if "runs" in fates else "of jobs that did not finish as a whole"
+                "of jobs that outlive the trace" if PodFate.RUNS in fates else "of jobs that did not finish as a whole"
             )
-        last = [piece for piece in last if piece.fate in ("over", "failed", "evicted")]
+        last = [piece for piece in last if piece.fate in (PodFate.OVER, PodFate.FAILED, PodFate.EVICTED)]
         if not last:
             raise Dirty("of jobs that outlive the trace")
         gang = any(piece.gang for piece in last)
@@ -377,8 +377,8 @@ def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
     return table.texts(0), table.numbers(1)
 
 
-def _of(entries: Sequence[_Found], fate: str) -> list[_Found]:
-    return [entry for entry in entries if entry.piece.fate == fate]
+def _of(entries: Sequence[_Found], fate: PodFate) -> list[_Found]:
+    return [entry for entry in entries if entry.piece.fate is fate]
 
 
 def _counted(entries: Sequence[_Found]) -> Sequence[_Found]:
@@ -424,15 +424,15 @@ def _as_expected(piece: PodRecord, now_s: float, usual_s: float) -> PodRecord:
     """Return the pod as it is expected to be when it ends. A waiting pod is treated as if it
     had started immediately.
     """
-    if piece.fate == "waits":
+    if piece.fate is PodFate.WAITS:
         begin_s = piece.created_s
-        return replace(piece, fate="over", started_s=begin_s, ended_s=begin_s + (piece.limit_s or usual_s))
+        return replace(piece, fate=PodFate.OVER, started_s=begin_s, ended_s=begin_s + (piece.limit_s or usual_s))
     age_s = _age_s(piece, now_s)
     lasts_s = 2 * age_s if piece.limit_s is None else max(piece.limit_s, age_s + 1.0)
     if piece.ends_s is not None:
         lasts_s = max(age_s + piece.ends_s - now_s, age_s + 1.0)
     began_s = now_s - age_s
-    return replace(piece, fate="over", bound_s=began_s, started_s=began_s, ended_s=began_s + lasts_s)
+    return replace(piece, fate=PodFate.OVER, bound_s=began_s, started_s=began_s, ended_s=began_s + lasts_s)
 
 
 def _kind(piece: PodRecord) -> tuple[object, ...]:
@@ -472,7 +472,7 @@ def _by_slot(pieces: list[PodRecord]) -> list[list[PodRecord]]:
         if not piece.index and failed and failed[0][0] <= piece.created_s:
             slot = heappop(failed)[1]
         slots.setdefault(slot, []).append(piece)
-        if not piece.index and piece.fate in ("evicted", "failed"):
+        if not piece.index and piece.fate in (PodFate.EVICTED, PodFate.FAILED):
             heappush(failed, (inf if piece.ended_s is None else piece.ended_s, slot))
     return list(slots.values())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, NamedTuple
 
 from dagsim.families.kubernetes.api.cluster_objects import ClusterObjects
@@ -127,6 +128,17 @@ _QUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "volcano.sh/queue-name", "runai/qu
 _INDEX = "batch.kubernetes.io/job-completion-index"
 
 
+class PodFate(Enum):
+    """What has become of a pod or of a pod set."""
+
+    OVER = "over"
+    FAILED = "failed"
+    EVICTED = "evicted"
+    RUNS = "runs"
+    WAITS = "waits"
+    NEVER_RAN = "never ran"
+
+
 @dataclass(frozen=True, slots=True)
 class PodRecord:
     """A pod, or a pod set of a workload, with everything that a reader needs."""
@@ -150,8 +162,7 @@ class PodRecord:
     bound_s: float | None
     started_s: float | None
     ended_s: float | None
-    fate: str
-    """``over``, ``failed``, ``evicted``, ``runs``, ``waits`` or ``never ran``."""
+    fate: PodFate
     is_workload: bool = False
     node: str = ""
     nodes: tuple[str, ...] = ()
@@ -275,17 +286,17 @@ def condition_since_s(status: Any, kind: str) -> float | None:
     return moment_s(text_in(_condition(status, kind), "lastTransitionTime"), "lastTransitionTime", None)
 
 
-def _fate(status: Any) -> str:
+def _fate(status: Any) -> PodFate:
     match text_in(status, "phase"):
         case "Succeeded":
-            return "over"
+            return PodFate.OVER
         case "Failed":
             evicted = text_in(status, "reason") in ("Evicted", "Preempting", "Shutdown", "NodeLost", "Terminated")
-            return "evicted" if evicted or condition_holds(status, "DisruptionTarget") else "failed"
+            return PodFate.EVICTED if evicted or condition_holds(status, "DisruptionTarget") else PodFate.FAILED
         case "Running":
-            return "runs"
+            return PodFate.RUNS
         case "Pending":
-            return "waits"
+            return PodFate.WAITS
         case phase:
             raise Dirty("in an unknown phase" if phase else "without a phase")
 

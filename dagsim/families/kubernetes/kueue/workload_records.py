@@ -8,6 +8,7 @@ from typing import Any
 from dagsim.errors import TraceError
 from dagsim.families.kubernetes.api.cluster_objects import ClusterObjects, stated_priority
 from dagsim.families.kubernetes.api.pods import (
+    PodFate,
     PodRecord,
     condition_holds,
     condition_since_s,
@@ -44,7 +45,10 @@ def kueue_workload(object: Any, around: ClusterObjects | None = None, *, now: bo
         raise Dirty("without a name")
     admitted_s, finished_s = condition_since_s(status, "Admitted"), condition_since_s(status, "Finished")
     runs = condition_holds(status, "Admitted") and not condition_holds(status, "Evicted")
-    fate = "over" if finished_s is not None else "runs" if runs else "waits"
+    if admitted_s is None:
+        fate = PodFate.WAITS if finished_s is None else PodFate.NEVER_RAN
+    else:
+        fate = PodFate.OVER if finished_s is not None else PodFate.RUNS if runs else PodFate.WAITS
     flavours = {
         text_in(assignment, "name"): next(
             (text for key, text in object_in(assignment, "flavors").items() if "gpu" in key and isinstance(text, str)),
@@ -75,7 +79,7 @@ def kueue_workload(object: Any, around: ClusterObjects | None = None, *, now: bo
             bound_s=admitted_s,
             started_s=admitted_s,
             ended_s=finished_s,
-            fate=fate if admitted_s is not None else "waits" if finished_s is None else "never ran",
+            fate=fate,
             is_workload=True,
             nodes=hosts.get(text_in(pod_set, "name"), ()),
             limit_s=positive_s(object_in(spec).get("maximumExecutionTimeSeconds")),

@@ -12,7 +12,7 @@ import numpy as np
 from dagsim.families.learning.codecs.candidates import Offer, log_ratio
 from dagsim.families.learning.codecs.codec import Observation, RelativeConfig
 from dagsim.families.learning.codecs.pool import Pool
-from dagsim.families.learning.codecs.relative import TASK_FEATURES, Relative, log_over, log_scale
+from dagsim.families.learning.codecs.relative import COLUMN, Relative, log_over, log_scale
 from dagsim.model import Admit, Decision, Migrate, Preempt, Reject, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, ExpectedFree, JobState, Run, TaskState
@@ -23,7 +23,6 @@ ACTION_FEATURES = ("stops", "moves", "admits", "rejects", "stopped_left", "price
 """Columns after those of ``relative``: the number of runs that are stopped (as a logarithm), the
 other effect of the row, the shortest time left of a stopped run divided by the seconds here (a
 logarithm), and the GPU-seconds that stopping costs."""
-_FEATURES = {name: place for place, name in enumerate(("wait", *TASK_FEATURES))}
 
 
 class _TakeOver(NamedTuple):
@@ -228,7 +227,7 @@ class Acting(Relative):
             "finish_on_best": log_ratio(left_s, here_s),
         }
         for name, value in shown.items():
-            row[_FEATURES[name]] = value
+            row[COLUMN[name]] = value
         first = len(Relative.token_features) - len(types[type_])
         row[first : len(Relative.token_features)] = types[type_]
         price_s = _lost_s(view, run)
@@ -251,7 +250,7 @@ class Acting(Relative):
             "log_work_left": log_over(applicant.work_left_gpu_s(), unit_s),
         }
         for name, value in shown.items():
-            row[_FEATURES[name]] = value
+            row[COLUMN[name]] = value
         rows = [[*row, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0], [*row, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]
         _, context, gpus = self._present(view, view.machines, pool, unit_s)
         return Observation(np.array(rows, np.float32), context, gpus)

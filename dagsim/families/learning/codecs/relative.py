@@ -18,11 +18,15 @@ from dagsim.systems.cluster.api import ClusterState, ClusterView, ExpectedFree, 
 from dagsim.systems.cluster.policies import POLICIES
 
 _TYPE = ("free", "share", "pressure", "mean_slowdown", "ahead_1", "ahead_2", "ahead_4", "ahead_8")
+_MEAN_SLOWDOWN = _TYPE.index("mean_slowdown")
 TASK_FEATURES = (
     "log_seconds", "log_best", "slowdown", "log_rank", "is_best_type", "gpus", "gpus_of_type", "children", "job_tasks",
     "job_tasks_left", "age", "job_age", "eta_best", "finish_on_best", "finish_elsewhere", "shorter", "advantage",
     "log_work_left", "work_rank", "seconds_rank",
 )  # fmt: skip
+_COLUMNS = ("wait", *TASK_FEATURES, "proposed")
+COLUMN = {name: place for place, name in enumerate(_COLUMNS)}
+"""The place of each column of a row; the columns of the type follow."""
 BELIEF_FEATURES = ("hidden", "limited", "served", "job_served", "served_rank", "typical", "alike", "restore")
 """Columns of ``RelativeConfig.beliefs``: what is known of the task's duration, the service that it and
 its job have received (and the rank of the latter), the typical time of similar tasks and their number,
@@ -52,7 +56,7 @@ class Relative(Candidates):
     O(tasks) for each job among the choices.
     """
 
-    token_features: tuple[str, ...] = ("wait", *TASK_FEATURES, "proposed", *(f"type_{name}" for name in _TYPE))
+    token_features: tuple[str, ...] = (*_COLUMNS, *(f"type_{name}" for name in _TYPE))
     context_features: tuple[str, ...] = (*_QUEUE, *(f"mean_{name}" for name in _TYPE))
     gpu_features: tuple[str, ...] = _TYPE
 
@@ -141,7 +145,7 @@ class Relative(Candidates):
     def _waits(self) -> list[float]:
         """Return the row that represents waiting."""
         row = [0.0] * len(self._row_features)
-        row[0], row[1 + len(TASK_FEATURES)] = 1.0, float(self._proposed is None)
+        row[COLUMN["wait"]], row[COLUMN["proposed"]] = 1.0, float(self._proposed is None)
         return row
 
     @property
@@ -214,35 +218,33 @@ class Relative(Candidates):
                 works.append(job.work_left_gpu_s() * scale + ready.wide * (here_s - least_s * scale))
                 seconds_here.append(here_s)
                 self.rows.append((task, type_))
-                rows.append(
-                    [
-                        0.0,
-                        log_over(here_s, unit_s),
-                        log_over(ready.best_s, unit_s),
-                        ready.slowdown[type_],
-                        log_over(rank_s * scale, unit_s),
-                        float(type_ == ready.best_type),
-                        log1p(ready.wide) / 2,
-                        ready.wide / pool.capacity[type_],
-                        log1p(len(graph.children[task.index])) / 2,
-                        log1p(len(graph.tasks)) / 2,
-                        log1p(job.tasks_left) / 2,
-                        log_scale(now - task.ready_s, unit_s),
-                        log_scale(now - job.job.arrival_s, unit_s),
-                        log_scale(on_best_s - ready.best_s, unit_s),
-                        log_ratio(on_best_s, here_s),
-                        log_ratio(second_s if here_s == first_s else first_s, here_s),
-                        shorter,
-                        ready.slowdown[type_] - types[type_][3],
-                        log_over(works[-1], unit_s),
-                        0.0,
-                        0.0,
-                        float((task, type_) == self._proposed),
-                        *types[type_],
-                    ]
-                )
+                columns = {
+                    "wait": 0.0,
+                    "log_seconds": log_over(here_s, unit_s),
+                    "log_best": log_over(ready.best_s, unit_s),
+                    "slowdown": ready.slowdown[type_],
+                    "log_rank": log_over(rank_s * scale, unit_s),
+                    "is_best_type": float(type_ == ready.best_type),
+                    "gpus": log1p(ready.wide) / 2,
+                    "gpus_of_type": ready.wide / pool.capacity[type_],
+                    "children": log1p(len(graph.children[task.index])) / 2,
+                    "job_tasks": log1p(len(graph.tasks)) / 2,
+                    "job_tasks_left": log1p(job.tasks_left) / 2,
+                    "age": log_scale(now - task.ready_s, unit_s),
+                    "job_age": log_scale(now - job.job.arrival_s, unit_s),
+                    "eta_best": log_scale(on_best_s - ready.best_s, unit_s),
+                    "finish_on_best": log_ratio(on_best_s, here_s),
+                    "finish_elsewhere": log_ratio(second_s if here_s == first_s else first_s, here_s),
+                    "shorter": shorter,
+                    "advantage": ready.slowdown[type_] - types[type_][_MEAN_SLOWDOWN],
+                    "log_work_left": log_over(works[-1], unit_s),
+                    "work_rank": 0.0,
+                    "seconds_rank": 0.0,
+                    "proposed": float((task, type_) == self._proposed),
+                }
+                rows.append([*map(columns.__getitem__, _COLUMNS), *types[type_]])
         for row, work_rank, seconds_rank in zip(rows, _ranks(works), _ranks(seconds_here), strict=True):
-            row[len(TASK_FEATURES) - 1], row[len(TASK_FEATURES)] = work_rank, seconds_rank
+            row[COLUMN["work_rank"]], row[COLUMN["seconds_rank"]] = work_rank, seconds_rank
         if self._belief is not None:
             _add_beliefs(rows, [ready.task for ready, room in offers for _ in room], self._belief, unit_s)
         return rows
@@ -252,22 +254,21 @@ def _add_beliefs(rows: list[list[float]], tasks: list[TaskState], belief: Belief
     """Add ``BELIEF_FEATURES`` to the rows. ``tasks`` contains the task of each row."""
     served = {task.job.number: belief.job_served_gpu_s(task) for task in dict.fromkeys(tasks)}
     columns = {
-        task: [
-            float(is_hidden(task)),
-            float(task.job.has_limits),
-            log_scale(belief.served_s(task), unit_s),
-            log_scale(served[task.job.number], unit_s),
-            0.0,
-            log_over(belief.typical_s(task), unit_s),
-            min(log1p(belief.alike(task)) / 4, 1.0),
-            log_scale(task.restore_s, unit_s),
-        ]
+        task: {
+            "hidden": float(is_hidden(task)),
+            "limited": float(task.job.has_limits),
+            "served": log_scale(belief.served_s(task), unit_s),
+            "job_served": log_scale(served[task.job.number], unit_s),
+            "typical": log_over(belief.typical_s(task), unit_s),
+            "alike": min(log1p(belief.alike(task)) / 4, 1.0),
+            "restore": log_scale(task.restore_s, unit_s),
+        }
         for task in dict.fromkeys(tasks)
     }
     ranks = _ranks([served[task.job.number] for task in tasks])
     for row, task, rank in zip(rows, tasks, ranks, strict=True):
-        row += columns[task]
-        row[-4] = rank
+        shown = {**columns[task], "served_rank": rank}
+        row += [shown[name] for name in BELIEF_FEATURES]
 
 
 def proposal_of(policy: object, view: ClusterView) -> tuple[TaskState, int] | None:

@@ -26,7 +26,7 @@ _LAST_UPDATE = re.compile(rb'"last_update"\s*:\s*(\{[^{}]*\}|\d+)')
 _UPDATE_S = re.compile(rb'(?:"number"\s*:\s*|^)([1-9]\d*)')
 _FIRST = 1_000_000_000
 """Priority of suspended jobs, so that they resume before any waiting job starts."""
-_OVERDUE_S = 60.0
+_LEAST_LEFT_S = 60.0
 """Time left for a job beyond its limit (OverTimeLimit)."""
 
 
@@ -186,7 +186,7 @@ def _times_of(job: QueuedJob, now_s: float) -> _QueueTimes:
     lasts_s = 60.0 * limit if limit is not None and limit > 0 else UNLIMITED_S
     lasts_s += job.was_suspended_s()
     if (ran := job.ran_until_suspended_s()) is not None:  # a suspended job has the rest of its limit left
-        lasts_s = max(lasts_s - ran, _OVERDUE_S)
+        lasts_s = max(lasts_s - ran, _LEAST_LEFT_S)
         limit = None if limit is None else lasts_s / 60
     if not job.runs:
         moments = [moment for moment in (submit, eligible) if isinstance(moment, int | float)]
@@ -195,7 +195,7 @@ def _times_of(job: QueuedJob, now_s: float) -> _QueueTimes:
     elif start is None and isinstance(job.run_time, int | float):
         start = int(now_s - job.run_time)
     if job.runs and isinstance(start, int | float):
-        lasts_s = max(lasts_s, now_s - start + _OVERDUE_S)
+        lasts_s = max(lasts_s, now_s - start + _LEAST_LEFT_S)
     return _QueueTimes(submit, eligible, start, lasts_s, limit)
 
 

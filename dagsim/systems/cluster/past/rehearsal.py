@@ -75,6 +75,8 @@ def _repeated(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel |
     played = with_past(again.schedule, jobs, past.at_s, defaultdict(int))
     if len(played) < count or any(map(_differ, played, past.jobs)) or _runs_of(again) != _runs_of(kernel):
         return None
+    # The caller keeps ``policy``, so it must remain the same object: it takes over the attributes of
+    # its copy, and below replaces the copy among the listeners.
     vars(policy).update(vars(twin))
     listeners = [key for key, index in again.frontier.indexes.items() if key is index]
     past.reminded += [policy if listener is twin else listener for listener in listeners]

@@ -19,6 +19,7 @@ part of the cluster. It boots when a waiting task fits nowhere else.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -449,11 +450,11 @@ class OnDemandNodes(Forked):
         """
         machines = self._kernel.machines
         demand.open_to(demand.opened)  # an earlier search may have restricted the demand to some nodes, so undo this
+        demand = copy(demand)
         demand.nodes &= domain
         up = [machines.list[at] for at in machines.candidates(demand, type_)] if demand.gang else []
         among = [machine for machine in (*up, *twins) if machine.type == type_]
         there = [(machine, room) for machine in among if (room := machine.room(demand))]
-        demand.open_to(demand.opened)
         if demand.terms is None or not demand.counted:
             return there
         chosen = nodes_by_counts([machine.index for machine, _ in there], demand.gang, demand.terms.counts)
