@@ -93,7 +93,7 @@ class LineLimit(RawIOBase):
         self._line, self._length = 1, 0
 
     def readable(self) -> bool:
-        """Return True."""
+        """Return True, because the stream can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:

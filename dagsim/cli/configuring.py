@@ -202,8 +202,8 @@ def checked(option: str, metric: str, config: Config | None = None, own: Iterabl
 
 
 def trace_at(path: Path, option: str = "--trace") -> list[Setting]:
-    """Return the setting that makes the trace ``path`` the workload. ``option`` is its name in
-    messages.
+    """Return the setting that makes the trace ``path`` the workload. ``option`` is the name of the
+    option in error messages.
     """
     from dagsim.config.schema import Setting
 
@@ -211,8 +211,8 @@ def trace_at(path: Path, option: str = "--trace") -> list[Setting]:
 
 
 def given(**options: Any) -> list[Setting]:
-    """Return the settings for those options that were given. Each name is the key that the option
-    sets.
+    """Return a setting for each option that is not None. The name of each keyword argument is the
+    configuration key that the option sets.
     """
     from dagsim.config.schema import Setting
 

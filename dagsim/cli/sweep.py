@@ -127,7 +127,9 @@ def _shown(described: SweepGrid, metric: str | None, reference: str | None, outp
 def swept(
     plan: Plan, output: SweepOutput, out: Path | None = None, *, limit: int | None = None
 ) -> tuple[Store, dict[Cell, CellRun]]:
-    """Run the cells of a grid in its folder below ``out`` (default: the one in ``output``)."""
+    """Run the cells of a grid in its folder below ``out`` (default: the folder that ``output``
+    names).
+    """
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.executors import executor_for
     from dagsim.experiment.store import Store

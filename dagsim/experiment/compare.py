@@ -166,8 +166,8 @@ def grouped_standings(
     sample: Sample = Sample.SEED,
     reference: str | None = None,
 ) -> list[CellGroup]:
-    """Group the finished cells in the order of the grid. In each group, the other labels are
-    compared with the first label or with ``reference``.
+    """Group the finished cells in the order of the grid. In each group, the results of all other
+    labels are compared with those of ``reference`` (default: the first label).
 
     Raises:
         InputError: The metric or the reference does not exist.
@@ -190,7 +190,9 @@ def grouped_standings(
 
 
 def _paired_only(rows: Sequence[CellRun], axis: Axis) -> list[CellRun]:
-    """Return the runs on the seeds that all labels have in common, in the order of the labels."""
+    """Return the runs on those seeds that all values of the axis have in common, in the order of
+    these values.
+    """
     seeds = [{row.seed for row in rows if row.policy == label} for label in axis.labels]
     common = set.intersection(*seeds)
     ordered = sorted(rows, key=lambda row: axis.labels.index(row.policy))

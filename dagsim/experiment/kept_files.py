@@ -155,7 +155,9 @@ def _log_files(schedule: Schedule) -> dict[str, bytes]:
 
 
 def _packed_table(who: dict[str, Any], table: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Return the table as CSV, with the header and the rows compressed separately."""
+    """Return the table as CSV with the values in ``who`` in front of each row. The header and the
+    rows are compressed separately.
+    """
     rows = len(next(iter(table.values())))
     head, _, rest = to_csv({key: [value] * rows for key, value in who.items()} | table).partition("\n")
     return _packed(f"{head}\n"), _packed(rest)

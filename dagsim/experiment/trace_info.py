@@ -149,7 +149,7 @@ def _every_attempt(file: TraceFile, format: str) -> TraceFile:
 
 
 def _value(info: WorkloadInfo, statistic: str) -> float:
-    """Return the statistic that ``PublishedFigure`` names."""
+    """Return the value of a statistic. ``statistic`` is its name in a ``PublishedFigure``."""
     if statistic == "gpu_hours":
         return info.gpu_work / 3600
     value: Any = info

@@ -255,7 +255,9 @@ def _edges(facts: list[JobFacts], first: list[int]) -> Iterator[tuple[int, int]]
 
 
 def _ready(arrival_s: Floats, end_s: Floats, edges: Ints) -> tuple[Floats, Ints]:
-    """Return the end of each entry's last parent, and the entry of that parent."""
+    """Return, for each task, the end of the parent that ended last (or the arrival of the job), and
+    the index of this parent (or -1).
+    """
     ready_s, blocker = arrival_s.copy(), np.full(len(arrival_s), -1, np.int64)
     parent, child = edges.T
     # A parent that never ran ends at NaN, which sorts last.

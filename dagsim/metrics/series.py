@@ -389,9 +389,9 @@ def _relaxation_times(series: JobSeries) -> float:
 
 
 def _spread(pieces: Sequence[Floats], blocks: int) -> float:
-    """Return the standard error of the mean of the first series, estimated from blocks. It is at
-    least the standard error of the log of the mean of the second series, or of the ratio between
-    the second and the third (``_jackknife``).
+    """Return the standard error of the mean of the first series in ``pieces``, estimated from
+    blocks. It is at least the standard error of the log of the mean of the second series or, if
+    there is a third, of the ratio between these two (``_jackknife``).
     """
     first, *levels = [_means(of, blocks) for of in pieces]
     return float(np.fmax(first.std(ddof=1) / sqrt(blocks), _jackknife(levels)))
@@ -448,9 +448,9 @@ def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float
     return the number of blocks, and the factor by which the series would have to be longer to have
     enough blocks. The standard error is NaN if there are too few blocks.
 
-    Blocks are long enough for the slowest of all series. The standard error has a lower bound: the
-    standard error of the logarithm of the mean of the first level or, with two levels, of the
-    logarithm of their ratio.
+    ``levels`` are up to two further series. Blocks are long enough for the series with the longest
+    autocorrelation. The result is at least the standard error of the logarithm of the mean of the
+    first of ``levels`` or, with two of them, of the logarithm of their ratio.
     """
     parts = min(_PIECES, len(influences))
     pieces = _means(influences, parts)
@@ -470,9 +470,9 @@ def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float
 
 
 def _jackknife(levels: Sequence[Floats]) -> float:
-    """Return the jackknife standard error of the log of the mean of the first series of blocks.
-    With two series, it is the standard error of the difference between their logs. The result is
-    NaN if a single block contains the whole sum.
+    """Return the jackknife standard error of the log of a mean. ``levels`` contains the means of
+    the blocks of one series, or of two series. With two, the result is the standard error of the
+    log of the ratio of their means. The result is NaN if a single block contains the whole sum.
     """
     others = [level.sum() - level for level in levels]
     if not all((other > 0).all() for other in others):

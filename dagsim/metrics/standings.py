@@ -270,7 +270,9 @@ def _column(lines: Iterable[RunMetrics], metric: str) -> Floats:
 def _rows(
     values: Mapping[str, Floats], first: str, seeds: Sequence[int], largest: Mapping[str, float]
 ) -> dict[str, ComparedRow]:
-    """Return a row for every policy that has a ratio to the first policy, including the first."""
+    """Compare all policies with the policy ``first``. Return a row for each policy that has a ratio
+    to it, and for ``first`` itself.
+    """
     positive = {policy: mine for policy, mine in values.items() if np.all(np.isfinite(mine) & (mine > 0))}
     if first not in positive:
         return {}

@@ -416,7 +416,7 @@ def _window(source: AnySchedule, measured: tuple[int, int | None] | None) -> tup
 
 
 def _due(cols: ScheduleColumns, chosen: Flags) -> ScheduleColumns:
-    """Return the columns without the deadlines of all other jobs."""
+    """Return the columns, in which only the ``chosen`` jobs have deadlines."""
     return replace(cols, jobs=replace(cols.jobs, deadline_s=np.where(chosen, cols.jobs.deadline_s, np.nan)))
 
 

@@ -259,7 +259,7 @@ def _blocker(shape: Floats, free: Floats, up: Floats) -> Cause:
 
 
 def _fits(shape: Floats, free: Floats) -> bool:
-    """Return True if all parts fit, each on a different node."""
+    """Return True if each part in ``shape`` fits into the ``free`` GPUs of a different node."""
     best = np.sort(free)[::-1][: len(shape)]
     return len(best) == len(shape) and bool(np.all(best + _EPS >= shape))
 

@@ -293,7 +293,7 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
 
 
 def _circle(names: Sequence[str], parents: Sequence[Sequence[int]], free: set[int]) -> str:
-    """Describe a cycle among the items that are not in ``free``."""
+    """Describe a cycle. ``free`` contains the items that are on no cycle and depend on none."""
     place = next(place for place in range(len(names)) if place not in free)
     walk: list[int] = []
     while place not in walk:

@@ -226,10 +226,10 @@ class FactColumns(Sequence[JobFacts]):
     ideal_gpu_s: NDArray[np.float64]
     gpus: NDArray[np.float64]
     tenant: tuple[str, ...]
-    first: np.ndarray  # (J + 1,) int64: index of the first task of each job
-    name: np.ndarray  # (n,) int: for each task, the index of its name in ``names``
+    first: np.ndarray  # shape (J + 1,), int64: index of the first task of each job
+    name: np.ndarray  # shape (n,), int: for each task, the index of its name in ``names``
     names: tuple[str, ...]
-    graph: np.ndarray  # (J,) int: for each job, the index of its graph in ``graphs``
+    graph: np.ndarray  # shape (J,), int: for each job, the index of its graph in ``graphs``
     graphs: tuple[Parents, ...]
     """Distinct ``JobFacts.parents``, in order of first appearance in the jobs, like ``names``."""
 

@@ -171,7 +171,7 @@ class Scene:
 
     @property
     def span_s(self) -> tuple[float, float]:
-        """The time of the first arrival and the time of the end."""
+        """The time of the first arrival, and the time at which the schedule ends."""
         return self._made.start_s, self._made.end_s
 
     def shares(self, now_s: float) -> list[GpuPart]:

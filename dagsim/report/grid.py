@@ -132,7 +132,7 @@ before a letter, ``-``.
 
 
 def _pieces(text: str) -> list[str]:
-    """Split ``text`` at the places where a line may be broken."""
+    """Split ``text`` into pieces between which a line may be broken."""
     return _PIECE.findall(text) or [""]
 
 

@@ -131,7 +131,7 @@ class _Lines(NamedTuple):
     first: int
     """The number of the first line, in the form that ``Source.where`` takes."""
     data: bytes
-    ends: np.ndarray  # (n,) int64: end of each line
+    ends: np.ndarray  # shape (n,), int64: end of each line
 
     def line(self, number: int) -> str:
         """Return the line with this number."""
@@ -148,11 +148,11 @@ class Table:
 
     source: Source
     form: Form
-    line: np.ndarray  # (n,) int64: index of the file << LINE_BITS | line, as in ``Source.where``
-    values: dict[int, np.ndarray]  # (n,) float64 by column; NaN for texts that are not numbers
-    # (n,) object by column; numeric columns keep only the entries that are not numbers
+    line: np.ndarray  # shape (n,), int64: index of the file << LINE_BITS | line, as in ``Source.where``
+    values: dict[int, np.ndarray]  # shape (n,), float64 by column; NaN for texts that are not numbers
+    # shape (n,), object by column; numeric columns keep only the entries that are not numbers
     words_of: dict[int, np.ndarray]
-    # (n,) object: the line or its fields; ``None`` for rows from ``blocks`` and from Parquet or
+    # shape (n,), object: the line or its fields; ``None`` for rows from ``blocks`` and from Parquet or
     # Arrow files
     raw: np.ndarray
     layouts: dict[int, FileLayout]  # layouts by the index of the file in the source

@@ -25,10 +25,10 @@ ROWS_IN_MEMORY = 1 << 21
 class Grouped(NamedTuple):
     """The rows of J jobs, grouped by job. Jobs are in order of arrival."""
 
-    row: np.ndarray  # (n,) int64: index in the table
-    first: np.ndarray  # (J + 1,) int64: start of the rows of each job
-    time: np.ndarray  # (J,) float64: arrival
-    ids: np.ndarray  # (J,) object
+    row: np.ndarray  # shape (n,), int64: index in the table
+    first: np.ndarray  # shape (J + 1,), int64: start of the rows of each job
+    time: np.ndarray  # shape (J,), float64: arrival
+    ids: np.ndarray  # shape (J,), object
 
     @property
     def job(self) -> np.ndarray:

@@ -204,4 +204,4 @@ class JobBlock(NamedTuple):
     """Jobs in order of arrival, and the number of rows of each."""
 
     jobs: JobArrays
-    rows: np.ndarray  # (J,) int64
+    rows: np.ndarray  # shape (J,), int64

@@ -114,7 +114,7 @@ class Findings:
         ]
 
     def reasons(self) -> dict[int, str]:
-        """Return the reason for each row that is dropped."""
+        """Return the reason why each dropped row is dropped, by row."""
         return {
             row: finding.details.get(row, finding.text)
             for finding in self._listed
@@ -189,9 +189,9 @@ class JobBatch(NamedTuple):
     table: _Located
     every: JobArrays
     """All jobs. Those that are not kept may contain invalid values."""
-    kept: np.ndarray  # (J,) bool
-    rows: np.ndarray  # (J,) int64: number of rows of each kept job
-    job: np.ndarray  # (n,) int64: the job of each row of the table
+    kept: np.ndarray  # shape (J,), bool
+    rows: np.ndarray  # shape (J,), int64: number of rows of each kept job
+    job: np.ndarray  # shape (n,), int64: the job of each row of the table
     findings: Findings
 
     def block(self, report: ReadReport, most: int | None) -> JobBlock:
@@ -356,7 +356,7 @@ class JobTimes(NamedTuple):
     and unknown times are NaN.
     """
 
-    arrival_s: np.ndarray  # (n,) float64
+    arrival_s: np.ndarray  # shape (n,), float64
     start_s: np.ndarray
     end_s: np.ndarray | None = None
     ran_s: np.ndarray | None = None

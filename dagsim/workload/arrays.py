@@ -36,7 +36,7 @@ class Labels(NamedTuple):
     flight, and may be empty.
     """
 
-    place: np.ndarray  # (J,) int32: index of each value in words
+    place: np.ndarray  # shape (J,), int32: index of each value in words
     words: tuple[Any, ...]
 
     @property
@@ -199,27 +199,27 @@ class JobArrays:
     adjacent.
     """
 
-    ids: np.ndarray  # (J,) object: str
-    arrival_s: np.ndarray  # (J,) float64
-    first: np.ndarray  # (J + 1,) int64: start of the tasks of each job
-    name: np.ndarray  # (n,) int32: index in names
+    ids: np.ndarray  # shape (J,), object: str
+    arrival_s: np.ndarray  # shape (J,), float64
+    first: np.ndarray  # shape (J + 1,), int64: start of the tasks of each job
+    name: np.ndarray  # shape (n,), int32: index in names
     names: np.ndarray  # object: distinct str
-    work: np.ndarray  # (n,) float64
-    instances: np.ndarray  # (n,) int64
-    kind: np.ndarray  # (n,) int32: index in kinds
+    work: np.ndarray  # shape (n,), float64
+    instances: np.ndarray  # shape (n,), int64
+    kind: np.ndarray  # shape (n,), int32: index in kinds
     kinds: tuple[TaskKind, ...]
     """Distinct kinds, in order of first use by a task."""
-    # (n + 1,) int64: CSR offsets: the parents of task i are ``parent[waits[i]:waits[i + 1]]``
+    # shape (n + 1,), int64: CSR offsets: the parents of task i are ``parent[waits[i]:waits[i + 1]]``
     waits: np.ndarray
-    parent: np.ndarray  # (E,) int32: index of each parent among the tasks of its job
-    # (n,) float64: the users' estimates of the work; NaN or None for no estimate
+    parent: np.ndarray  # shape (E,), int32: index of each parent among the tasks of its job
+    # shape (n,), float64: the users' estimates of the work; NaN or None for no estimate
     estimate: np.ndarray | None = None
-    output_bytes: np.ndarray | None = None  # (E,) float64: bytes on each edge; None if all are 0
-    priority: np.ndarray | None = None  # (J,) float64; None if all are 0
-    deadline_s: np.ndarray | None = None  # (J,) float64, inf for a job without a deadline; None if no job has one
-    weight: np.ndarray | None = None  # (J,) float64; None if all are 1
-    observed_start_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None if all are unknown
-    eligible_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None if all are unknown
+    output_bytes: np.ndarray | None = None  # shape (E,), float64: bytes on each edge; None if all are 0
+    priority: np.ndarray | None = None  # shape (J,), float64; None if all are 0
+    deadline_s: np.ndarray | None = None  # shape (J,), float64: inf without a deadline; None if no job has one
+    weight: np.ndarray | None = None  # shape (J,), float64; None if all are 1
+    observed_start_s: np.ndarray | None = None  # shape (J,), float64, NaN if unknown; None if all are unknown
+    eligible_s: np.ndarray | None = None  # shape (J,), float64, NaN if unknown; None if all are unknown
     tenant: Labels | None = None
     observed_nodes: Labels | None = None  # labels are tuples of names
     user: Labels | None = None

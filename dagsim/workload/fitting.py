@@ -214,9 +214,9 @@ def _kind(
 
 
 def _values(drawn: Sequence[float]) -> AnyDistribution:
-    """Return a distribution of the values. It is a constant if there is a single value. If most
-    values are among the most frequent ones, it consists of these with their weights. Otherwise, it
-    consists of quantiles.
+    """Return a distribution that describes the values ``drawn``. It is a constant if there is a
+    single value. If most values are among the most frequent ones, it consists of these with their
+    weights. Otherwise, it consists of quantiles.
     """
     common = Counter(map(float, drawn)).most_common(_VALUES)
     if len(common) == 1:
@@ -242,8 +242,9 @@ def _ranks(work: np.ndarray, kinds: Sequence[tuple[float, ...]]) -> np.ndarray:
 
 
 def _alike(members: Sequence[list[int]], ranks: np.ndarray) -> float:
-    """Return the fraction of similar jobs. Two successive jobs are correlated only if both are
-    similar jobs, so the fraction is the square root of their rank correlation.
+    """Return the fraction of jobs that take about as long as the other jobs in their session. Two
+    successive jobs are correlated only if both are such jobs, so the fraction is the square root of
+    their rank correlation.
     """
     before = [place for own in members for place in own[:-1]]
     after = [place for own in members for place in own[1:]]
@@ -253,7 +254,9 @@ def _alike(members: Sequence[list[int]], ranks: np.ndarray) -> float:
 
 
 def _zipf(counts: Sequence[int]) -> float:
-    """Return the maximum-likelihood exponent of Zipf's law, in steps of 0.05."""
+    """Return the maximum-likelihood estimate of the exponent of Zipf's law for ``counts``, in steps
+    of 0.05.
+    """
     ranks = np.log(np.arange(1, len(counts) + 1))
     seen = np.array(counts, float)
 

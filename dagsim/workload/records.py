@@ -217,7 +217,9 @@ def _is_flight(value: Any) -> bool:
 
 
 def _past(task: int, until_s: float | None = None, stopped: Any = "", rows: Any = (-1, -1), resumes: int = -1) -> Any:
-    """Return the fields of ``InFlight`` that follow the placement."""
+    """Return those fields of ``InFlight`` that follow the placement in a record, after filling in
+    defaults.
+    """
     return task, until_s, stopped, tuple(rows), resumes
 
 

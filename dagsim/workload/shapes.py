@@ -25,9 +25,9 @@ class DagArrays(NamedTuple):
     precede their children.
     """
 
-    tasks: np.ndarray  # (J,) int64: number of tasks of each job
-    waits: np.ndarray  # (n,) int64: number of parents of each task
-    parent: np.ndarray  # (E,) int64: index of each parent among the tasks of its job, ordered by child
+    tasks: np.ndarray  # shape (J,), int64: number of tasks of each job
+    waits: np.ndarray  # shape (n,), int64: number of parents of each task
+    parent: np.ndarray  # shape (E,), int64: index of each parent among the tasks of its job, ordered by child
 
     @classmethod
     def single(cls, jobs: int) -> DagArrays:

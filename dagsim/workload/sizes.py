@@ -43,15 +43,15 @@ _FORBID = {"extra": "forbid"}
 class SizeColumns(NamedTuple):
     """Sizes that were drawn, with one entry per task, and the values that all tasks share."""
 
-    work: np.ndarray  # (n,) float64
-    instances: np.ndarray  # (n,) int64
-    gpus: np.ndarray  # (n,) float64
-    cpus: np.ndarray  # (n,) float64
-    memory_gb: np.ndarray  # (n,) float64
-    gang: np.ndarray  # (n,) bool
-    model: np.ndarray  # (n,) int64: index in models
-    estimate: np.ndarray | None = None  # (n,) float64
-    priority: np.ndarray | None = None  # (n,) float64; None unless sizes determine the priority
+    work: np.ndarray  # shape (n,), float64
+    instances: np.ndarray  # shape (n,), int64
+    gpus: np.ndarray  # shape (n,), float64
+    cpus: np.ndarray  # shape (n,), float64
+    memory_gb: np.ndarray  # shape (n,), float64
+    gang: np.ndarray  # shape (n,), bool
+    model: np.ndarray  # shape (n,), int64: index in models
+    estimate: np.ndarray | None = None  # shape (n,), float64
+    priority: np.ndarray | None = None  # shape (n,), float64; None unless sizes determine the priority
     models: tuple[str | None, ...] = (None,)
     gpu_types: tuple[str, ...] | None = None
 

@@ -29,8 +29,8 @@ class Level(NamedTuple):
 
     begin: int
     end: int
-    parents: Tensor  # (E,) int64, relative to ``begin``
-    children: Tensor  # (E,) int64
+    parents: Tensor  # shape (E,), int64, relative to ``begin``
+    children: Tensor  # shape (E,), int64
 
 
 class Graphs(NamedTuple):
@@ -38,16 +38,16 @@ class Graphs(NamedTuple):
     S choices in total.
     """
 
-    stages: Tensor  # (N, F)
-    jobs: Tensor  # (J, G)
-    context: Tensor  # (B, C)
-    job: Tensor  # (N,) int64: the job of each stage
-    of_job: Tensor  # (J,) int64: the observation of each job
+    stages: Tensor  # shape (N, F)
+    jobs: Tensor  # shape (J, G)
+    context: Tensor  # shape (B, C)
+    job: Tensor  # shape (N,), int64: the job of each stage
+    of_job: Tensor  # shape (J,), int64: the observation of each job
     levels: tuple[Level, ...]
     """One level per height, from 1 on."""
-    choices: Tensor  # (S,) int64: stages that can be chosen
-    segment: Tensor  # (S,) int64: the observation of each choice
-    first: Tensor  # (B,) int64: the first choice of each observation
+    choices: Tensor  # shape (S,), int64: stages that can be chosen
+    segment: Tensor  # shape (S,), int64: the observation of each choice
+    first: Tensor  # shape (B,), int64: the first choice of each observation
 
     @property
     def size(self) -> int:
@@ -59,9 +59,9 @@ class Options(NamedTuple):
     """The numbers of executors that are possible for the chosen stages, with one chosen stage per
     observation and K numbers in total."""
 
-    rows: Tensor  # (K, len(OPTION))
-    segment: Tensor  # (K,) int64
-    first: Tensor  # (B,) int64
+    rows: Tensor  # shape (K, len(OPTION))
+    segment: Tensor  # shape (K,), int64
+    first: Tensor  # shape (B,), int64
 
 
 def collate(observations: Sequence[StageObservation]) -> Graphs:
@@ -210,15 +210,15 @@ class DecimaNet(ActorNet):
         """Return the embeddings of the choices. Shape (S, H). Each combines the stage, its job, and
         the whole system.
         """
-        own = self.stage(graphs.stages)  # (N, h)
+        own = self.stage(graphs.stages)  # shape (N, h)
         below = leaky_relu(own, 0.2)
         for begin, end, parents, children in graphs.levels:
             sent = segment_sum(below[children], parents, end - begin)
             below[begin:end] = leaky_relu(torch.addmm(own[begin:end], sent, self.message.weight.T), 0.2)
         total = segment_sum(leaky_relu(self.of_stages(below), 0.2), graphs.job, len(graphs.jobs)) / 8
-        summary = leaky_relu(self.summary(torch.cat([total, graphs.jobs], 1)), 0.2)  # (J, h)
+        summary = leaky_relu(self.summary(torch.cat([total, graphs.jobs], 1)), 0.2)  # shape (J, h)
         all_jobs = segment_sum(summary, graphs.of_job, graphs.size) / 8
-        whole = leaky_relu(self.whole(torch.cat([all_jobs, graphs.context], 1)), 0.2)  # (B, h)
+        whole = leaky_relu(self.whole(torch.cat([all_jobs, graphs.context], 1)), 0.2)  # shape (B, h)
         stage, segment = graphs.choices, graphs.segment
         job = graphs.job[stage]
         return torch.cat(

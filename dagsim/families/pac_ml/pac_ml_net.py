@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 class ComputationGraphs(NamedTuple):
     """``G`` computation graphs in a single graph, with N operations and M dependencies in total."""
 
-    ops: Tensor  # (N, F)
-    deps: Tensor  # (M, E)
-    sources: Tensor  # (M,) int64
-    targets: Tensor  # (M,) int64
-    owner: Tensor  # (N,) int64: the graph of each operation
-    in_degree: Tensor  # (N,) float32: number of dependencies into the operation, plus 1 for itself
+    ops: Tensor  # shape (N, F)
+    deps: Tensor  # shape (M, E)
+    sources: Tensor  # shape (M,), int64
+    targets: Tensor  # shape (M,), int64
+    owner: Tensor  # shape (N,), int64: the graph of each operation
+    in_degree: Tensor  # shape (N,), float32: number of dependencies into the operation, plus 1 for itself
     many: int
     """Number of graphs."""
 
@@ -58,13 +58,13 @@ class ComputationGraphs(NamedTuple):
 class ComputationBatch(NamedTuple):
     """``B`` observations, with ``N`` rows and ``G`` distinct graphs in total."""
 
-    tokens: Tensor  # (N, F) float32
-    context: Tensor  # (B, C) float32
-    gpus: Tensor  # (B, g, D) float32
-    segment: Tensor  # (N,) int64: index of the observation to which the row belongs
-    first: Tensor  # (B,) int64: the first row of each observation
+    tokens: Tensor  # shape (N, F), float32
+    context: Tensor  # shape (B, C), float32
+    gpus: Tensor  # shape (B, g, D), float32
+    segment: Tensor  # shape (N,), int64: index of the observation to which the row belongs
+    first: Tensor  # shape (B,), int64: the first row of each observation
     graphs: ComputationGraphs
-    graph: Tensor  # (B,) int64: the graph of each observation
+    graph: Tensor  # shape (B,), int64: the graph of each observation
 
     @property
     def size(self) -> int:
@@ -160,10 +160,10 @@ class PacMl(ScoreNet):
         return segment_mean(rows, graphs.owner, graphs.many)
 
     def forward(self, batch: ComputationBatch) -> Tensor:
-        rows = self.rows(batch.tokens)  # (N, H)
+        rows = self.rows(batch.tokens)  # shape (N, H)
         types = self.types(batch.gpus).mean(dim=1)
         summaries = [_mean_rows(rows, batch), self.embed(batch.graphs)[batch.graph], self.job(batch.context), types]
-        around = self.around(torch.cat(summaries, dim=1))  # (B, H)
+        around = self.around(torch.cat(summaries, dim=1))  # shape (B, H)
         return self.score(self.own(rows) + around[batch.segment])[:, 0]  # type: ignore[no-any-return]
 
     def store(self, observations: Sequence[RampObservation]) -> ComputationStore:  # type: ignore[override]

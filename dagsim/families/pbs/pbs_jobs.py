@@ -164,10 +164,10 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
 class _Attempts(NamedTuple):
     """The usable attempts of jobs, sorted by job, and those of each job by start."""
 
-    rows: np.ndarray  # (n,): rows of the table
-    job: np.ndarray  # (n,): the job of each of these rows
-    counts: np.ndarray  # (J,) int64: number of attempts of each job
-    shown: np.ndarray  # (J,): the row from which each job is built; 0 if it has no attempt
+    rows: np.ndarray  # shape (n,): rows of the table
+    job: np.ndarray  # shape (n,): the job of each of these rows
+    counts: np.ndarray  # shape (J,), int64: number of attempts of each job
+    shown: np.ndarray  # shape (J,): the row from which each job is built; 0 if it has no attempt
 
     @classmethod
     def of(
@@ -191,10 +191,10 @@ class _Parts(NamedTuple):
 
     listed: list[PbsChunk]
     """The chunks of all distinct demands, one demand after another."""
-    sizes: np.ndarray  # (J,): number of tasks of each job
-    job: np.ndarray  # (T,): the job of each task
-    chunk: np.ndarray  # (T,): the index of its chunk in ``listed``
-    place: np.ndarray  # (T,): its position among the tasks of its job
+    sizes: np.ndarray  # shape (J,): number of tasks of each job
+    job: np.ndarray  # shape (T,): the job of each task
+    chunk: np.ndarray  # shape (T,): the index of its chunk in ``listed``
+    place: np.ndarray  # shape (T,): its position among the tasks of its job
 
     @classmethod
     def of(cls, demands: Sequence[list[PbsChunk]], asked: np.ndarray) -> _Parts:

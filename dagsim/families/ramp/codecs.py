@@ -138,10 +138,10 @@ class GraphArrays(NamedTuple):
     """The features that depend only on the graph. ``ops`` contains the operations of both
     passes."""
 
-    ops: Float32s  # (ops, 5)
-    deps: Float32s  # (deps, 2)
-    sources: NDArray[np.int64]  # (deps,): indices of rows in ``ops``
-    targets: NDArray[np.int64]  # (deps,)
+    ops: Float32s  # shape (ops, 5)
+    deps: Float32s  # shape (deps, 2)
+    sources: NDArray[np.int64]  # shape (deps,): indices of rows in ``ops``
+    targets: NDArray[np.int64]  # shape (deps,)
     means: tuple[float, ...]
     counts: tuple[float, float]
     """Numbers of operations and dependencies."""
@@ -239,13 +239,13 @@ class RampObservation(NamedTuple):
     graph.
     """
 
-    tokens: Float32s  # (ways, ROW_FEATURES)
-    context: Float32s  # (CONTEXT,)
-    gpus: Float32s  # (types, TYPE_FEATURES)
-    ops: Float32s  # (ops, OP_FEATURES), for both passes
-    deps: Float32s  # (deps, DEP_FEATURES)
-    sources: NDArray[np.int64]  # (deps,): indices of rows in ``ops``
-    targets: NDArray[np.int64]  # (deps,)
+    tokens: Float32s  # shape (ways, ROW_FEATURES)
+    context: Float32s  # shape (CONTEXT,)
+    gpus: Float32s  # shape (types, TYPE_FEATURES)
+    ops: Float32s  # shape (ops, OP_FEATURES), for both passes
+    deps: Float32s  # shape (deps, DEP_FEATURES)
+    sources: NDArray[np.int64]  # shape (deps,): indices of rows in ``ops``
+    targets: NDArray[np.int64]  # shape (deps,)
 
     @property
     def is_forced(self) -> bool:

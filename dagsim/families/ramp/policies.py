@@ -168,8 +168,8 @@ class RoomWeights:
     for their number, and for degrees.
     """
 
-    scarcity: NDArray[np.float64]  # (arrivals, sizes): mean of 1 / (1 + free blocks)
-    blocks: NDArray[np.float64]  # (arrivals, sizes): mean number of free blocks
+    scarcity: NDArray[np.float64]  # shape (arrivals, sizes): mean of 1 / (1 + free blocks)
+    blocks: NDArray[np.float64]  # shape (arrivals, sizes): mean number of free blocks
     degrees: dict[int, float]
     """Additional value of a degree; 0 for degrees without an entry."""
     away: dict[str, float]

@@ -190,10 +190,10 @@ class Room:
         self.gap_s = view.gap_s or _gap_of(view)
         """The mean time between arrivals."""
         self._at_s = np.array([view.now + ahead * self.gap_s for ahead in ARRIVALS])
-        self._free = np.repeat(blocks.full[None], len(ARRIVALS), axis=0)  # (arrivals, words)
+        self._free = np.repeat(blocks.full[None], len(ARRIVALS), axis=0)  # shape (arrivals, words)
         for end_s, servers in view.ends:
             self._free[: int(np.searchsorted(self._at_s, end_s))] &= ~blocks.touched(servers)
-        self.before = blocks.count(self._free)  # (arrivals, sizes)
+        self.before = blocks.count(self._free)  # shape (arrivals, sizes)
         self.counts = blocks.counts
         """Blocks of the empty fabric, (sizes,)."""
 
@@ -203,7 +203,7 @@ class Room:
 
         Each entry in ``servers`` is a bit mask.
         """
-        touched = np.stack([self._blocks.touched(mask) for mask in servers])  # (choices, words)
+        touched = np.stack([self._blocks.touched(mask) for mask in servers])  # shape (choices, words)
         lost = self._blocks.count(touched[:, None] & self._free[None])
         runs = np.array(ends_s)[:, None] > self._at_s
         left: NDArray[np.int64] = self.before - lost * runs[:, :, None]

@@ -57,22 +57,22 @@ class StageObservation(NamedTuple):
     arrays are float32.
     """
 
-    stages: np.ndarray  # (N, len(STAGE))
-    jobs: np.ndarray  # (J, len(JOB))
-    context: np.ndarray  # (len(CONTEXT),)
-    job: np.ndarray  # (N,) int64: index of the stage's job
-    height: np.ndarray  # (N,) int64: edges on the longest path to a sink
-    edges: np.ndarray  # (M, 2) int64: parent and child, sorted by parent
-    level: np.ndarray  # (M,) int64: height of the parent
-    choices: np.ndarray  # (S,) int64: indices of the stages that can be chosen.
-    # (S,) int64: largest number of executors that an action can give to each stage (or, if actions
+    stages: np.ndarray  # shape (N, len(STAGE))
+    jobs: np.ndarray  # shape (J, len(JOB))
+    context: np.ndarray  # shape (len(CONTEXT),)
+    job: np.ndarray  # shape (N,), int64: index of the stage's job
+    height: np.ndarray  # shape (N,), int64: edges on the longest path to a sink
+    edges: np.ndarray  # shape (M, 2), int64: parent and child, sorted by parent
+    level: np.ndarray  # shape (M,), int64: height of the parent
+    choices: np.ndarray  # shape (S,), int64: indices of the stages that can be chosen.
+    # shape (S,), int64: largest number of executors that an action can give to each stage (or, if actions
     # set limits, to its job), from 1 to ``committable``
     most: np.ndarray
-    has: np.ndarray  # (S,) int64: executors that the stage's job keeps, not counting those to be committed.
-    # (S, 3) float32: executors that the job would get under equal, larger-first and smaller-first
+    has: np.ndarray  # shape (S,), int64: executors that the stage's job keeps, not counting those to be committed.
+    # shape (S, 3), float32: executors that the job would get under equal, larger-first and smaller-first
     # sharing
     shares: np.ndarray
-    work_s: np.ndarray  # (S,) float32: remaining work of the job
+    work_s: np.ndarray  # shape (S,), float32: remaining work of the job
     executors: int
     action: Action = "executors"
 

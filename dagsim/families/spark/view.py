@@ -25,20 +25,20 @@ class StageGraph(NamedTuple):
     There are N stages, M edges between them and J jobs. The caller may change the arrays.
     """
 
-    remaining: np.ndarray  # (N,) int64: tasks that have not been launched
-    seen_ms: np.ndarray  # (N,) float64: duration of a task, as policies see it.
-    # (N,) int64: number of additional executors that the stage could use, beyond those working for
+    remaining: np.ndarray  # shape (N,), int64: tasks that have not been launched
+    seen_ms: np.ndarray  # shape (N,), float64: duration of a task, as policies see it.
+    # shape (N,), int64: number of additional executors that the stage could use, beyond those working for
     # it or on their way to it. May be negative.
     demand: np.ndarray
-    executing: np.ndarray  # (N,) int64: running tasks
-    ready: np.ndarray  # (N,) bool: True if all parents are complete
-    schedulable: np.ndarray  # (N,) bool: True if the stage can be chosen now
-    height: np.ndarray  # (N,) int64: edges on the longest path to a sink; smaller for every child
-    job: np.ndarray  # (N,) int64: index of the stage's job in 0..J-1
-    first: np.ndarray  # (J + 1,) int64: job j has the stages first[j]..first[j + 1]-1
-    edges: np.ndarray  # (M, 2) int64: parent, child
-    supply: np.ndarray  # (J,) int64: executors at the job, moving to it or committed to it
-    arrival_ms: np.ndarray  # (J,) float64
+    executing: np.ndarray  # shape (N,), int64: running tasks
+    ready: np.ndarray  # shape (N,), bool: True if all parents are complete
+    schedulable: np.ndarray  # shape (N,), bool: True if the stage can be chosen now
+    height: np.ndarray  # shape (N,), int64: edges on the longest path to a sink; smaller for every child
+    job: np.ndarray  # shape (N,), int64: index of the stage's job in 0..J-1
+    first: np.ndarray  # shape (J + 1,), int64: job j has the stages first[j]..first[j + 1]-1
+    edges: np.ndarray  # shape (M, 2), int64: parent, child
+    supply: np.ndarray  # shape (J,), int64: executors at the job, moving to it or committed to it
+    arrival_ms: np.ndarray  # shape (J,), float64
     source: int  # index of the job whose executors are to be committed; -1 for the common pool
     committable: int
     executors: int  # number of executors in the cluster
@@ -58,8 +58,8 @@ class StageGraph(NamedTuple):
 class _Shape(NamedTuple):
     """The part of a job's graph that never changes."""
 
-    edges: np.ndarray  # (m, 2) int64
-    height: np.ndarray  # (n,) int64
+    edges: np.ndarray  # shape (m, 2), int64
+    height: np.ndarray  # shape (n,), int64
 
 
 @lru_cache(maxsize=4096)

@@ -47,11 +47,11 @@ def fork_of(kernel: ClusterKernel, *, by_estimates: bool = False) -> ClusterKern
         if by_estimates:
             run.believe_estimate(twin.now)
         if twin.on_demand is not None and twin.on_demand.holds(run):
-            run.callbacks = []  # the run begins later, when its nodes are up
+            run.callbacks = []  # the nodes are still booting, so the run begins later
         elif twin.life is not None:
             twin.life.resume_run(run, original)
         elif run.suspended_since_s is not None:
-            run.callbacks = []  # its end is put on the clock when it resumes
+            run.callbacks = []  # the run is suspended; its end is put on the clock when it resumes
         else:
             run.callbacks = [twin.end]
             twin.clock.at(run.scheduled_end_s, COMPLETIONS, run)

@@ -20,11 +20,11 @@ from dagsim.families.learning.training.devices import on_device
 class ObservationBatch(NamedTuple):
     """``B`` observations with ``N`` rows in total."""
 
-    tokens: Tensor  # (N, F) float32
-    context: Tensor  # (B, C) float32
-    gpus: Tensor  # (B, g, D) float32
-    segment: Tensor  # (N,) int64: the observation to which a row belongs
-    first: Tensor  # (B,) int64: the first row of each observation
+    tokens: Tensor  # shape (N, F), float32
+    context: Tensor  # shape (B, C), float32
+    gpus: Tensor  # shape (B, g, D), float32
+    segment: Tensor  # shape (N,), int64: the observation to which a row belongs
+    first: Tensor  # shape (B,), int64: the first row of each observation
 
     @property
     def size(self) -> int:

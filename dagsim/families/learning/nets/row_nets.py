@@ -87,7 +87,7 @@ class Mlp(ScoreNet):
         shown = (place < self.slots - 1) | last
         padded = batch.tokens.new_zeros(count, self.slots, batch.tokens.shape[1])
         padded[batch.segment[shown], place[shown]] = batch.tokens[shown]
-        scores = self.net(torch.cat([padded.flatten(1), batch.context], dim=1))  # (B, slots)
+        scores = self.net(torch.cat([padded.flatten(1), batch.context], dim=1))  # shape (B, slots)
         row_scores = scores[batch.segment, torch.clamp(place, max=self.slots - 1)]
         return torch.where(shown, row_scores, -torch.inf)
 
@@ -117,8 +117,8 @@ class Scorer(ScoreNet):
 
     def forward(self, batch: ObservationBatch) -> Tensor:
         embed, around, own, inner, score = self._layers
-        rows = linear(batch.tokens, *embed).relu_()  # (N, H)
-        shared = linear(torch.cat([mean_rows(rows, batch), batch.context], dim=1), *around)  # (B, H)
+        rows = linear(batch.tokens, *embed).relu_()  # shape (N, H)
+        shared = linear(torch.cat([mean_rows(rows, batch), batch.context], dim=1), *around)  # shape (B, H)
         mixed = linear(rows, *own).add_(shared.index_select(0, batch.segment)).relu_()
         return linear(linear(mixed, *inner).relu_(), *score)[:, 0]
 
@@ -137,10 +137,10 @@ class Attention(ScoreNet):
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), indifferent(hidden))
 
     def forward(self, batch: ObservationBatch) -> Tensor:
-        rows = self.embed(batch.tokens)  # (N, H)
-        keys, values = self.key(batch.gpus)[batch.segment], self.value(batch.gpus)[batch.segment]  # (N, g, H)
+        rows = self.embed(batch.tokens)  # shape (N, H)
+        keys, values = self.key(batch.gpus)[batch.segment], self.value(batch.gpus)[batch.segment]  # shape (N, g, H)
         weights = torch.softmax((keys @ self.query(rows)[:, :, None])[:, :, 0] / keys.shape[2] ** 0.5, dim=1)  # (N, g)
-        attended = (weights[:, :, None] * values).sum(dim=1)  # (N, H)
+        attended = (weights[:, :, None] * values).sum(dim=1)  # shape (N, H)
         around = self.around(torch.cat([mean_rows(rows, batch), batch.context], dim=1))
         return self.score(self.own(torch.cat([rows, attended], dim=1)) + around.index_select(0, batch.segment))[:, 0]  # type: ignore[no-any-return]
 
@@ -166,12 +166,12 @@ class Graph(ScoreNet):
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), indifferent(hidden))
 
     def forward(self, batch: ObservationBatch) -> Tensor:
-        rows, types = self.embed(batch.tokens), self.embed_type(batch.gpus)  # (N, H), (B, g, H)
-        difference = batch.tokens[:, None, -batch.gpus.shape[2] :] - batch.gpus[batch.segment]  # (N, g, D)
-        edges = (difference.abs().amax(dim=2) < 1e-6).float() * (batch.tokens[:, :1] == 0)  # (N, g)
+        rows, types = self.embed(batch.tokens), self.embed_type(batch.gpus)  # shapes (N, H) and (B, g, H)
+        difference = batch.tokens[:, None, -batch.gpus.shape[2] :] - batch.gpus[batch.segment]  # shape (N, g, D)
+        edges = (difference.abs().amax(dim=2) < 1e-6).float() * (batch.tokens[:, :1] == 0)  # shape (N, g)
         edges = edges / edges.sum(dim=1, keepdim=True).clamp(min=1.0)
         for to_type, to_row in zip(self.to_type, self.to_row, strict=True):
-            sent = edges[:, :, None] * to_type(rows)[:, None, :]  # (N, g, H)
+            sent = edges[:, :, None] * to_type(rows)[:, None, :]  # shape (N, g, H)
             types = torch.relu(types + segment_sum(sent, batch.segment, batch.size))
             rows = torch.relu(rows + (edges[:, :, None] * to_row(types)[batch.segment]).sum(dim=1))
         around = self.around(torch.cat([mean_rows(rows, batch), batch.context], dim=1))

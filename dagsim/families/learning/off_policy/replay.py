@@ -29,13 +29,13 @@ class Drawn(NamedTuple):
 
     batch: ObservationBatch
     """Observations in which the choices were made."""
-    choices: Tensor  # (B,) int64
-    rewards: Tensor  # (B,) float32: discounted over the n steps
+    choices: Tensor  # shape (B,), int64
+    rewards: Tensor  # shape (B,), float32: discounted over the n steps
     following: ObservationBatch
     """Observations n steps later, or arbitrary observations if the episode had ended by then."""
-    discounts: Tensor  # (B,) float32: factor by which the value n steps later counts; 0 if the episode had ended
-    weights: Tensor  # (B,) float32: importance weights, at most 1
-    places: np.ndarray  # (B,) int64: positions in the buffer, for ``update``
+    discounts: Tensor  # shape (B,), float32: factor by which the value n steps later counts; 0 if the episode had ended
+    weights: Tensor  # shape (B,), float32: importance weights, at most 1
+    places: np.ndarray  # shape (B,), int64: positions in the buffer, for ``update``
 
 
 class ReplayBuffer:

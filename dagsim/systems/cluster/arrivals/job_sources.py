@@ -237,8 +237,8 @@ class TraceJobs(ReadJobs):
 
 
 def _have(jobs: Iterable[Job], tasks: int) -> tuple[bool, list[Job]]:
-    """Return whether the jobs have at least this many tasks, and the jobs that were read to find
-    this out.
+    """Return True if the jobs have at least ``tasks`` tasks in total, and the jobs that were read
+    to find this out.
     """
     first_jobs, count = [], 0
     for job in jobs:

@@ -247,7 +247,9 @@ class Auditor:
             self._tell(kind, block, chosen)
 
     def _widen(self, kind: str, what: str, asked: float) -> None:
-        """Include a requested amount in the range that is stated with a reason."""
+        """Extend the range of requested amounts that is stated with the reason ``what``, so that it
+        includes ``asked``.
+        """
         low, high = self._impossible.get((kind, what), (asked, asked))
         self._impossible[kind, what] = min(low, asked), max(high, asked)
 
@@ -405,8 +407,8 @@ class _Block(NamedTuple):
     """A block of jobs with their GPU-hours and core-hours."""
 
     jobs: JobArrays
-    gpu_h: np.ndarray  # (J,) float64
-    core_h: np.ndarray  # (J,) float64
+    gpu_h: np.ndarray  # shape (J,), float64
+    core_h: np.ndarray  # shape (J,), float64
 
 
 def _names_of(queues: QueueTree) -> dict[str, dict[str, None]]:

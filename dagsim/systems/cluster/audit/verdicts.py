@@ -127,7 +127,9 @@ class EmptyCluster:
         return self._not_together(asked, rooms) or self._too_many(asked, rooms)
 
     def _not_together(self, asked: _Asked, rooms: Sequence[tuple[_EqualNodes, int]]) -> RoomVerdict | None:
-        """Check a constraint on the number of nodes with each feature."""
+        """Return a reason if no choice of nodes satisfies the node counts in the constraint of the
+        task, and None otherwise.
+        """
         if asked.gang <= 1 or asked.request is None or not (counts := self._site.counts(asked.request)):
             return None
         there = [node for group, room in rooms if room for node in bits(group.mask & asked.nodes)]
@@ -138,7 +140,9 @@ class EmptyCluster:
         return RoomVerdict(what, asked.gang)
 
     def _too_many(self, asked: _Asked, rooms: Sequence[tuple[_EqualNodes, int]]) -> RoomVerdict | None:
-        """Check whether all instances fit at once, in one domain and on GPUs of one type."""
+        """Return a reason if the instances do not all fit at once, in one domain and on GPUs of one
+        type, and None otherwise.
+        """
         request, gang, domains = asked.request, asked.gang, [asked.nodes]
         if request is not None and request.level and request.level_required and request.segment is None and gang:
             domains = [asked.nodes & domain for domain in self._site.levels.get(request.level, (asked.nodes,))]

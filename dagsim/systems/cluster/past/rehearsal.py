@@ -95,7 +95,9 @@ def _runs_of(kernel: ClusterKernel) -> dict[int, tuple[int, int, float]]:
 
 
 def _differ(job: Job, other: Job) -> bool:
-    """Return True if the runs of a job differ, except in their row numbers in a log."""
+    """Return True if the runs in flight of two jobs differ. Their row numbers in a log are not
+    compared.
+    """
     return sorted(map(_without_rows, job.in_flight)) != sorted(map(_without_rows, other.in_flight))
 
 

@@ -183,8 +183,8 @@ class _Groups:
 
 
 def _first(heap: _Heap, passed: set[TaskState]) -> TaskState | None:
-    """Return the smallest entry in the heap whose task is waiting and is not in ``passed``, or None
-    if there is none. The entries of the heap are visited in increasing order.
+    """Return the first task in the heap that is waiting and is not in ``passed``, or None if there
+    is none. The entries of the heap are visited in increasing order.
     """
     if not heap:
         return None

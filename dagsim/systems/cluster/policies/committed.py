@@ -87,8 +87,8 @@ class _Recent(Ready):
 
 
 def _fits_at_s(now: float, idle: float, ends: list[tuple[float, float]], amount: float) -> float:
-    """Return the time at which ``amount`` is expected to be free. ``ends`` contains times and
-    amounts in order of time.
+    """Return the time at which ``amount`` GPUs (or cores) are expected to be free. ``ends``
+    contains, in order of time, the end of each run and the amount that it frees.
     """
     at_s = now
     for end_s, freed in ends:

@@ -113,7 +113,9 @@ class Planned:
         return True
 
     def _sort(self, waiting: _Waiting, task: TaskState) -> None:
-        """Classify a ready task as next on its lanes, as planned for later, or as not planned."""
+        """Add a ready task to the tasks that are next on their lanes, that are planned for later,
+        or that are not planned.
+        """
         key = (task.job.number, task.index)
         if task.piece or key not in self._plan:
             waiting.unplanned.push(task)

@@ -477,16 +477,16 @@ _NO_RUNS: dict[int, tuple[float, float]] = {}
 class ServiceColumns(NamedTuple):
     """The current runs, unordered, and the service received by the job of each run."""
 
-    run: np.ndarray  # (runs,) int64
-    order: np.ndarray  # (runs,) int64: order of the run's task
-    job: np.ndarray  # (runs,) int64
-    gpu_s: np.ndarray  # (runs,) float64
-    seconds: np.ndarray  # (runs,) float64
-    gpus: np.ndarray  # (runs,) float64: GPUs of all runs of the job
-    runs: np.ndarray  # (runs,) float64: number of runs of the job
-    had_gpu_s: np.ndarray  # (runs,) float64: GPU-seconds of the job's completed runs
-    had_s: np.ndarray  # (runs,) float64
-    started_s: np.ndarray  # (runs,) float64: start time of the run
+    run: np.ndarray  # shape (runs,), int64
+    order: np.ndarray  # shape (runs,), int64: order of the run's task
+    job: np.ndarray  # shape (runs,), int64
+    gpu_s: np.ndarray  # shape (runs,), float64
+    seconds: np.ndarray  # shape (runs,), float64
+    gpus: np.ndarray  # shape (runs,), float64: GPUs of all runs of the job
+    runs: np.ndarray  # shape (runs,), float64: number of runs of the job
+    had_gpu_s: np.ndarray  # shape (runs,), float64: GPU-seconds of the job's completed runs
+    had_s: np.ndarray  # shape (runs,), float64
+    started_s: np.ndarray  # shape (runs,), float64: start time of the run
 
     def alike(self, row: int) -> np.ndarray:
         """Return, for each row, whether its job and the job in ``row`` have received bit-identical
