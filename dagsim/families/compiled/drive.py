@@ -184,7 +184,7 @@ class Loop:
         self._more = more
 
     def advance(self, log: np.recarray) -> bool:
-        """Run until everything is done (return False), or until more space is needed (return
+        """Simulate until no event is left (return False), or until more space is needed (return
         True)."""
         return self._advance(self.s, log, *self._more)
 

@@ -345,7 +345,7 @@ def new_ends(types: int, runs: int, classes: Classes) -> Ends:
 
 @inner
 def look(s: State, e: Ends) -> None:
-    """Add the runs that started since the last call."""
+    """Add the runs that started since the last call to the heaps of expected ends."""
     for index in range(s.count.starts):
         entry = s.starts[index]
         if alive(s, entry):
@@ -458,8 +458,8 @@ def new_easy(s: State, work: Work, classes: Classes, rank: int) -> EasyState:
 
 @outer
 def advance_easy(s: State, log: np.recarray, b: EasyState) -> bool:
-    """Run until everything is done (return False), or until the log or the state needs more space
-    (return True).
+    """Simulate until no event is left (return False), or until the log or the state needs more
+    space (return True).
     """
     while steps(s, log) and b.g.count.groups < len(b.g.groups):
         if s.clock.phase == DECIDE:

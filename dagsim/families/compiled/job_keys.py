@@ -35,7 +35,7 @@ PAIR = record_type(f8="key second", i8="task")
 
 @by_pointer
 class JobOrder(NamedTuple):
-    """The state of these orders, in addition to the engine's state."""
+    """The state of an order over whole jobs, in addition to the engine's state."""
 
     rule: Any  # JOB_RULE
     best_s: np.ndarray  # (n,) float64
@@ -62,8 +62,8 @@ def new_job_order(work: Work, key: int) -> JobOrder:
 
 @outer
 def advance_jobs(s: State, log: np.recarray, o: JobOrder) -> bool:
-    """Run until everything is done (return False), or until the log or the state needs more space
-    (return True).
+    """Simulate until no event is left (return False), or until the log or the state needs more
+    space (return True).
     """
     left = steps(s, log)
     while left > 0:

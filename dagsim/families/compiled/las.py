@@ -266,7 +266,7 @@ ROUND = record_type(
 
 @by_pointer
 class Las(NamedTuple):
-    """The state of these policies, in addition to the engine's state."""
+    """The state of ``las`` and ``2d-las``, in addition to the engine's state."""
 
     r: RoomSearch
     v: LasService
@@ -284,7 +284,7 @@ class Las(NamedTuple):
 
 
 def new_las(s: State, by_gpus: bool, quantum_s: float, keeps: bool) -> Las:
-    """Build the initial state."""
+    """Build the initial ``Las``."""
     runs = len(s.runs)
     return Las(
         r=new_room(s),
@@ -302,8 +302,8 @@ def new_las(s: State, by_gpus: bool, quantum_s: float, keeps: bool) -> Las:
 
 @outer
 def advance_las(s: State, log: np.recarray, p: Las) -> bool:
-    """Run until everything is done (return False), or until the log or the state needs more space
-    (return True).
+    """Simulate until no event is left (return False), or until the log or the state needs more
+    space (return True).
     """
     while steps(s, log) and enough_pieces(s) and enough_queue(s, p.q):
         if s.clock.phase == DECIDE:

@@ -295,8 +295,8 @@ def _head(s: State, queue: int) -> int:
 
 @outer
 def advance_list(s: State, log: np.recarray) -> bool:
-    """Run until everything is done (return False), or until the log or the state needs more space
-    (return True).
+    """Simulate until no event is left (return False), or until the log or the state needs more
+    space (return True).
     """
     left = steps(s, log)
     while left > 0:

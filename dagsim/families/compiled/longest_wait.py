@@ -61,8 +61,8 @@ def new_waits(s: State, columns: np.ndarray) -> WaitingRows:
 
 @outer
 def advance_waits(s: State, log: np.recarray, w: WaitingRows) -> bool:
-    """Run until everything is done (return False), or until the log or the state needs more space
-    (return True).
+    """Simulate until no event is left (return False), or until the log or the state needs more
+    space (return True).
     """
     left = steps(s, log)
     while left > 0:

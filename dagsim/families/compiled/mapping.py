@@ -32,7 +32,7 @@ decision, and ``aside`` is the number of entries that were removed during it.
 
 @by_pointer
 class MappingState(NamedTuple):
-    """The state of these policies, in addition to the engine's state."""
+    """The state of batch-mode mapping, in addition to the engine's state."""
 
     count: Any  # MAPPING_COUNT
     best_s: np.ndarray  # (n,) float64
@@ -89,8 +89,8 @@ def new_mapping(s: State, work: Work, classes: Classes, rule: str) -> MappingSta
 
 @outer
 def advance_mapping(s: State, log: np.recarray, m: MappingState) -> bool:
-    """Run until everything is done (return False), or until the log or the state needs more space
-    (return True).
+    """Simulate until no event is left (return False), or until the log or the state needs more
+    space (return True).
     """
     left = steps(s, log)
     while left > 0:

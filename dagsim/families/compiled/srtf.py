@@ -241,7 +241,8 @@ weights that runs have had so far."""
 
 @by_pointer
 class Srtf(NamedTuple):
-    """The state of these policies, in addition to the engine's state."""
+    """The state of a policy that prefers the least remaining time or service, in addition to the
+    engine's state."""
 
     r: RoomSearch
     rule: Any  # SRTF_RULE
@@ -259,7 +260,7 @@ class Srtf(NamedTuple):
 
 
 def new_srtf(s: State, weight: Weight, columns: KeyColumns, keeps: bool) -> Srtf:
-    """Build the initial state. ``weight`` is the weight of a task according to the policy. It is
+    """Build the initial ``Srtf``. ``weight`` is the weight of a task according to the policy. It is
     computed for all tasks together."""
     by_class = np.ones(len(s.classes))
     by_class[columns.kind] = weight(AllTasks(columns))  # type: ignore[arg-type]
@@ -280,8 +281,8 @@ def new_srtf(s: State, weight: Weight, columns: KeyColumns, keeps: bool) -> Srtf
 
 @outer
 def advance_srtf(s: State, log: np.recarray, p: Srtf) -> bool:
-    """Run until everything is done (return False), or until the log or the state needs more space
-    (return True).
+    """Simulate until no event is left (return False), or until the log or the state needs more
+    space (return True).
     """
     while steps(s, log) and enough_pieces(s):
         if s.clock.phase == DECIDE:
@@ -319,7 +320,7 @@ def _decide(s: State, log: np.recarray, p: Srtf) -> bool:
 
 @inner
 def _look(s: State, p: Srtf) -> None:
-    """Add the runs that started since the last call, newest first."""
+    """Add the runs that started since the last call to the heaps, newest first."""
     length = len(p.aside)
     for index in range(s.count.starts - 1, -1, -1):
         entry = s.starts[index]

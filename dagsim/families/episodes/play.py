@@ -102,8 +102,8 @@ def catch_up(e: EpisodeState) -> None:
         _add_task(e, s.fresh[index])
     s.count.ended = 0
     s.count.fresh = 0
-    # All these starts are of one task. The slots of their runs are not reused before the next
-    # start.
+    # All starts since the last call are of one task. The slots of their runs are not reused before
+    # the next start.
     if s.count.starts > e.tally.heard:
         _forget_task(e, s.runs[s.starts[e.tally.heard] & ((1 << SLOTS) - 1)].task)
     for index in range(e.tally.heard, s.count.starts):
@@ -137,7 +137,7 @@ def _count_job(e: EpisodeState, kind: int, time_s: float, job: int) -> None:
 
 @inner
 def _add_task(e: EpisodeState, task: int) -> None:
-    """Add a task that has become ready."""
+    """Enter a task that has become ready in the indexes."""
     s, group = e.state, e.facts[task].group
     e.ready_s[task] = s.clock.now_s
     if not e.groups[group].seen:
@@ -187,7 +187,8 @@ def _count_in(values: np.ndarray, at: int, held: int, value: float, sign: int) -
 
 @inner
 def _forget_task(e: EpisodeState, task: int) -> None:
-    """Remove a task whose instances have started, unless some of them are still waiting."""
+    """Remove a task from the indexes after some of its instances have started, unless others are
+    still waiting."""
     s = e.state
     if s.todo[task].waiting:
         return
@@ -203,8 +204,8 @@ def _forget_task(e: EpisodeState, task: int) -> None:
 
 @inner
 def add_run(e: EpisodeState, entry: int) -> None:
-    """Add a run that has started. Its record remains valid until the next start, even if the run has
-    ended.
+    """Enter a run that has started in the index of expected ends. The record of the run remains
+    valid until the next start, even if the run has ended.
     """
     s, slot = e.state, entry & ((1 << SLOTS) - 1)
     task, type_ = s.runs[slot].task, s.runs[slot].type
@@ -222,7 +223,7 @@ def add_run(e: EpisodeState, entry: int) -> None:
 
 @inner
 def forget_end(e: EpisodeState, slot: int) -> None:
-    """Remove a run that has ended."""
+    """Remove a run that has ended from the index of expected ends."""
     type_ = e.state.runs[slot].type
     place = e.on_type[type_].at
     while e.expected[place].slot != slot:

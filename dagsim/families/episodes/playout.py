@@ -157,8 +157,8 @@ def _hear(e: EpisodeState) -> None:
         note_ready(e, s.fresh[index])
     s.count.ended = 0
     s.count.fresh = 0
-    # All these starts are of one task. The slots of their runs are not reused before the next
-    # start.
+    # All starts since the last call are of one task. The slots of their runs are not reused before
+    # the next start.
     if s.count.starts > e.tally.heard:
         task = s.runs[s.starts[e.tally.heard] & ((1 << SLOTS) - 1)].task
         if not s.todo[task].waiting:

@@ -50,7 +50,7 @@ class Isolated(_Rule):
     fixed_order = False
 
     def allocate(self, situation: Situation) -> Allocation:
-        """Return the shares."""
+        """Return the share of its time that each job should spend on each GPU type."""
         return {(job.number,): _isolated(situation, job) for job in situation.jobs.values()}
 
 
@@ -66,7 +66,7 @@ class Proportional(_Rule):
     fixed_order = False
 
     def allocate(self, situation: Situation) -> Allocation:
-        """Return the shares."""
+        """Return the share of its time that each job should spend on each GPU type."""
         return {(number,): _proportional(situation) for number in situation.jobs}
 
 
@@ -88,7 +88,7 @@ class Fifo(_Rule):
         self.pairs = pairs
 
     def allocate(self, situation: Situation) -> Allocation:
-        """Return the shares, each of which is 0 or 1."""
+        """Return the share of time of each job or pair on each GPU type, which is 0 or 1."""
         room: dict[str, float] = dict(situation.gpus)
         queue = list(situation.jobs.values())
         placed: dict[JobOrPair, str] = {}
@@ -207,7 +207,7 @@ class MaxMin(_Rule):
         self.fixed_order = perf or pairs
 
     def allocate(self, situation: Situation) -> Allocation:
-        """Return the shares."""
+        """Return the share of its time that each job should spend on each GPU type."""
         program = ShareProgram(situation, self.pairs)
         _, shares, _ = program.highest(self.progress(situation, program), np.ones(len(program.jobs)))
         return program.allocation(shares)
@@ -231,7 +231,7 @@ class WaterFilling(MaxMin):
     """
 
     def allocate(self, situation: Situation) -> Allocation:
-        """Return the shares."""
+        """Return the share of its time that each job should spend on each GPU type."""
         program = ShareProgram(situation, False)
         progress = self.progress(situation, program)
         free, floors = np.ones(len(program.jobs)), np.zeros(len(program.jobs))
@@ -264,7 +264,7 @@ class FinishTimeFairness(_Rule):
         """Remaining steps at the last solve, and the job's rate on its own part at that time."""
 
     def allocate(self, situation: Situation) -> Allocation:
-        """Return the shares."""
+        """Return the share of its time that each job should spend on each GPU type."""
         situation = situation if self.perf else _on_reference(situation)
         program = ShareProgram(situation, self.pairs)
         age_s, alone_s, left = [], [], []
@@ -316,7 +316,7 @@ class TotalDuration(_Rule):
         self.fixed_order = perf or pairs
 
     def allocate(self, situation: Situation) -> Allocation:
-        """Return the shares."""
+        """Return the share of its time that each job should spend on each GPU type."""
         situation = situation if self.perf else _on_reference(situation)
         program = ShareProgram(situation, self.pairs)
         left = np.array([job.left for job in program.jobs])
@@ -350,7 +350,7 @@ class SumOfRates(_Rule):
         self.fixed_order = perf
 
     def allocate(self, situation: Situation) -> Allocation:
-        """Return the shares."""
+        """Return the share of its time that each job should spend on each GPU type."""
         situation = situation if self.perf else _on_reference(situation)
         program = ShareProgram(situation, False)
         gain = np.asarray(program.rates.sum(axis=0)).ravel()

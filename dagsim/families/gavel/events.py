@@ -106,12 +106,12 @@ class GavelEvents:
         """Runs that have ended since the last decision. They count until the next one."""
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run."""
+        """Record that a run has started."""
         if run.id not in self._counted:
             self._new[run.id] = run.task.order, run.type
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run."""
+        """Record that a run has ended."""
         if self._new.pop(run.id, None) is None:
             self._gone.append(run.id)
 

@@ -138,8 +138,8 @@ class Gavel:
             yield Wait(max(wake_s, self._still_s))
 
     def _stop_due(self, runs: dict[int, list[Run]], leases: bool, now: float) -> Generator[Decision, None, float]:
-        """Stop the runs whose micro-tasks are over, unless they have ``leases``, and remove them from
-        ``runs``. Return the next time at which runs should stop, or ``inf`` if there is none.
+        """Stop the runs whose micro-tasks are over, and remove them from ``runs``. With ``leases``,
+        stop none. Return the next time at which runs should stop, or ``inf`` if there is none.
         """
         next_s = inf
         for order, due in self._due.items():
@@ -275,7 +275,7 @@ class Gavel:
     def _close(
         self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, runs: dict[int, list[Run]]
     ) -> Iterator[Decision]:
-        """Book the round that has ended."""
+        """Close the round that has ended in the ledger."""
         now_s = self._ends_s if abs(self._ends_s - view.now) <= _SAME_S else view.now
         undone: dict[int, float] = {}
         for task in ledger.round:

@@ -211,10 +211,10 @@ class KubeWaits:
         self._filters = state.cycle.filters
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
-        """Add a run."""
+        """Record that a run has started."""
 
     def ended(self, run: int) -> None:
-        """Remove a run."""
+        """Record that a run has ended."""
 
     def limits(self, task: TaskState) -> Iterator[str]:
         """Yield nothing, because this policy has no limits."""

@@ -108,7 +108,7 @@ class PodQueue:
         """True if pods that departures do not concern have come since the last departure."""
 
     def push(self, task: TaskState) -> None:
-        """Add a task."""
+        """Add a waiting task to the queue."""
         if task.piece and self._restart_s:
             heappush(self._later, (task.ready_s + self._restart_s, task.order, task.piece, task))
             return

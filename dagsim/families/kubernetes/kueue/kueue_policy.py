@@ -124,7 +124,8 @@ class Kueue:
         return Standing(task, "", 0, task.job.job.priority, {}, 0, outcome)
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run. A run that the policy did not start has held its quota since it started."""
+        """Record that a run has started. If the policy did not start the run, the run has held its
+        quota since it started."""
         if run.id in self._ledger.runs:
             return
         place = place_of(run.task)
@@ -136,7 +137,7 @@ class Kueue:
         self._ledger.start(name, place, run.id)
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run."""
+        """Record that a run has ended."""
         name = self._ledger.end(run.id, run.job.number)
         self._admission.bring_back(now)
         if name in self._ledger.runs_of:

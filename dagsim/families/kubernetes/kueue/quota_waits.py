@@ -34,7 +34,7 @@ class KueueWaits:
         """An engine without workloads, once it is needed."""
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
-        """Add a run."""
+        """Record that a run has started."""
         queue = self._site.cluster_queue_of(task.job.job)
         node, amounts = self._forest.queues[queue.name], self._amounts(queue, task, type_, instances)
         self._taken[run] = node, amounts
@@ -42,7 +42,7 @@ class KueueWaits:
             node.take(slot, amount)
 
     def ended(self, run: int) -> None:
-        """Remove a run."""
+        """Record that a run has ended."""
         node, amounts = self._taken.pop(run)
         for slot, amount in amounts.items():
             node.give(slot, amount)

@@ -309,7 +309,7 @@ class _Reading:
 
     def learn(self, table: Table, whole: bool) -> None:
         """Record the ids, owners and times in a table, so that ``keys`` can later distinguish jobs
-        with the same id. ``whole`` is True if the table contains all rows.
+        with the same id. ``whole`` is True if the table contains all rows of the log.
         """
         bases = [job_id(id) for id in row_ids(table).tolist()]
         if whole and len(set(bases)) == len(bases):  # a shortcut: in most logs, each job has a single row

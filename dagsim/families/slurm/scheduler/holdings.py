@@ -143,7 +143,7 @@ class Budget:
         return not self.decays and any(amount > left for amount, left in zip(asked, used, strict=True))
 
     def begin(self, run: int, amounts: Amounts, now: float, *, boots: bool = False) -> None:
-        """Add a run. While its nodes boot, nothing is charged."""
+        """Record the start of a run. While its nodes boot, nothing is charged."""
         self._runs[run] = amounts, now, amounts.limit_s
         self._booting |= {run} if boots else set()
 
@@ -322,8 +322,8 @@ class Holdings:
         *,
         boots: bool = False,
     ) -> None:
-        """Add a run on ``nodes``, which may have to boot first. Do nothing if the run has already
-        been added."""
+        """Record what a run on ``nodes`` holds. The nodes may have to boot first. Do nothing if the
+        run has already been added."""
         limited = tuple([holder for holder in holders if holder in self.most])
         if not limited or run in self._runs:
             return
@@ -348,7 +348,7 @@ class Holdings:
                 self.budgets[holder].booted(run, now)
 
     def give(self, run: int, now: float = 0.0) -> None:
-        """Remove a run."""
+        """Release what a run holds."""
         limited, amounts, nodes = self._runs.pop(run, ((), Amounts(0, 0, 0), ()))
         self._rooms.clear()
         for holder in limited:

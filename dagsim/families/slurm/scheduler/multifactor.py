@@ -194,7 +194,7 @@ class SlurmMultifactor:
             self._priorities.book.user(account_of(task.job), user_of(task.job), task.ready_s)
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run."""
+        """Record that a run has started."""
         book, rules, task = self._priorities.book, self._rules, run.task
         if book.knows(run.id):
             return
@@ -230,7 +230,7 @@ class SlurmMultifactor:
         self._some_fit = None
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run."""
+        """Record that a run has ended."""
         rules = self._rules
         if rules.holdings.budgets:
             self._priorities.calculate(now)

@@ -55,7 +55,7 @@ class RunTable:
         self._flags: dict[int, Numbers] = {}
 
     def started(self, run: Run, limit_ends_s: float) -> None:
-        """Add a run."""
+        """Record that a run has started."""
         demand = run.task.demand
         for machine, count, *_ in run.held:
             node = machine.index
@@ -87,7 +87,7 @@ class RunTable:
         self.started(run, limit_ends_s)
 
     def ended(self, run: Run) -> None:
-        """Remove a run."""
+        """Record that a run has ended."""
         for machine, *_ in run.held:
             node = machine.index
             ids, self._stale[node] = self.ids[node], None

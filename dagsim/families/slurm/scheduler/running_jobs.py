@@ -159,7 +159,7 @@ class RunningJobs:
         return True
 
     def ended(self, run: Run, sharing: NodeSharing) -> None:
-        """Remove a run."""
+        """Record that a run has ended."""
         self.table.ended(run)
         self.users.ended(self.facts.pop(run.id).nodes, sharing)
         self._booting.pop(run.id, None)

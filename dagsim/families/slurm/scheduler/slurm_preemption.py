@@ -42,7 +42,7 @@ class SlurmPreemption:
         self._leaving.pop((run.task.order, run.task.piece), None)
 
     def ended(self, run: Run) -> None:
-        """Remove a run."""
+        """Record that a run has ended."""
         self._preemptable.pop(run.id, None)
         self._ending.pop(run.id, None)
 

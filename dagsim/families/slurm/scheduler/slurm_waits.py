@@ -42,12 +42,12 @@ class SlurmWaits:
         self._rules, self._view = rules, view
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
-        """Add a run."""
+        """Record that a run has started."""
         amounts = self._rules.amounts(task).times(instances / (task.demand.gang or 1))
         self._rules.holdings.take(run, self._rules.holders(task.job), amounts)
 
     def ended(self, run: int) -> None:
-        """Remove a run."""
+        """Record that a run has ended."""
         self._rules.holdings.give(run)
 
     def limits(self, task: TaskState) -> Iterator[str]:

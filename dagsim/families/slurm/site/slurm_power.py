@@ -140,8 +140,8 @@ def _seconds(row: Mapping[str, str], key: str, owner: str) -> float | None:
 
 
 def _excluded(text: str, members: Callable[[str], tuple[str, ...]]) -> Iterator[str]:
-    """Yield the nodes that a list excludes. Each entry exempts all its nodes from power saving or,
-    if it ends in a count, only the first that many.
+    """Yield the nodes that a list excludes. An entry exempts all of its nodes from power saving or,
+    if it ends in a count, only that many of them, the first ones.
     """
     for part, number in _PART.findall("" if is_unset(text) else text):
         nodes = members(part.strip())
