@@ -364,7 +364,7 @@ def _like(cluster: ClusterSection, type_: str, partition: str = "") -> NodeGroup
 
 
 def _first(group: NodeGroup, count: int) -> list[NodeGroup]:
-    """Return the first nodes of a group, with their names."""
+    """Return the group with only its first ``count`` nodes and their names."""
     if count == 0:
         return []
     if count == group.count:
