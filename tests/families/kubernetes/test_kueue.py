@@ -36,6 +36,7 @@ from dagsim.families.kubernetes.kueue.kueue_objects import (
 )
 from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
 from dagsim.families.kubernetes.kueue.quota import QuotaForest, QuotaNode
+from dagsim.families.kubernetes.kueue.victims import Preemptor
 from dagsim.model import Cluster, InFlight, Job, Kind, Node, QueueNode, QueueTree, RejectReason, Request, Share, Task
 from dagsim.model.gpu import GpuType
 from dagsim.model.log import Schedule
@@ -260,6 +261,24 @@ def test_victims_are_those_of_the_lowest_priority_that_got_their_quota_last() ->
     runs = [held("old", "a", 1, 5), held("young", "a", 1, 7), held("equal", "a", 1, 9, 5.0)]
     cycles = decided(admission(setup, [*runs, workload("new", "a", 1, 10, 5.0)]))
     assert preempted(cycles) == [("young", "new", "InClusterQueue")]
+
+
+@pytest.mark.parametrize("fair", [None, ()])
+def test_a_search_for_victims_that_fails_leaves_the_usage_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, fair: tuple[str, ...] | None
+) -> None:
+    setup = objects([queue("a", quota(4), within="LowerPriority")], fair_sharing=fair)
+    engine = admission(setup, [held("run", "a", 4, 1), workload("new", "a", 4, 10, 5.0)])
+    used = list(engine.snapshot.queues["a"].node.usage)
+
+    def fail(*_: object, **__: object) -> bool:
+        assert engine.snapshot.queues["a"].node.usage != used
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Preemptor, "_fits", fail)
+    with pytest.raises(ZeroDivisionError):
+        decided(engine)
+    assert used == engine.snapshot.queues["a"].node.usage != [0]
 
 
 def test_lent_quota_is_reclaimed_from_who_borrows_only() -> None:
