@@ -70,7 +70,7 @@ class DualPrices(NamedTuple):
 
 
 class Dual(NamedTuple):
-    """The best lower bound from the dual, with its multipliers (prices)."""
+    """The best lower bound that the dual problem gave, with its multipliers (prices)."""
 
     bound_s: float
     prices: DualPrices
@@ -164,7 +164,7 @@ def _grid(problem: Relaxation, release_s: np.ndarray, cells: int) -> np.ndarray:
 
 
 class Flows:
-    """Flows through the DAGs."""
+    """The flows of the weights of jobs through their DAGs."""
 
     def __init__(self, problem: Relaxation) -> None:
         self._problem = problem

@@ -265,7 +265,7 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
 
 
 class _Constraints:
-    """The rows of a sparse matrix, with the bounds of each."""
+    """The constraints of the integer program: rows of a sparse matrix, each with its bounds."""
 
     def __init__(self) -> None:
         self.count = 0

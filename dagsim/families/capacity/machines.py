@@ -364,7 +364,8 @@ def _like(cluster: ClusterSection, type_: str, partition: str = "") -> NodeGroup
 
 
 def _first(group: NodeGroup, count: int) -> list[NodeGroup]:
-    """Return the first nodes of a group, with their names."""
+    """Return a list with the group, reduced to its first ``count`` nodes. The list is empty if
+    ``count`` is 0."""
     if count == 0:
         return []
     if count == group.count:

@@ -81,7 +81,7 @@ def enough_queue(s: State, q: LasQueues) -> bool:
 
 @inner
 def take_in_jobs(s: State, v: LasService, q: LasQueues) -> None:
-    """Add tasks that have become ready."""
+    """Put tasks that have become ready into the queues of their jobs."""
     for index in range(s.count.fresh):
         task = s.fresh[index]
         job = int64(s.tasks[task].job)

@@ -40,9 +40,9 @@ class WaitingRows(NamedTuple):
 
 
 def new_waits(s: State, columns: np.ndarray) -> WaitingRows:
-    """Return the state before any task is ready. ``columns`` contains the rate of each task. If the
-    policy does not count from the time at which a task becomes ready, a second column contains the
-    start of the task's wait."""
+    """Return the initial ``WaitingRows``, in which no task is ready. ``columns`` contains the rate
+    of each task. If the policy does not count from the time at which a task becomes ready, a second
+    column contains the start of the task's wait."""
     tasks, blocks = len(columns), -(-s.queues.most // BLOCK)
     total = int(blocks.sum())
     return WaitingRows(

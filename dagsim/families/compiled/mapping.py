@@ -58,7 +58,7 @@ class MappingState(NamedTuple):
 
 
 def new_mapping(s: State, work: Work, classes: Classes, rule: str) -> MappingState:
-    """Return the state before any task is ready."""
+    """Return the initial ``MappingState``, in which no task is ready."""
     best_s = work.best_s
     group = profiles(work, best_s, 6)
     in_group = np.bincount(group)

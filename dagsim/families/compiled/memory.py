@@ -41,7 +41,7 @@ number of shared GPUs."""
 
 
 class Jobs(NamedTuple):
-    """J jobs, in order of arrival."""
+    """The columns of J jobs, in order of arrival."""
 
     arrival_s: np.ndarray  # (J,) float64
     rejected: np.ndarray  # (J,) float64: number of the RejectReason; 0 for admitted jobs
@@ -52,14 +52,14 @@ class Jobs(NamedTuple):
 
 
 class Classes(NamedTuple):
-    """K demand classes."""
+    """The columns of K demand classes."""
 
     table: np.recarray  # (K,) CLASS
     may: np.ndarray  # (K, types) uint8: True if tasks of the class may run on the type
 
 
 class EmptyNodes(NamedTuple):
-    """N empty nodes."""
+    """The columns of N empty nodes."""
 
     table: np.recarray  # (N,) NODE.
     # (types, largest number of nodes of any type) int64: nodes by type and position
@@ -235,7 +235,7 @@ class State(NamedTuple):
 
 
 def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, placement: int) -> State:
-    """Return the initial state."""
+    """Return the state at the beginning of a simulation."""
     tasks, kinds, types = len(work.truth), len(classes.table), len(nodes.per_type)
     trees, leaves = _trees(classes, nodes, placement)
     queues, ready = _queues(work, kinds, key.shape[1])

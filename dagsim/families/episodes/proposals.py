@@ -50,7 +50,7 @@ def note_ready(e: EpisodeState, task: int) -> None:
 
 @inner
 def drop_ready(e: EpisodeState, task: int) -> None:
-    """Remove a task whose instances have all started."""
+    """Remove a task whose instances have all started from the ready tasks."""
     e.tally.ready -= 1
     last, place = e.ready_tasks[e.tally.ready], e.ready_at[task]
     e.ready_tasks[place] = last

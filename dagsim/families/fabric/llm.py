@@ -37,7 +37,7 @@ from dagsim.model.gpu import GpuType
 
 @dataclass(frozen=True, slots=True)
 class LlmFit:
-    """The fitted constants."""
+    """The constants of the step time that are fitted to measured runs."""
 
     a100: float
     """Share of the peak rate in matrix products."""

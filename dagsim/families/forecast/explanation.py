@@ -81,7 +81,7 @@ class Freeing(NamedTuple):
 
 
 class Sooner(NamedTuple):
-    """A change to the job, and when the job would start after the change."""
+    """A change to the waiting job, and when the job would start after this change."""
 
     change: JobChange
     median_s: float

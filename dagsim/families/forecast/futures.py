@@ -218,7 +218,7 @@ class Player:
         kind: Future,
         rng: np.random.Generator,
     ) -> _Watch:
-        """Simulate a future, and return the observed starts."""
+        """Simulate a future, and return the starts of jobs in it."""
         begins_s = scene.begins_s
         kernel, policy = self._begun(scene, jobs, inf if kind is Future.ORACLE else begins_s)
         watch = _Watch(

@@ -111,7 +111,7 @@ class HtCondor(BatchReader):
 
 
 class _Ad:
-    """The attributes of a job, by their names in small letters."""
+    """The attributes of a job, by their names in lower case."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
         self._record = record
