@@ -20,7 +20,7 @@ from dagsim.systems.cluster.state import JobState, Run
 from dagsim.systems.seam import Conversation, drive
 
 TYPES = ("A100-40", "V100-16", "T4")
-_SOME = ("hrrn", "themis", "min-min", "sufferage")  # a sample from the kinds ``waits`` and ``mapping``
+_SOME = ("hrrn", "themis", "min-min", "sufferage")  # two policies of each of the kinds ``waits`` and ``mapping`` below
 KINDS: Mapping[str, tuple[str, ...]] = {
     "strict": ("fifo",),
     "orders": ("fifo-fit", "ljf", "edf", "llf", "priority", "critical-path", "f1", "f2", "f3", "f4"),

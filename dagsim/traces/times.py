@@ -56,7 +56,7 @@ def duration_s(text: str, field: str) -> float | None:
         return None
     days, first, second, seconds = match.groups()
     hours, minutes = (first, second) if second is not None else (None, first)
-    # 2-03:04 would mean hours and minutes, but sacct does not print it
+    # in 2-03:04, the text after the days would mean hours and minutes, but sacct does not print this form
     if days is not None and second is None:
         raise Dirty(InvalidValue(f"with an invalid duration in {field}"))
     return int(days or 0) * 86400.0 + int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0 + float(seconds)

@@ -58,7 +58,7 @@ class EntryRun(TypedDict):
 
 
 class EntryTask(TypedDict):
-    """A task, with the runs of the entry and of the reference."""
+    """A task in an entry's file, with the runs of the entry and of the reference."""
 
     config_sha256: str
     metric: str

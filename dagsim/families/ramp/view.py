@@ -261,8 +261,8 @@ def _blocks_of(fabric: Fabric) -> _Blocks:
 
 
 def _gap_of(view: RampView) -> float:
-    """Estimate the gap at the first arrival. It is the mean gap among the examples or, without
-    examples, the time that the job would take on all servers.
+    """Estimate the mean time between arrivals when only one job has arrived. It is the mean gap
+    among the examples or, without examples, the time that the job would take on all servers.
     """
     examples = view.examples
     if len(examples) > 1 and examples[-1].arrival_s > examples[0].arrival_s:

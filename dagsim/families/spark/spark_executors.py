@@ -258,7 +258,8 @@ class ExecutorPools:
 
     def _fall_back(self, executor: Executor) -> None:
         """Send an executor whose stage has no tasks left to the first schedulable stage of its job.
-        If the job has none, use a stage of another job.
+        If the job has none, use a stage of another job. If there is no such stage either, the
+        executor becomes idle.
         """
         own = executor.job
         assert own is not None

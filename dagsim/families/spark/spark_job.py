@@ -26,8 +26,9 @@ Samples: TypeAlias = Mapping[int, Sequence[int]]
 
 
 def bracket(executors: int) -> tuple[int, int]:
-    """Return the profiled levels just below and just above a number of executors. If the number is
-    itself a level, or is outside the range of the levels, both are the same level.
+    """Return the profiled numbers of executors (*levels*) just below and just above a number of
+    executors. If the number is itself a level, or is outside the range of the levels, both are the
+    same level.
     """
     if executors <= LEVELS[0]:
         return LEVELS[0], LEVELS[0]

@@ -325,8 +325,8 @@ def trace_jobs(
 
 
 class Dump(NamedTuple):
-    """The jobs in order of arrival, and the cluster for which they were made (``None`` if the file
-    does not state it).
+    """The contents of a workload file: the jobs in order of arrival, and the cluster for which they
+    were made (``None`` if the file does not state it).
     """
 
     jobs: list[SparkJob]

@@ -88,8 +88,8 @@ _ENDS = {int(Kind.FINISHED): 0, int(Kind.PREEMPTED): 1, int(Kind.FAILED): 2, -1:
 
 
 def chart_of(cols: ScheduleColumns, schedule: Schedule, packer: Packer, more: Sequence[Panel] = ()) -> dict[str, Any]:
-    """Return the facts for the Gantt chart and the curves of one run, with ``more`` facts. The
-    arrays are stored in ``packer``.
+    """Return the facts that the Gantt chart and the curves of one run show, and the additional
+    facts ``more``. The arrays are stored in ``packer``.
     """
     types, _ = node_types(cols.cluster)
     return {

@@ -288,7 +288,7 @@ def _flights(
             lent += [(machines.list[share.node], demand.cpus * share.instances) for share in placement]
             for machine, cpus in lent[-len(placement) :]:
                 machines.lend_cpus(machine, cpus)
-    for machine, cpus in lent:  # whether other jobs ran on these CPUs is unknown
+    for machine, cpus in lent:  # take the CPUs back, because it is unknown whether other jobs ran on them
         machines.lend_cpus(machine, -min(cpus, machine.cpus))
     for _, number, job, demand in sorted(unplaced, key=lambda entry: entry[:2]):
         placement = _by_best_fit(machines, demand, job.graph.tasks[0].instances, seconds[number].tolist())

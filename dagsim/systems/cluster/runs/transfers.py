@@ -85,7 +85,9 @@ class Transfers(Forked):
     # Data that a run reads before it starts to compute.
 
     def fetches(self, run: Run) -> bool:
-        """Begin to read what a new run needs over the network. Return False if it needs nothing."""
+        """Begin to read, over the network, everything that a new run needs. Return False if it
+        needs nothing.
+        """
         saved = run.task.saved
         state = None if saved is None else saved[1] if run.moves else ()
         run.flows = self._flows(run.task, [(machine.index, count) for machine, count, *_ in run.held], state)
