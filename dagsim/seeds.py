@@ -39,5 +39,5 @@ def seeds_of(pool: range, count: int) -> tuple[int, ...]:
         ConfigError: ``count`` is less than 1, or the pool has fewer seeds.
     """
     if not 1 <= count <= len(pool):
-        raise ConfigError(f"seeds must be between 1 and {len(pool):,}, got {count:,}")
+        raise ConfigError(f"the number of seeds must be between 1 and {len(pool):,}, got {count:,}")
     return tuple(pool[:count])

@@ -248,7 +248,10 @@ Strict = Annotated[
     bool,
     _of_trace(
         "--strict",
-        help="Reject a log if more than 1% of its jobs or hours contradict other parts of the log or the site.",
+        help=(
+            "Reject a log if contradictions (within the log, or between the log and the site) affect more than 1% of "
+            "its jobs, GPU-hours or core-hours."
+        ),
     ),
 ]
 Read = Annotated[

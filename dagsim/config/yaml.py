@@ -96,7 +96,7 @@ class Document:
         return self.keys.get(path) or self.place(path)
 
     def override(self, setting: str, default: Any = None) -> None:
-        """Apply ``a.b=value``, the text of ``--set``. The value is read as YAML.
+        """Apply a setting of the form ``a.b=value``, as given to ``--set``. The value is read as YAML.
 
         Raises:
             ConfigError: There is no ``=``, the value is not YAML, or ``put`` raises the error.

@@ -366,7 +366,7 @@ def _runs(rows: np.ndarray, nodes: int, log_end_s: float) -> RunColumns:
         run and node, or -1 if there is none.
         """
         runs, on = rows["run"][places], rows["node"][places]
-        # Usually, each run is on one node, so that its number is the index of its start.
+        # Usually, each run is on a single node, so its number equals the index of its start.
         if np.array_equal(run, np.arange(len(run))) and (places.size == 0 or 0 <= runs.min() <= runs.max() < len(run)):
             pairs = np.full(len(run), -1, np.int64)
             pairs[runs[::-1]] = np.arange(len(runs))[::-1]  # the first row of each run is assigned last, so it stays

@@ -70,7 +70,7 @@ class TrainingModel(Protocol):
     """The interface for the progress of elastic tasks."""
 
     def start(self) -> TrainingState:
-        """Return the state before the first start."""
+        """Return the initial state of a task that has never run."""
 
 
 @dataclass(frozen=True, slots=True)

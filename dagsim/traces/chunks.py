@@ -502,7 +502,7 @@ class _File:
                 self._report.note("with a line break inside a text (joined)", self._where(begun))
 
     def _split(self, records: Iterator[tuple[int, list[str]]]) -> Iterator[Table]:
-        """Build tables from the texts of records."""
+        """Build tables from records, each with its line number and its fields."""
         report, form = self._report, self._form
         while batch := list(islice(records, _ROWS)):
             lines, rows = [], []

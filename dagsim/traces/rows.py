@@ -232,7 +232,7 @@ class Checks:
         self.usable &= ~faulty
 
     def drop_for(self, reasons: Labels) -> None:
-        """Drop the rows that have a reason. An empty text means that there is no reason."""
+        """Drop each row whose entry in ``reasons`` is not empty."""
         for place, reason in enumerate(reasons.words):
             if reason:
                 self.drop(reasons.place == place, reason)

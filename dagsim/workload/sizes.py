@@ -156,10 +156,12 @@ class Correlated:
     def __post_init__(self) -> None:
         for name in ("gpus_follow", "priority_follows"):
             if not 0 <= getattr(self, name) <= 1:
-                raise WorkloadError(f"sizes correlated: {name} must be between 0 and 1, got {getattr(self, name)!r}")
+                raise WorkloadError(
+                    f"sizes (kind: correlated): {name} must be between 0 and 1, got {getattr(self, name)!r}"
+                )
         for name in ("longest", "most_gpus", "top_priority"):
             if not getattr(self, name) >= 1:
-                raise WorkloadError(f"sizes correlated: {name} must be at least 1, got {getattr(self, name)!r}")
+                raise WorkloadError(f"sizes (kind: correlated): {name} must be at least 1, got {getattr(self, name)!r}")
 
     def draw(self, rng: Draws, tasks: int) -> SizeColumns:
         work = _sizes("work", self.work, rng, tasks)

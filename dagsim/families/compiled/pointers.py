@@ -2,8 +2,8 @@
 two hundred values.
 
 Only ``jit`` imports this module, and only when a function has to be compiled. An object of a class
-that is registered here is passed as the address of a table with the *data and lengths* of the
-arrays (``jit.words_of``). An attribute is read from the table wherever the code uses it. The table
+that is registered here is passed as a pointer to a table that holds the address and the shape of
+each array (``jit.words_of``). An attribute is read from the table wherever the code uses it. The table
 never changes during a call, and loads from it are marked as invariant (``invariant.load``), so a
 loop does not repeat them.
 

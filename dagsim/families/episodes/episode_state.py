@@ -104,8 +104,8 @@ class EpisodeState(NamedTuple):
     widths: np.recarray  # (width classes,) WIDTH
     # (n,) float64: seconds of the ready tasks by width class, in ascending order
     sorted_s: np.ndarray
-    # (width classes + 2 * types, 2) int64: GPU-seconds by class and by best type, and slowdowns by
-    # type
+    # (width classes + 2 * types, 2) int64: exact fixed-point sums, each as (high, low): GPU-seconds
+    # by width class, GPU-seconds by best type, and slowdowns by best type
     sums: np.ndarray
     on_type: np.recarray  # (types,) ON_TYPE
     expected: np.recarray  # EXPECTED: current runs, by type and expected end

@@ -102,7 +102,7 @@ def reconsider(e: EpisodeState, theta: float, order: int) -> None:
 
 @inner
 def play_out(e: EpisodeState, net: ScorerNet, depth: int, theta: float, order: int) -> int:
-    """Run an episode that has stopped at a choice to its end. The network makes the next ``depth``
+    """Finish an episode that is waiting for a choice. The network makes the next ``depth``
     choices, and a heuristic makes all later ones. Return the number of choices.
     """
     s, plays, going = e.state, int64(0), True

@@ -195,7 +195,7 @@ class _Columns(NamedTuple):
         return keys
 
     def graph(self, tasks: np.ndarray, job: np.ndarray, key: np.ndarray) -> _Graph:
-        """Build the graph of the tasks in some rows."""
+        """Build the graph of the tasks in the given rows."""
         degree = np.array([len(parents) for _, parents, _ in self.spelled], np.int64)
         listed = np.array([parent for _, parents, _ in self.spelled for parent in parents], np.int64)
         return _graph(key[tasks], job[tasks], self.name.place[tasks], degree, listed)
@@ -262,7 +262,7 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
 class _Graph(NamedTuple):
     """The edges between n tasks, sorted by child. Edges from missing tasks are left out."""
 
-    waits: np.ndarray  # (n + 1,) int64
+    waits: np.ndarray  # (n + 1,) int64: the parents of task i are parent[waits[i] : waits[i + 1]]
     parent: np.ndarray  # (E,) int64: tasks
     orphan: np.ndarray  # (n,) bool: True if a parent does not exist
     circular: np.ndarray  # (n,) bool: True if the task is part of a cycle

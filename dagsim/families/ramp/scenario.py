@@ -151,7 +151,7 @@ class RampScenario(Scenario):
 
     @property
     def episode_jobs(self) -> int:
-        """The number of jobs per episode. A kernel can also simulate only the first jobs."""
+        """The number of jobs per episode. A kernel can also simulate only the first few of them."""
         return self.jobs
 
     @property

@@ -335,7 +335,7 @@ def test_blocks_are_put_together_in_the_sizes_that_slurm_plans_with(folder: Path
     levels = Tree(tuple(switches), levels_up=("block", "block2", "block4")).levels(names)
     assert [len(set(level.domains)) for level in levels] == [5, 3, 2]
     (folder / "topology.conf").write_text(blocks + "BlockSizes=2,x\n")
-    with pytest.raises(TraceError, match="BlockSizes must be numbers of nodes, got '2,x'"):
+    with pytest.raises(TraceError, match="BlockSizes must be a list of node counts, such as 4,16, got '2,x'"):
         read_slurm_site(site_files([folder]))
 
 

@@ -41,8 +41,8 @@ _OPTIONAL = {
     "--permit-port-sharing": "true",
     # The default would retry every pod after 5 minutes of real time.
     "--pod-max-in-unschedulable-pods-duration": "10000h",
-    # dagsim reads the page of metrics to see whether the scheduler is idle. These metrics, which
-    # dagsim does not need, make up 90% of that page.
+    # dagsim reads the metrics endpoint to see whether the scheduler is idle. These metrics, which
+    # dagsim does not need, make up 90% of the response.
     "--disabled-metrics": "scheduler_plugin_execution_duration_seconds,scheduler_plugin_evaluation_total,"
     "scheduler_framework_extension_point_duration_seconds,scheduler_pod_scheduling_sli_duration_seconds,"
     "kubernetes_feature_enabled,rest_client_rate_limiter_duration_seconds,rest_client_request_duration_seconds,"

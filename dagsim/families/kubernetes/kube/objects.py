@@ -189,7 +189,7 @@ class Pod:
                     selector = selector.extended([Requirement(key, operator, (self.labels[key],)) for key in keys])
             namespaces: frozenset[str] | None = frozenset(map(str, list_in(term, "namespaces")))
             if object_in(term).get("namespaceSelector") is not None:
-                # The import replaces selectors of namespaces with the names of these namespaces. If
+                # The import replaces namespace selectors with the names of matching namespaces. If
                 # the manifest still contains such a selector, assume that it selects all
                 # namespaces.
                 namespaces = None

@@ -185,7 +185,7 @@ class RelativeConfig:
     def __post_init__(self) -> None:
         for action in self.actions:
             if action not in get_args(ExtraAction):
-                raise ConfigError(f"codec: actions must be {', '.join(get_args(ExtraAction))}, got {action!r}")
+                raise ConfigError(f"codec: actions may only contain {', '.join(get_args(ExtraAction))}, got {action!r}")
 
     @property
     def features(self) -> dict[str, tuple[str, ...]]:

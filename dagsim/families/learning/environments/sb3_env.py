@@ -89,7 +89,7 @@ class Sb3VecEnv(VecEnv):
         Raises:
             ConfigError: Always.
         """
-        raise ConfigError(f"{attr_name}: environments that are stepped together have no attributes to set")
+        raise ConfigError(f"{attr_name}: attributes of a batch of environments cannot be set")
 
     def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
         """Call a method of some environments."""

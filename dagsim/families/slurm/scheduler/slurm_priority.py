@@ -153,7 +153,7 @@ class PriorityBook:
 
     def user(self, account: str, user: str, now: float = -inf) -> str:
         """Return the name of a user's association with an account. Create the association if it
-        does not exist. A new association changes the factors of priorities from ``now`` on.
+        does not exist. A new association affects priority factors from ``now`` on.
         """
         account = account or "default"
         name = f"{account}/{user}"

@@ -297,8 +297,8 @@ def freed_until(
     Slurm assumes that the runs end in the order of their limits. It frees the resources of all runs
     that end in a window of time, and then tests whether the job fits (_will_run_test in
     job_test.c). The first window lasts until ``FIRST_WINDOW_S`` after the first end, rounded up to
-    a multiple of ``FIRST_WINDOW_S``. Each further window ends twice as late, or ``linear_s`` later,
-    or as late as is needed to include the next end of a run.
+    a multiple of ``FIRST_WINDOW_S``. If the job does not fit, the length of the window is doubled
+    (or extended by ``linear_s``, if that is set) until the window includes the end of another run.
     """
     order, _, _, runs_stride, marks = limits
     freed_s, origin_s, _, linear_s = clock

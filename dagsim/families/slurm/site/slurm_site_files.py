@@ -552,7 +552,9 @@ def _read_topology(site: SlurmSite, file: Path) -> None:
             except ValueError:
                 site.block_sizes = [0]
             if min(site.block_sizes) < 1 or max(site.block_sizes) > MOST_NODES:
-                raise TraceError(f"{file}: BlockSizes must be numbers of nodes, got {pairs['blocksizes'][:80]!r}")
+                raise TraceError(
+                    f"{file}: BlockSizes must be a list of node counts, such as 4,16, got {pairs['blocksizes'][:80]!r}"
+                )
             continue
         name = pairs.get("switchname") or pairs.get("blockname")
         if name is None:

@@ -22,7 +22,7 @@ __all__ = ["COMMUNICATIONS", "FAILURE_MODELS", "RUNTIMES", "SETUPS", "SHARINGS",
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models:
     """The models that a simulation of a cluster uses. By default, tasks take as long as recorded,
-    nothing fails, nothing else takes time, and estimates are exact.
+    there are no failures, no set-up times and no transfer times, and estimates are exact.
     """
 
     runtime: Runtime = field(default_factory=Recorded)

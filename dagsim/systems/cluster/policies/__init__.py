@@ -128,7 +128,10 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             "max-min", ".batch_mode:max_min", "task with the latest of the earliest possible completions first", _COSTLY
         ),
         Entry(
-            "sufferage", ".batch_mode:sufferage", "task that would lose most on its second best GPU type first", _COSTLY
+            "sufferage",
+            ".batch_mode:sufferage",
+            "first the task that would lose the most on its second-best GPU type",
+            _COSTLY,
         ),
         Entry(
             "allox",

@@ -428,7 +428,7 @@ class OnDemandNodes(Forked):
             for machine, room in there:
                 count = min(room, missing)
                 missing -= count
-                # the node is not up, and ``machine`` is a copy of it
+                # nodes that are not up are represented by copies
                 if count and machine is not machines[machine.index]:
                     filled.append((machine, count))
             if not filled or (demand.gang and missing > 0):

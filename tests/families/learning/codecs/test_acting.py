@@ -176,7 +176,7 @@ def test_without_actions_nothing_changes_and_with_them_the_kernel_decides_live()
     assert scenario.why_no_episodes(RelativeConfig(), reward.terms) == ""
     assert "actions" in scenario.why_no_episodes(replace(RelativeConfig(), actions=("preempt",)), reward.terms)
     assert ALL.features["tokens"][: len(RelativeConfig().features["tokens"])] == RelativeConfig().features["tokens"]
-    with pytest.raises(ConfigError, match="actions must be preempt, migrate, admit"):
+    with pytest.raises(ConfigError, match="actions may only contain preempt, migrate, admit"):
         RelativeConfig(actions=("stop",))  # type: ignore[arg-type]
     assert not load_agent_admits()
 
