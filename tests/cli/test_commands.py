@@ -156,6 +156,16 @@ def test_help_describes_the_options_that_its_list_leaves_out() -> None:
     assert [at for at, (own, whole) in left_out.items() if own not in whole and "Earlier spelling" not in own] == []
 
 
+def test_a_short_option_stands_for_the_same_option_in_every_command() -> None:
+    meanings: dict[str, set[str]] = {}
+    for _, command in commands():
+        for param in command.params:
+            names = (*param.opts, *getattr(param, "secondary_opts", ()))
+            for short in (name for name in names if len(name) == 2):
+                meanings.setdefault(short, set()).add(max(names, key=len))
+    assert {short: names for short, names in meanings.items() if len(names) > 1} == {}
+
+
 def test_help_lists_the_commands_in_the_order_of_use() -> None:
     assert sorted(ORDER) == sorted(COMMANDS.commands)
     help_ = CliRunner().invoke(app, ["--help"]).output

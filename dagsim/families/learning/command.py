@@ -38,7 +38,6 @@ def train_agent(
         str | None,
         typer.Option(
             "--algo",
-            "-a",
             metavar="NAME",
             help="Algorithm: ppo, reinforce, d3qn, sac ... or module:attr (default: ppo).",
         ),
