@@ -93,7 +93,7 @@ def read_scenario(
         kind=kind,
         instances=jobs.instances,
     )
-    order = np.zeros(0, np.int32) if (parent < child).all() else _parents_first(base, parent, child, jobs.waits)
+    order = np.zeros(0, np.int32) if (parent < child).all() else _parents_first(base, parent, jobs.waits)
     columns = _columns_of(jobs, kind, demands)
     classes, nodes = demand_classes(machines), empty_nodes(machines)
     past = _past(jobs, columns, [demands[number] for number in kind.tolist()] if jobs.in_flight else [], machines)
@@ -223,7 +223,7 @@ def _limits(jobs: JobArrays, seconds: np.ndarray, queues: QueueTree | None) -> n
     return np.where(np.isinf(seconds), inf, within)
 
 
-def _parents_first(base: np.ndarray, parent: np.ndarray, child: np.ndarray, waits: np.ndarray) -> np.ndarray:
+def _parents_first(base: np.ndarray, parent: np.ndarray, waits: np.ndarray) -> np.ndarray:
     """Return (n,) int32: the tasks, grouped by job. Within a job, tasks are sorted by the length of
     the longest chain of tasks before them, so parents come first."""
     depth, waiting = np.zeros(len(base), np.int64), np.flatnonzero(np.diff(waits))

@@ -127,7 +127,7 @@ class Gavel:
         self._enter(ledger, waiting)
         self._renew_rates(view, ledger, waiting, runs)
         if ledger.jobs:
-            yield from self._open_round(view, ledger, waiting, runs if stoppable else {}, leases)
+            yield from self._open_round(view, ledger, waiting, runs if stoppable else {})
         # If nothing is running now, the chosen tasks could not start because machines are down, or
         # because CPUs or memory are missing. In that case, start the oldest task that fits.
         if not view.running and not view.pending:
@@ -295,7 +295,7 @@ class Gavel:
         self._due, self._ends_s = {}, now_s
 
     def _open_round(
-        self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, runs: dict[int, list[Run]], leases: bool
+        self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, runs: dict[int, list[Run]]
     ) -> Iterator[Decision]:
         """Begin a round: stop the runs that are not part of it, and start the others."""
         now_s = self._ends_s

@@ -78,7 +78,7 @@ Observer = Callable[[tuple[int, float, int, int, int, int, int, int, float]], No
 
 _ARRIVED, _ADMITTED, _REJECTED = int(Kind.ARRIVED), int(Kind.ADMITTED), int(Kind.REJECTED)
 _STARTED, _FINISHED, _COMPLETED = int(Kind.STARTED), int(Kind.FINISHED), int(Kind.COMPLETED)
-_PREEMPTED, _FAILED, _DOWN, _UP = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.DOWN), int(Kind.UP)
+_PREEMPTED, _FAILED = int(Kind.PREEMPTED), int(Kind.FAILED)
 _ALLOCATED, _RELEASED = int(Kind.ALLOCATED), int(Kind.RELEASED)
 _ITERABLE = frozenset((GeneratorType, list, tuple))
 """The usual types of a policy's answer. If an answer has another type, the kernel checks whether it

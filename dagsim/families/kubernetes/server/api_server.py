@@ -28,8 +28,6 @@ ServerMessage: TypeAlias = dict[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[ServerMessage]]
 Send: TypeAlias = Callable[[ServerMessage], Awaitable[None]]
 
-_STATUS = ("status",)
-
 
 def _resources(group: str, text: str) -> Iterator[Resource]:
     """Parse kinds from words such as ``Node!:no/status``. A ``!`` marks a kind without a namespace,

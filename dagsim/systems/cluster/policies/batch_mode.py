@@ -127,8 +127,7 @@ class BatchMode:
 
     def _choice(self, view: ClusterView, task: TaskState, lanes: list[list[float]]) -> _Choice | None:
         completions = sorted(
-            (_free_at(view, task.demand, lanes[type_], type_, _lanes_of(task)) + task.seconds[type_], type_)
-            for type_ in task.demand.types
+            (_free_at(view, lanes[type_], _lanes_of(task)) + task.seconds[type_], type_) for type_ in task.demand.types
         )
         if not completions or completions[0][0] == inf:
             return None
@@ -230,8 +229,8 @@ def _lanes_of(task: TaskState) -> int:
     return max(round(width(task)), 1) if task.demand.demand.gpus else 0
 
 
-def _free_at(view: ClusterView, demand: DemandClass, lanes: list[float], type_: int, width: int) -> float:
-    """Return the time at which ``width`` GPUs of the type are expected to be free."""
+def _free_at(view: ClusterView, lanes: list[float], width: int) -> float:
+    """Return the time at which ``width`` GPUs of the type of ``lanes`` are expected to be free."""
     if not width:
         return view.now
     return lanes[width - 1] if width <= len(lanes) else inf
