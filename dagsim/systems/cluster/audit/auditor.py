@@ -66,7 +66,7 @@ class Auditor:
         """
         self._types, self._site = cluster.gpu_types, SiteState(cluster, queues, levels=levels)
         self._accept, self._hint = accept or {}, hint
-        self._as_stated, self._has_queues, self._snapshot = as_stated, queues is not None, snapshot
+        self._as_stated, self._snapshot = as_stated, snapshot
         self._nodes = {name: node for node in cluster.nodes for name in (node.name.partition(":")[0], node.name)}
         self._names = {} if queues is None else _names_of(queues)
         self._users = {} if queues is None else _users_of(queues)
@@ -127,7 +127,7 @@ class Auditor:
                     _with_range(reason, ranges.get((kind, reason))): told
                     for reason, told in kinds[kind].reasons.items()
                 }
-        if self._unknown.count and (self._has_queues or self._log_names["nodes"]):
+        if self._unknown.count and (self._queues is not None or self._log_names["nodes"]):
             kinds["nodes"] = self._unknown
             if not self._log_names["nodes"]:
                 names = list(self._unknown.reasons)
@@ -155,7 +155,7 @@ class Auditor:
     def _unused(self) -> dict[str, tuple[int, tuple[str, ...]]]:
         """Return the names that exist at the site but that no job has used so far."""
         known = {kind: names for kind, names in self._names.items() if self._log_names[kind]}
-        if self._log_names["nodes"] and self._has_queues:
+        if self._log_names["nodes"] and self._queues is not None:
             known["nodes"] = {node.name: None for node in self._nodes.values()}
         if self._log_names["gpu types"]:
             known["GPU types"] = {gpu.name: None for gpu in self._types if gpu is not None}
