@@ -27,7 +27,7 @@ from dagsim.errors import ConfigError, PluginError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.family import families
 from dagsim.files import file_hash
-from dagsim.own_code import own_names, source_file
+from dagsim.own_code import is_own, own_names, source_file
 from dagsim.registry import Spec, nearest_file
 from dagsim.systems.policy_spec import PolicyKind, PolicySpec, named_files
 from dagsim.systems.seam import Scenario
@@ -202,7 +202,7 @@ def files_in(value: Any) -> Iterator[tuple[str, str, Path]]:
     """
     if isinstance(value, str):
         name = value.partition("[")[0].strip()
-        if own_names(name) == [name]:
+        if is_own(name) and own_names(name) == [name]:
             for own in own_names(value):
                 for path in _source(own):
                     yield "code", own, path
