@@ -228,7 +228,7 @@ def _on_cells(name: str, pattern: str, head: str, best: Mapping[str, str] | None
         columns = [*([pairs[policy, cell].ratio for policy in alike] for cell in cells), [means[one] for one in alike]]
         rows.append(["smallest to largest", *(f"{min(ratios):.3f} to {max(ratios):.3f}" for ratios in columns)])
     yield from markdown((head, *cells, "mean"), rows)
-    yield from ("", f"*{name}: {file['made'].replace('report seeds', 'test seeds')}*")
+    yield from ("", f"*{name}: {file['made']}*")
 
 
 def _ratio(pair: Paired, p: float) -> str:

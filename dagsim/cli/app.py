@@ -20,7 +20,6 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from dagsim.cli.command_errors import sentence
 from dagsim.cli.options import refuse_several
 from dagsim.errors import DagsimError, InputError
 from dagsim.family import refuse_missing
@@ -356,6 +355,8 @@ def _told(error: Any, group: Any) -> Exception:
     """Print a command-line error as one sentence, and return the exit that ends the command."""
     if type(error).__name__ == "NoArgsIsHelpError":
         return error  # type: ignore[no-any-return]
+    from dagsim.cli.command_errors import sentence
+
     return _ended(error, sentence(error, group), 2)
 
 

@@ -93,7 +93,8 @@ def _extra_argument(words: str, place: _Place) -> str:
         hint = "; a pattern with * may match several files" if Path(words.split()[0]).exists() else ""
         return f"{place.path} takes only {' and '.join(arguments)}, but also got {words!r}{hint}"
     if Path(words.split()[0], "manifest.json").is_file():
-        return f"{place.path} takes no argument {words!r}, which is a run folder (options take one folder each)"
+        again = "; --config RUN repeats a run" if "--config" in place.options else ""
+        return f"{place.path} takes no argument {words!r}, which is a run folder (options take one folder each){again}"
     wanted = {"--policy": "a scheduler", "--config": "a configuration"}
     if set(words) & set("./"):
         wanted = {"--trace": "a log"} | wanted

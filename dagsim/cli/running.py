@@ -69,7 +69,7 @@ class Kept(NamedTuple):
 
     @property
     def lines(self) -> list[CellRun]:
-        """The finished runs, without those that failed."""
+        """The finished runs that did not fail."""
         return [run for run in self.runs.values() if not run.error]
 
 

@@ -54,7 +54,8 @@ class CellWork:
     named: bool = False
     """True if each run contains the id of the cell."""
     code: str | None = None
-    """Digest of the simulation code, which must be the same in the worker. None skips this check."""
+    """Digest of the simulation code, which must be the same in the worker, as must the files that a
+    cell depends on. None skips these checks."""
     trace: str | None = None
     """Path of the trace on this machine, if it differs from the configured one."""
     aside: str | None = None
@@ -65,12 +66,18 @@ class CellWork:
         arrived.
 
         Raises:
-            RunFolderError: The code here differs from the calling process's code.
+            RunFolderError: The code here, or a file that the cell depends on, differs from the one of
+                the calling process.
             InputError: As in ``run_policy``.
         """
         if self.code is not None:
             check_code(self.code)
         config, log = self._config(cell), None
+        if self.code is not None and Cell(config, cell.policy, cell.seed, cell.label).id != cell.id:
+            raise RunFolderError(
+                "a file that the configuration or the policy names is missing on this worker, or differs from the one "
+                "on the calling machine"
+            )
         try:
             played = self._set_aside(cell) or play_policy(config, cell.policy, cell.seed, tell, name=cell.name)
             log = partial(log_of, played)

@@ -409,16 +409,15 @@ class Cell:
         return None if path is None else (digest(path), path)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _cell, (_pickled(self.config), self.policy, self.seed, self.label, self.at, self.__dict__.get("id"))
+        return _cell, (_pickled(self.config), self.policy, self.seed, self.label, self.at, self.id)
 
 
-def _cell(config: bytes, policy: str, seed: int, label: str, at: Mapping[str, str], id_: str | None) -> Cell:
-    """Rebuild a cell that was sent to this process. Cells with the same configuration share one
-    object with its caches.
+def _cell(config: bytes, policy: str, seed: int, label: str, at: Mapping[str, str], id_: str) -> Cell:
+    """Rebuild a cell that was sent to this process. Its id is that of the sender, whose files may differ. Cells with
+    the same configuration share one object with its caches.
     """
     cell = Cell(_unpickled(config), policy, seed, label, at)
-    if id_ is not None:
-        cell.__dict__["id"] = id_
+    cell.__dict__["id"] = id_
     return cell
 
 

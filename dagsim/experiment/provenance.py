@@ -40,7 +40,8 @@ family that cannot affect results declares this itself (``shows_only``).
 """
 _STATING = ("__init__.py", "family.py")
 """The files in a family that every process reads."""
-_KINDS = {"code": "the source of", "checkpoints": "the checkpoint of", "traces": "the trace", "inputs": "the file"}
+KINDS = {"code": "the source of", "checkpoints": "the checkpoint of", "traces": "the trace", "inputs": "the file"}
+"""Kinds of files that a manifest lists, each with the words that come before a name."""
 _PACKAGE = Path(__file__).parents[1]
 
 Sources = dict[str, dict[str, Any]]
@@ -53,7 +54,7 @@ def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
     Raises:
         ConfigError: A file is missing.
     """
-    files: dict[str, Sources] = {kind: {} for kind in _KINDS}
+    files: dict[str, Sources] = {kind: {} for kind in KINDS}
     used = [source for policy in policies for source in sources_of(config, policy)]
     for kind, name, path in (*used, *files_in(plain(config))):
         files[kind][name] = {"file": str(path.absolute()), "sha256": digest(path)}
@@ -113,7 +114,7 @@ def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -
     simulation code has changed. Names that are not in ``now`` are not compared.
     """
     sentences = [changed] if (changed := _code_changed(recorded)) else []
-    for kind, noun in _KINDS.items():
+    for kind, noun in KINDS.items():
         for name, fact in (recorded.get(kind) or {}).items():
             path = Path(fact["file"])
             if now is not None:

@@ -69,7 +69,7 @@ from dagsim.experiment.kept_files import (
     write_whole,
 )
 from dagsim.experiment.plan import Cell, Plan
-from dagsim.experiment.provenance import SCHEMA, changes
+from dagsim.experiment.provenance import KINDS, SCHEMA, changes
 from dagsim.family import Entry, family_entries
 from dagsim.files import Lock, file_hash, replaced
 from dagsim.metrics.standings import PolicyResult
@@ -93,7 +93,7 @@ _MANIFEST: dict[str, Any] = {
         "versions": dict,
     },
     **{"policies": [str], "seeds": [int], "trace": {"path": str, "sha256": str}},
-    **{kind: {None: _FILES} for kind in ("code", "checkpoints", "traces")},
+    **{kind: {None: _FILES} for kind in KINDS},
 }
 """The types of values in the manifest (see ``check_shape``)."""
 GRID = "sweep.yaml"

@@ -52,13 +52,14 @@ def counts_of(constraint: str) -> tuple[Counted, ...] | None:
     Raises:
         ModelError: The constraint cannot be read.
     """
-    if not parsed_constraint(constraint).counts:
+    counts = parsed_constraint(constraint).counts
+    if not counts:
         return ()
-    found = _COUNTED.findall(constraint)
+    counted = _COUNTED.findall(constraint)
     beside = _COUNTED.sub("", constraint)
-    if "|" in beside or len(found) != len(parsed_constraint(constraint).counts):
+    if "|" in beside or len(counted) != len(counts):
         return None
-    return tuple([Counted(part, int(number), "[" in beside) for part, number in found])
+    return tuple([Counted(part, int(number), "[" in beside) for part, number in counted])
 
 
 def without_counts(constraint: str, nodes: int) -> str:
@@ -172,10 +173,10 @@ class _Parser:
 
     def _takes(self, first: str) -> bool:
         """Remove the next token if it begins with ``first``. Return True if it does."""
-        found = bool(self._left) and self._left[-1][0] == first
-        if found:
+        begins = bool(self._left) and self._left[-1][0] == first
+        if begins:
             self._left.pop()
-        return found
+        return begins
 
 
 def _has(feature: str) -> _Test:

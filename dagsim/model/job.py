@@ -21,7 +21,7 @@ from dagsim.text import count_of
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a job's submission requests in addition to resources.
+    """The properties that a job's submission requests in addition to resources.
 
     Raises:
         ModelError: The constraint cannot be read, or a number is below 1.

@@ -194,6 +194,7 @@ def test_a_run_whose_metric_fails_goes_on_from_its_log(tmp_path: Path, monkeypat
         ("trace", {}, "trace: a line has no 'path', so another version of dagsim must have written the file"),
         ("plan", "x", "plan: damaged: expected an object, got 'x'"),
         ("command", 1, "command: damaged: expected a text, got 1"),
+        ("inputs", {"rates.csv": "x"}, "inputs: rates.csv: damaged: expected an object, got 'x'"),
     ],
 )
 @pytest.mark.parametrize("command", [("compare",), ("report",), ("baseline", "--resume")])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,7 @@ from dagsim.experiment.compare import grouped_standings
 from dagsim.experiment.executors import CellExecutor, CellWork, Local, OnProgress, Wanted, executor_for
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Cell, Plan, SweepGrid, axis_of, read_grid
+from dagsim.experiment.provenance import code_digest
 from dagsim.experiment.store import Store
 from dagsim.metrics.standings import Sample
 from dagsim.report.comparison import sweep_table
@@ -282,6 +284,20 @@ def test_a_worker_of_another_version_refuses(tmp_path: Path) -> None:
     cell = cells_of(described(tmp_path))[0]
     with pytest.raises(RunFolderError, match="have different versions of dagsim"):
         CellWork(code="0" * 64)(cell, lambda count: None)
+
+
+@pytest.mark.parametrize("changed", ["model,gpu\nbert,T4\n", None], ids=["another table", "no table"])
+def test_a_worker_with_other_files_refuses(changed: str | None, tmp_path: Path) -> None:
+    table = tmp_path / "rates.csv"
+    table.write_text("model,gpu\n")
+    cell = Cell(load_config(None, [f"runtime={{kind: throughput, table: {table}}}"]), "fifo", 0, "fifo")
+    sent = pickle.dumps(cell)
+    if changed is None:
+        table.unlink()
+    else:
+        table.write_text(changed)
+    with pytest.raises(RunFolderError, match="is missing on this worker, or differs"):
+        CellWork(code=code_digest())(pickle.loads(sent), lambda count: None)
 
 
 def test_two_writers_are_one_too_many(tmp_path: Path) -> None:

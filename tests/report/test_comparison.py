@@ -115,7 +115,7 @@ def test_latex_has_a_label_and_the_notes_apart_from_the_caption() -> None:
     grid = comparison_table(standings(lines()), workload="steady")
     latex = grid.latex().splitlines()
     assert latex[1].startswith(r"\caption{4 policies, steady")
-    assert "ratio: to" not in latex[1]
+    assert "ratio: relative to" not in latex[1]
     assert latex[2].startswith(r"\label{tab:4-policies-steady")
     assert [line for line in latex if line.startswith(r"\par\footnotesize ")] == latex[-1 - len(grid.notes) : -1]
 

@@ -203,7 +203,7 @@ class DecimaNet(ActorNet):
 
     @property
     def _of_stage(self) -> int:
-        """How many columns at the beginning of an embedding describe the stage."""
+        """The number of columns, at the beginning of an embedding, that describe the stage."""
         return len(STAGE) + self.hidden
 
     def embed(self, graphs: Graphs) -> Tensor:

@@ -17,8 +17,8 @@ _ASKED = ("select", "nodes", "neednodes", "procs", "ncpus", "nodect")
 
 
 class PbsRequest(NamedTuple):
-    """What a record states about the resources of a job. A resource that it does not state is an
-    empty text."""
+    """The resources of a job, as a record states them. A resource that it does not state is an empty
+    text."""
 
     select: str
     nodes: str

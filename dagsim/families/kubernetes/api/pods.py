@@ -129,7 +129,7 @@ _INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 class PodFate(Enum):
-    """What has become of a pod or of a pod set."""
+    """The outcome of a pod or of a pod set."""
 
     OVER = "over"
     FAILED = "failed"

@@ -246,8 +246,8 @@ class Site:
         labels = {label for topology in topologies for label in topology.levels} - {HOSTNAME}
         for label in labels:
             if level_name(label) not in levels:
-                known = ", ".join(levels) or "it has none"
-                raise ConfigError(f"kueue: the network has no level {level_name(label)!r} for {label}; levels: {known}")
+                names = ", ".join(levels) or "it has none"
+                raise ConfigError(f"kueue: the network has no level {level_name(label)!r} for {label}; levels: {names}")
         for topology in topologies:
             if topology.levels[-1:] != (HOSTNAME,):
                 raise ConfigError(f"kueue: the lowest level of the topology {topology.name!r} must be {HOSTNAME}")

@@ -78,6 +78,7 @@ def training_sweep(grid: SweepGrid, output: SweepOutput, *, dry_run: bool) -> No
 
     Raises:
         InputError: A configuration is wrong, or the executor cannot run training runs.
+        RunFolderError: Code or a file that determines an earlier training run of the sweep has changed.
     """
     trials = planned_trainings(grid)
     if dry_run:
@@ -87,11 +88,12 @@ def training_sweep(grid: SweepGrid, output: SweepOutput, *, dry_run: bool) -> No
     kept = {config_hash(store.config): store.path for store in _stores(out)}
     for trial in trials:
         path = kept.get(config_hash(trial.config))
-        folder = (
-            begin_training(trial.config, out, report=False, name=trial.label[:60], argv=["dagsim", *sys.argv[1:]])
-            if path is None
-            else Store.open(path, own=True)
-        )
+        if path is None:
+            argv = ["dagsim", *sys.argv[1:]]
+            folder = begin_training(trial.config, out, report=False, name=trial.label[:60], argv=argv)
+        else:
+            folder = Store.open(path, own=True)
+            folder.check_unchanged()  # also if it has ended, so that results of other code or files are not mixed
         kept[config_hash(trial.config)] = folder.path
         if folder.state != "done":
             with folder.noting(), training_progress(wanted=output.watched) as watch:

@@ -55,7 +55,7 @@ def test_windows_that_an_agent_was_trained_on_are_named_first(log, agent, tmp_pa
     assert "workload.part=[0.8,1]" in ended.stderr
     rest = evaluated(log, agent, tmp_path, "--windows", "4x10", "--set", "workload.part=[0.8,1]")
     assert rest.exit_code == 0, rest.output
-    assert "windows hold jobs" not in rest.stderr
+    assert "windows contain jobs" not in rest.stderr
 
 
 def test_windows_of_a_part_lie_in_that_part(log):
@@ -102,7 +102,7 @@ def test_where_durations_are_hidden_the_shipped_agent_sees_expected_ones(tmp_pat
     hidden = ("--set", "estimates.kind=hidden")
     ended, said, (general,) = shipped(tmp_path / "hidden", *hidden)
     assert ended.exit_code == 0, ended.output
-    assert "ppo[beliefs=true]: durations are hidden, so the agent sees those that are expected" in said
+    assert "ppo[beliefs=true]: durations are hidden, so the agent gets expected durations" in said
     assert "ppo[beliefs=true]" in ended.stdout
     ended, said, files = shipped(tmp_path / "known")
     assert "hidden" not in said

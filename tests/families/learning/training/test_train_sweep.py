@@ -51,6 +51,11 @@ def test_each_point_is_trained_with_each_seed_and_only_once(tmp_path: Path) -> N
     assert json.loads(again.stdout) == facts
     trained = CliRunner().invoke(app, ["config", "check", facts["best"]])
     assert trained.exit_code == 0, trained.output
+    manifest = Path(facts["runs"][0]) / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"code_sha256": "0" * 64}))
+    refused = swept(tmp_path, text, "--json")
+    assert refused.exit_code == 2
+    assert "the code of dagsim has changed" in " ".join(refused.output.split())
 
 
 def test_training_runs_that_are_worse_than_the_median_end_early(tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ A number that changes anywhere in a policy, the kernel or a model shows as a dif
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from support.policy_pins import placed, schedules, specs
 
-from dagsim.family import added_names
+from dagsim.family import added_names, families
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 
 LEFT_OUT = ("recorded",)
@@ -54,3 +55,6 @@ def test_a_policy_plays_the_schedules_that_were_recorded(spec: str, cases: int, 
 def test_every_policy_is_pinned() -> None:
     assert set(LEFT_OUT) < set(POLICIES.names())
     assert set(FEW) | set(MORE) <= set(NAMES)
+    adding = [name for name, family in families().items() if {"policies", "placements"} & family.adds.keys()]
+    folder = Path(__file__).parents[3] / "families"
+    assert [name for name in adding if not (folder / name / "test_pinned_policies.py").is_file()] == []
