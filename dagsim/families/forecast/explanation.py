@@ -260,13 +260,13 @@ def explain_wait(question: Question, job: str, futures: int = FUTURES) -> Explan
     fates = {hindrance.fate, verdict_of(hindrance.reason).fate, verdict_of(stated).fate}
     # Do not simulate if the start depends on something outside the data.
     never, known = hindrance.fate is Fate.NEVER, Fate.OUTSIDE not in fates
-    ahead = _ahead(present, task, listing, log) if task is not None else Ahead()
+    ahead = _ahead(present, task, listing) if task is not None else Ahead()
     if hindrance.words == "waits for its turn":
         hindrance = hindrance._replace(words=_turn(ahead, log.partition[first]))
     start_s, nodes = (inf, ()) if never or not known else player.planned_start(state, int(members[0]))
     if hindrance.reason == "Priority" and start_s <= 0:
         hindrance = hindrance._replace(words=f"{hindrance.words}; there is room for it at the scheduler's next cycle")
-    frees = list(_frees(log, state, present, hindrance, start_s, nodes, zero_s))
+    frees = list(_frees(log, state, present, hindrance, start_s, nodes))
     trials: Iterator[tuple[JobChange | None, float]] = iter([(None, inf)])
     if known:
         trials = _trials(question, past, state, first, members, futures, never=never)
@@ -458,7 +458,7 @@ def _before(present: Present, ours: Standing, task: TaskState, listing: dict[str
         yield one
 
 
-def _ahead(present: Present, task: TaskState, listing: dict[str, Listed], log: JobLog) -> Ahead:
+def _ahead(present: Present, task: TaskState, listing: dict[str, Listed]) -> Ahead:
     ours = _own(present, task)
     if ours is None:
         return Ahead()
@@ -506,9 +506,8 @@ def _turn(ahead: Ahead, partition: str) -> str:
 
 
 def _frees(
-    log: JobLog, state: QueueState, present: Present, hindrance: Hindrance, start_s: float, nodes: Sequence[str],
-    zero_s: float,
-) -> Iterator[Freeing]:  # fmt: skip
+    log: JobLog, state: QueueState, present: Present, hindrance: Hindrance, start_s: float, nodes: Sequence[str]
+) -> Iterator[Freeing]:
     """Yield the running jobs that end first, by their time limits, and free what a job needs. If a
     limit on usage holds the job back, these are the jobs that count towards it. Otherwise, these
     are the jobs on the nodes where the job would start if all jobs ran to their time limits.

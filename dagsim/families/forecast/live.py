@@ -369,9 +369,9 @@ def expected(
         played.append(waits_s)
         if len(played) == forecaster.futures or (early is not None and early(len(played))):
             present = forecasts_of(rows, forecaster.raw(rows, past, instants, played))
-            yield Prospect(_shown(log, [present], rows, listing, said), len(played), 0, without)
+            yield Prospect(_shown(log, [present], listing, said), len(played), 0, without)
     for earlier in _earlier(log, forecaster, t, instants, kept):
-        yield Prospect(_shown(log, [*earlier, present], rows, listing, said), len(played), len(earlier), without)
+        yield Prospect(_shown(log, [*earlier, present], listing, said), len(played), len(earlier), without)
 
 
 def expected_shapes(
@@ -476,7 +476,7 @@ def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
 
 
 def _shown(
-    log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: ListedById | None, said: Mapping[str, NextStep]
+    log: JobLog, several: Sequence[Forecasts], listing: ListedById | None, said: Mapping[str, NextStep]
 ) -> list[Expected]:
     """Return the forecasts for the last rows. ``said`` contains the policy's current decisions
     about jobs, which explain their waits. If the policy starts a job immediately in every future,

@@ -171,7 +171,7 @@ class Admission:
         workload.arrived = self._arrivals
         self.workloads[spec.name] = workload
         if spec.assignments:
-            self._hold(workload, self._held(workload, spec.assignments))
+            self._hold(workload, self._held(spec.assignments))
             workload.evicted = spec.evicted
             self._bump(workload)
         elif local.stop_policy == "None":
@@ -495,7 +495,7 @@ class Admission:
         else:
             self._returns.setdefault(root, (now + self.requeue_s, self._trees_of[root]))
 
-    def _held(self, workload: WorkloadState, assignments: Iterable[PodSetAssignment]) -> Assignment:
+    def _held(self, assignments: Iterable[PodSetAssignment]) -> Assignment:
         """Return the assignment of a workload that already holds quota."""
         held = Assignment(mode=Mode.FIT)
         for given in assignments:
