@@ -143,7 +143,7 @@ def lagrangian(
         if steepness > 0:
             length = pace * (best.bound_s + gap - bound) / steepness
             rate[:, :-1] = np.maximum(0.0, rate[:, :-1] + length * direction)
-        prices = flows.moved(prices, through, least.start_s, least.seconds, pace)._replace(rate=rate)
+        prices = flows.moved(prices, least.start_s, least.seconds, pace)._replace(rate=rate)
     return best
 
 
@@ -208,9 +208,7 @@ class Flows:
             np.add.at(flow, child[edges], flow[parent[edges]] * prices.split[edges])
         return flow
 
-    def moved(
-        self, prices: DualPrices, through: np.ndarray, start_s: np.ndarray, seconds: np.ndarray, pace: float
-    ) -> DualPrices:
+    def moved(self, prices: DualPrices, start_s: np.ndarray, seconds: np.ndarray, pace: float) -> DualPrices:
         """Shift flow towards the paths whose last tasks end later."""
         job, parent, child = self._problem.job, self._problem.parent, self._problem.child
         if not len(parent):

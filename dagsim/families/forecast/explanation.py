@@ -507,7 +507,7 @@ def _turn(ahead: Ahead, partition: str) -> str:
 
 def _frees(
     log: JobLog, state: QueueState, present: Present, hindrance: Hindrance, start_s: float, nodes: Sequence[str]
-) -> Iterator[Freeing]:  # fmt: skip
+) -> Iterator[Freeing]:
     """Yield the running jobs that end first, by their time limits, and free what a job needs. If a
     limit on usage holds the job back, these are the jobs that count towards it. Otherwise, these
     are the jobs on the nodes where the job would start if all jobs ran to their time limits.

@@ -190,7 +190,7 @@ def test_pods_of_a_service_spread_by_default_and_those_that_leave_do_not_count()
     run(one, 0, "s1", served)
     # ln 4 + 2 = 3.4 and 2, rounded to 3 and 2: 100 x (3 + 2 - 3) / 3 and 100, times 2
     assert score(one, served, "PodTopologySpread") == [132, 200]
-    one.snapshot.dismiss(0, "s1")
+    one.snapshot.add(0, one.snapshot.remove(0, "s1")._replace(leaving=True))
     assert score(one, served, "PodTopologySpread") == [200, 200]
     assert score(one, pod(), "PodTopologySpread") == [0, 0]
 

@@ -20,7 +20,7 @@ SETTINGS = [
 SETTINGS += ["preempt=qos,requeue_delay_s=3", "kill=limit,over_time_s=1", "tres_gpus=500,tres_cpus=300,max_tres=true"]
 SETTINGS += ["qos=1000,assoc=700,tres_memory=200,job_size=5000,favor_small=true", "relative_size=true,job_size=9000"]
 SETTINGS += ["queue_depth=2,bf_max_job_test=1", "bf_window_s=5,bf_phase_s=1,calc_phase_s=1", "backfill=false"]
-SETTINGS += ["place=best", "place=best,gangs=distinct", "bf_max_job_user=1", "bf_max_job_assoc=2,bf_max_job_part=2"]
+SETTINGS += ["place=best", "place=best,gangs=distinct", "bf_max_job_user=1", "bf_max_job_assoc=1,bf_max_job_part=1"]
 SETTINGS += ["sched_min_interval_s=1,accrue_always=true", "fair_share=0,age=5000,partition=3"]
 MORE = {"slurm-multifactor": [f"{PERIODS}{',' * bool(own)}{own}" for own in SETTINGS]}
 FEW = {"slurm-multifactor": 12}

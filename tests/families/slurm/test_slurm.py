@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from support.recorded_policy import RecordedPolicy
 
-from dagsim.errors import ConfigError, UnknownName
+from dagsim.errors import ConfigError, InputError, UnknownName
 from dagsim.families.slurm.scheduler import run_table, slurm_priority
 from dagsim.families.slurm.scheduler.backfill_outlook import BackfillOutlook
 from dagsim.families.slurm.scheduler.holdings import Amounts, Holdings, UsageBefore
@@ -20,7 +21,7 @@ from dagsim.families.slurm.scheduler.priority_formulas import Weights
 from dagsim.families.slurm.scheduler.run_table import RunTable
 from dagsim.families.slurm.scheduler.slurm_backfill import NodePlan
 from dagsim.families.slurm.scheduler.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
-from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
+from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings, slurm_settings
 from dagsim.families.slurm.scheduler.slurm_times import FitSteps, Reserved, SiteClock, Where, earliest
 from dagsim.metrics import summarize
 from dagsim.model import (
@@ -651,6 +652,18 @@ def test_unknown_words_and_numbers_are_refused() -> None:
     }.items():
         with pytest.raises(ConfigError, match=why):
             POLICIES.create(f"slurm-multifactor[{spec}]")
+
+
+def test_the_parameters_of_a_site_are_checked_like_those_of_the_policy() -> None:
+    assert type(slurm_settings(QueueTree(scheduler={"queue_depth": 50.0})).queue_depth) is int
+    refused: list[tuple[dict[str, bool | float | str], str]] = [
+        ({"bf_intervall_s": 30.0}, "has no parameter 'bf_intervall_s'; did you mean 'bf_interval_s'?"),
+        ({"bf_interval_s": "fast"}, "bf_interval_s must be a number, got 'fast'"),
+        ({"queue_depth": 2.5}, "queue_depth must be a whole number, got 2.5"),
+    ]
+    for scheduler, why in refused:
+        with pytest.raises(InputError, match=rf"queues\.scheduler: .*{re.escape(why)}"):
+            slurm_settings(QueueTree(scheduler=scheduler))
 
 
 def test_it_keeps_the_promises_of_a_policy() -> None:

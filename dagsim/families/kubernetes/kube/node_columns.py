@@ -119,10 +119,6 @@ class NodeColumns:
         self._change(index, bound, -1)
         return bound
 
-    def dismiss(self, index: int, key: PodKey) -> None:
-        """Mark a pod as terminating."""
-        self.add(index, self.remove(index, key)._replace(leaving=True))
-
     def _change(self, index: int, bound: BoundPod, sign: int) -> None:
         pod = bound.pod
         self.requested[:, index] += sign * self.needs(pod)[0]

@@ -26,6 +26,7 @@ _LAST_UPDATE = re.compile(rb'"last_update"\s*:\s*(\{[^{}]*\}|\d+)')
 _UPDATE_S = re.compile(rb'(?:"number"\s*:\s*|^)([1-9]\d*)')
 _FIRST = 1_000_000_000
 """Priority of suspended jobs, so that they resume before any waiting job starts."""
+_ID = COLUMNS.index("JobID")
 _LEAST_LEFT_S = 60.0
 """Time left for a job beyond its limit (OverTimeLimit)."""
 
@@ -90,7 +91,8 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
             is_ending = job.state in ENDED
             report.skip("of jobs that are ending" if is_ending else "of jobs that neither run nor wait", len(ids))
         else:
-            rows: list[NumberedRow] = [(job.line, _squeue_row(job, id, now_s)) for id in ids]
+            row = _squeue_row(job, now_s)
+            rows: list[NumberedRow] = [(job.line, [*row[:_ID], id, *row[_ID + 1 :]]) for id in ids]
             is_counted = job.sockets or _TRACKED.search(job.tres_req_str + job.tres_alloc_str)
             if "gpu" in job.gres["socket"] and not is_counted:
                 report.note("with GPUs per socket, taken as one socket per node", source.where(job.line), len(ids))
@@ -199,13 +201,12 @@ def _times_of(job: QueuedJob, now_s: float) -> _QueueTimes:
     return _QueueTimes(submit, eligible, start, lasts_s, limit)
 
 
-def _squeue_row(job: QueuedJob, id: str, now_s: float) -> list[str]:
-    """Return a row of ``COLUMNS`` for a job, or for one task of an array."""
+def _squeue_row(job: QueuedJob, now_s: float) -> list[str]:
+    """Return a row of ``COLUMNS`` for a job or for a task of an array, without ``JobID``."""
     (asked, held), times = _gpus_of(job), _times_of(job, now_s)
     holds = job.runs or job.state == "SUSPENDED"
     row = {
         "JobIDRaw": unescaped_text(job.job_id),
-        "JobID": id,
         "User": job.user_name,
         "Account": job.account,
         "Partition": job.partition,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import inf
+from typing import Any
 
 from dagsim.errors import ConfigError
 from dagsim.families.slurm.scheduler.priority_formulas import Weights
 from dagsim.families.slurm.scheduler.slurm_priority import FairShareRule, PrioritySettings
 from dagsim.model import QueueTree
 from dagsim.model.arithmetic import DAY_S
+from dagsim.registry import arguments_of
 
 _CHOICES = {
     "order": ("multifactor", "basic"),
@@ -127,10 +129,13 @@ def slurm_settings(queues: QueueTree) -> SlurmSettings:
     """Return the parameters that the site uses.
 
     Raises:
-        ConfigError: There is no such parameter, or its value is out of range.
+        UnknownName: There is no such parameter.
+        ConfigError: A value has the wrong type or is out of range.
     """
-    unknown = [name for name in queues.scheduler if name not in SlurmSettings.__dataclass_fields__]
-    if unknown:
-        names = ", ".join(SlurmSettings.__dataclass_fields__)
-        raise ConfigError(f"queues.scheduler: slurm-multifactor has no parameter {unknown[0]!r}; allowed: {names}")
-    return SlurmSettings(**queues.scheduler)  # type: ignore[arg-type]
+    whole = {one.name for one in fields(SlurmSettings) if one.type == "int"}
+    given: dict[str, object] = {
+        name: int(value) if name in whole and isinstance(value, float) and value.is_integer() else value
+        for name, value in queues.scheduler.items()
+    }  # numbers in a configuration are floats
+    settings: dict[str, Any] = arguments_of("queues.scheduler: policy", "slurm-multifactor", SlurmSettings, given)
+    return SlurmSettings(**settings)

@@ -1,7 +1,7 @@
 """The inner loops of Slurm's backfill. They find when a job fits on nodes.
 
 The loops are plain functions over flat sequences. Small simulations pass lists to them. If there is
-enough work, ``NodePlan`` compiles the functions and passes arrays (``compiled.jit``). In a sequence
+enough work, ``RunTable`` compiles the functions and passes arrays (``compiled.jit``). In a sequence
 with rows, row ``node`` begins at ``node`` times the stride. Amounts are integer counts of
 millionths, stored as floats (exact up to 9e15).
 """
