@@ -15,8 +15,9 @@ from dagsim.systems.cluster import ClusterKernel, Maintenance, MovingDelay, Node
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import FailureModel, Outages
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.resources.down_nodes import GONE
 from dagsim.systems.cluster.view import ClusterView
-from dagsim.systems.cluster.waits.stalled import GONE, why_unfinished
+from dagsim.systems.cluster.waits.stalled import why_unfinished
 
 FOREVER = math.inf
 LEAVING: dict[str, FailureModel] = {

@@ -36,8 +36,9 @@ from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.resources.down_nodes import GONE
 from dagsim.systems.cluster.view import ClusterView
-from dagsim.systems.cluster.waits.stalled import GONE, why_unfinished
+from dagsim.systems.cluster.waits.stalled import why_unfinished
 from dagsim.testing import engine_cases
 
 A100, T4 = gpu_type("A100-40"), gpu_type("T4")

@@ -12,11 +12,13 @@ from dagsim.systems.cluster.models.failures import KeptWork, Outages, start_all
 from dagsim.systems.cluster.resources.nodes import DemandClass
 from dagsim.systems.cluster.resources.site import down_windows
 from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.waits.stalled import GONE, OVER
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
 
+GONE = "the nodes that it needs have left permanently"
+_OVER = "its reservation is over, or its nodes are drained for good"
+"""Reasons why a task can never start."""
 _DOWN, _UP, _FAILED = int(Kind.DOWN), int(Kind.UP), int(Kind.FAILED)
 
 
@@ -132,7 +134,7 @@ class DownNodes(Forked):
         stuck = [task for task in kernel.frontier.ready if self._least(task) in hopeless] if hopeless else []
         for task in stuck:
             closed = site is not None and not site.lasting(task.demand.terms, kernel.now)
-            kernel.stuck.setdefault(task.job.number, OVER if closed else GONE)
+            kernel.stuck.setdefault(task.job.number, _OVER if closed else GONE)
         if stuck:
             kernel.frontier.withdraw(stuck)
 

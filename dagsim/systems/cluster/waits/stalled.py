@@ -121,8 +121,6 @@ def _work_left_s(run: Run, now: float) -> float:
     return max(run.true_seconds - run.done(now), 0.0)
 
 
-GONE = "the nodes that it needs have left permanently"
-OVER = "its reservation is over, or its nodes are drained for good"
 MOST_FAILURES = 1_000
 """Number of consecutive failures, each with the loss of all work, after which a task is assumed
 never to finish."""
