@@ -50,9 +50,10 @@ def names_of_family(name: str, group: str = "policies") -> list[str]:
 
 
 def specs(
-    names: Iterable[str], more: Mapping[str, Sequence[str]] = {}, few: Mapping[str, int] = {}
+    names: Sequence[str], more: Mapping[str, Sequence[str]] = {}, few: Mapping[str, int] = {}
 ) -> list[tuple[str, int]]:
     """Each policy, also with other parameters, and the number of its cases."""
+    assert not names or {*more, *few} <= {*names}
     written = [(name, spec) for name in names for spec in (name, *(f"{name}[{with_}]" for with_ in more.get(name, ())))]
     return [(spec, few.get(name, MOST)) for name, spec in written]
 

@@ -54,7 +54,6 @@ def test_a_policy_plays_the_schedules_that_were_recorded(spec: str, cases: int, 
 
 def test_every_policy_is_pinned() -> None:
     assert set(LEFT_OUT) < set(POLICIES.names())
-    assert set(FEW) | set(MORE) <= set(NAMES)
     adding = [name for name, family in families().items() if {"policies", "placements"} & family.adds.keys()]
     folder = Path(__file__).parents[3] / "families"
     assert [name for name in adding if not (folder / name / "test_pinned_policies.py").is_file()] == []
