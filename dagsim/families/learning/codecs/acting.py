@@ -12,7 +12,7 @@ import numpy as np
 from dagsim.families.learning.codecs.candidates import Offer, log_ratio
 from dagsim.families.learning.codecs.codec import Observation, RelativeConfig
 from dagsim.families.learning.codecs.pool import Pool
-from dagsim.families.learning.codecs.relative import COLUMN, Relative, log_over, log_scale
+from dagsim.families.learning.codecs.relative import Relative, fill, log_over, log_scale, task_columns, type_columns
 from dagsim.model import Admit, Decision, Migrate, Preempt, Reject, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, ExpectedFree, JobState, Run, TaskState
@@ -209,25 +209,15 @@ class Acting(Relative):
     ) -> list[float]:
         run, type_ = move
         left_s = self._left_s(view, run)
-        here_s, ready, job = self._moved_s(view, run, type_), pool.ready_task(run.task), run.task.job
+        here_s, ready = self._moved_s(view, run, type_), pool.ready_task(run.task)
         row = [0.0] * len(self._row_features)
-        shown = {
-            "log_seconds": log_over(here_s, unit_s),
-            "log_best": log_over(ready.best_s, unit_s),
-            "slowdown": ready.slowdown[type_],
-            "log_rank": log_over(run.task.rank_s, unit_s),
-            "is_best_type": float(type_ == ready.best_type),
-            "gpus": log1p(ready.wide) / 2,
-            "gpus_of_type": ready.wide / pool.capacity[type_],
-            "children": log1p(len(job.job.graph.children[run.task.index])) / 2,
-            "job_tasks": log1p(len(job.tasks)) / 2,
-            "job_tasks_left": log1p(job.tasks_left) / 2,
+        columns = {
+            **task_columns(view, ready, run.task.rank_s, unit_s),
+            **type_columns(pool, ready, type_, here_s, unit_s),
             "age": log_scale(view.now - run.started_s, unit_s),
-            "job_age": log_scale(view.now - job.job.arrival_s, unit_s),
             "finish_on_best": log_ratio(left_s, here_s),
         }
-        for name, value in shown.items():
-            row[COLUMN[name]] = value
+        fill(row, columns)
         first = len(Relative.token_features) - len(types[type_])
         row[first : len(Relative.token_features)] = types[type_]
         price_s = _lost_s(view, run)
@@ -241,7 +231,7 @@ class Acting(Relative):
         unit_s = self._unit_s(view, pool, applicant.ideal_s)
         row = [0.0] * len(self._row_features)
         wide = max([width(task) for task in applicant.tasks])
-        shown = {
+        columns = {
             "log_best": log_over(applicant.ideal_s, unit_s),
             "gpus": log1p(wide) / 2,
             "job_tasks": log1p(len(applicant.tasks)) / 2,
@@ -249,8 +239,7 @@ class Acting(Relative):
             "job_age": log_scale(view.now - applicant.job.arrival_s, unit_s),
             "log_work_left": log_over(applicant.work_left_gpu_s(), unit_s),
         }
-        for name, value in shown.items():
-            row[COLUMN[name]] = value
+        fill(row, columns)
         rows = [[*row, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0], [*row, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]
         _, context, gpus = self._present(view, view.machines, pool, unit_s)
         return Observation(np.array(rows, np.float32), context, gpus)

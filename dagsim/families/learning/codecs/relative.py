@@ -3,7 +3,7 @@ time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf, log, log1p
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from dagsim.families.learning.codecs.belief import Belief, is_hidden
 from dagsim.families.learning.codecs.candidates import Candidates, Offer, eta_of, log_ratio
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Floats32, Observation, RelativeConfig
-from dagsim.families.learning.codecs.pool import UNITS, Pool
+from dagsim.families.learning.codecs.pool import UNITS, Pool, ReadyTask
 from dagsim.model import Decision, Start
 from dagsim.model.arithmetic import ordered_sum, whole_sum
 from dagsim.systems.cluster.api import ClusterState, ClusterView, ExpectedFree, TaskState
@@ -197,57 +197,77 @@ class Relative(Candidates):
         unit_s: float,
     ) -> list[list[float]]:
         """Return the features of all pairs, one row per pair."""
-        now = view.now
         rows, works, seconds_here = [], [], []
         for ready, room in offers:
             task, seconds = ready.task, ready.seconds
-            job, graph = task.job, task.job.job.graph
             eta = eta_of(task.demand, room, expected, idle, inf)
             finish = [wait_s + here_s for wait_s, here_s in zip(eta, seconds, strict=True)]
             first_s, second_s = sorted([*finish, inf])[:2]
             on_best_s = finish[ready.best_type]
-            shorter = pool.place_of(ready) / max(len(pool.tasks), 1)
             scale, least_s, rank_s = 1.0, task.best_s, task.rank_s
             if self._belief is not None and is_hidden(
                 task
             ):  # use the whole task, because the rest of a stopped task would reveal its remaining time
-                whole = job.tasks[task.index]
+                whole = task.job.tasks[task.index]
                 scale, least_s, rank_s = self._belief.typical_s(task), whole.best_s, whole.rank_s
+            of_task = [0.0] * len(_COLUMNS)
+            columns = {
+                **task_columns(view, ready, rank_s * scale, unit_s),
+                "age": log_scale(view.now - task.ready_s, unit_s),
+                "eta_best": log_scale(on_best_s - ready.best_s, unit_s),
+                "shorter": pool.place_of(ready) / max(len(pool.tasks), 1),
+            }
+            fill(of_task, columns)
             for type_ in room:
                 here_s = seconds[type_]
-                works.append(job.work_left_gpu_s() * scale + ready.wide * (here_s - least_s * scale))
+                works.append(task.job.work_left_gpu_s() * scale + ready.wide * (here_s - least_s * scale))
                 seconds_here.append(here_s)
                 self.rows.append((task, type_))
                 columns = {
-                    "wait": 0.0,
-                    "log_seconds": log_over(here_s, unit_s),
-                    "log_best": log_over(ready.best_s, unit_s),
-                    "slowdown": ready.slowdown[type_],
-                    "log_rank": log_over(rank_s * scale, unit_s),
-                    "is_best_type": float(type_ == ready.best_type),
-                    "gpus": log1p(ready.wide) / 2,
-                    "gpus_of_type": ready.wide / pool.capacity[type_],
-                    "children": log1p(len(graph.children[task.index])) / 2,
-                    "job_tasks": log1p(len(graph.tasks)) / 2,
-                    "job_tasks_left": log1p(job.tasks_left) / 2,
-                    "age": log_scale(now - task.ready_s, unit_s),
-                    "job_age": log_scale(now - job.job.arrival_s, unit_s),
-                    "eta_best": log_scale(on_best_s - ready.best_s, unit_s),
+                    **type_columns(pool, ready, type_, here_s, unit_s),
                     "finish_on_best": log_ratio(on_best_s, here_s),
                     "finish_elsewhere": log_ratio(second_s if here_s == first_s else first_s, here_s),
-                    "shorter": shorter,
                     "advantage": ready.slowdown[type_] - types[type_][_MEAN_SLOWDOWN],
                     "log_work_left": log_over(works[-1], unit_s),
-                    "work_rank": 0.0,
-                    "seconds_rank": 0.0,
                     "proposed": float((task, type_) == self._proposed),
                 }
-                rows.append([*map(columns.__getitem__, _COLUMNS), *types[type_]])
+                rows.append([*of_task, *types[type_]])
+                fill(rows[-1], columns)
         for row, work_rank, seconds_rank in zip(rows, _ranks(works), _ranks(seconds_here), strict=True):
             row[COLUMN["work_rank"]], row[COLUMN["seconds_rank"]] = work_rank, seconds_rank
         if self._belief is not None:
             _add_beliefs(rows, [ready.task for ready, room in offers for _ in room], self._belief, unit_s)
         return rows
+
+
+def task_columns(view: ClusterView, ready: ReadyTask, rank_s: float, unit_s: float) -> dict[str, float]:
+    """Return the columns of a task and its job that do not depend on the GPU type."""
+    job, graph = ready.task.job, ready.task.job.job.graph
+    return {
+        "log_best": log_over(ready.best_s, unit_s),
+        "log_rank": log_over(rank_s, unit_s),
+        "gpus": log1p(ready.wide) / 2,
+        "children": log1p(len(graph.children[ready.task.index])) / 2,
+        "job_tasks": log1p(len(graph.tasks)) / 2,
+        "job_tasks_left": log1p(job.tasks_left) / 2,
+        "job_age": log_scale(view.now - job.job.arrival_s, unit_s),
+    }
+
+
+def type_columns(pool: Pool, ready: ReadyTask, type_: int, here_s: float, unit_s: float) -> dict[str, float]:
+    """Return the columns of a task on a GPU type, on which it takes ``here_s`` seconds."""
+    return {
+        "log_seconds": log_over(here_s, unit_s),
+        "slowdown": ready.slowdown[type_],
+        "is_best_type": float(type_ == ready.best_type),
+        "gpus_of_type": ready.wide / pool.capacity[type_],
+    }
+
+
+def fill(row: list[float], columns: Mapping[str, float]) -> None:
+    """Write values into the columns of a row, by the names of the columns."""
+    for name, value in columns.items():
+        row[COLUMN[name]] = value
 
 
 def _add_beliefs(rows: list[list[float]], tasks: list[TaskState], belief: Belief, unit_s: float) -> None:
