@@ -12,7 +12,14 @@ import numpy as np
 from dagsim.families.learning.codecs.candidates import Offer, log_ratio
 from dagsim.families.learning.codecs.codec import Observation, RelativeConfig
 from dagsim.families.learning.codecs.pool import Pool
-from dagsim.families.learning.codecs.relative import Relative, fill, log_over, log_scale, task_columns, type_columns
+from dagsim.families.learning.codecs.relative import (
+    Relative,
+    features_of_task,
+    features_on_type,
+    log_over,
+    log_scale,
+    write_features,
+)
 from dagsim.model import Admit, Decision, Migrate, Preempt, Reject, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, ExpectedFree, JobState, Run, TaskState
@@ -212,12 +219,12 @@ class Acting(Relative):
         here_s, ready = self._moved_s(view, run, type_), pool.ready_task(run.task)
         row = [0.0] * len(self._row_features)
         columns = {
-            **task_columns(view, ready, run.task.rank_s, unit_s),
-            **type_columns(pool, ready, type_, here_s, unit_s),
+            **features_of_task(view, ready, run.task.rank_s, unit_s),
+            **features_on_type(pool, ready, type_, here_s, unit_s),
             "age": log_scale(view.now - run.started_s, unit_s),
             "finish_on_best": log_ratio(left_s, here_s),
         }
-        fill(row, columns)
+        write_features(row, columns)
         first = len(Relative.token_features) - len(types[type_])
         row[first : len(Relative.token_features)] = types[type_]
         price_s = _lost_s(view, run)
@@ -239,7 +246,7 @@ class Acting(Relative):
             "job_age": log_scale(view.now - applicant.job.arrival_s, unit_s),
             "log_work_left": log_over(applicant.work_left_gpu_s(), unit_s),
         }
-        fill(row, columns)
+        write_features(row, columns)
         rows = [[*row, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0], [*row, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]
         _, context, gpus = self._present(view, view.machines, pool, unit_s)
         return Observation(np.array(rows, np.float32), context, gpus)

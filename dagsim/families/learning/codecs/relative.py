@@ -212,19 +212,19 @@ class Relative(Candidates):
                 scale, least_s, rank_s = self._belief.typical_s(task), whole.best_s, whole.rank_s
             of_task = [0.0] * len(_COLUMNS)
             columns = {
-                **task_columns(view, ready, rank_s * scale, unit_s),
+                **features_of_task(view, ready, rank_s * scale, unit_s),
                 "age": log_scale(view.now - task.ready_s, unit_s),
                 "eta_best": log_scale(on_best_s - ready.best_s, unit_s),
                 "shorter": pool.place_of(ready) / max(len(pool.tasks), 1),
             }
-            fill(of_task, columns)
+            write_features(of_task, columns)
             for type_ in room:
                 here_s = seconds[type_]
                 works.append(task.job.work_left_gpu_s() * scale + ready.wide * (here_s - least_s * scale))
                 seconds_here.append(here_s)
                 self.rows.append((task, type_))
                 columns = {
-                    **type_columns(pool, ready, type_, here_s, unit_s),
+                    **features_on_type(pool, ready, type_, here_s, unit_s),
                     "finish_on_best": log_ratio(on_best_s, here_s),
                     "finish_elsewhere": log_ratio(second_s if here_s == first_s else first_s, here_s),
                     "advantage": ready.slowdown[type_] - types[type_][_MEAN_SLOWDOWN],
@@ -232,7 +232,7 @@ class Relative(Candidates):
                     "proposed": float((task, type_) == self._proposed),
                 }
                 rows.append([*of_task, *types[type_]])
-                fill(rows[-1], columns)
+                write_features(rows[-1], columns)
         for row, work_rank, seconds_rank in zip(rows, _ranks(works), _ranks(seconds_here), strict=True):
             row[COLUMN["work_rank"]], row[COLUMN["seconds_rank"]] = work_rank, seconds_rank
         if self._belief is not None:
@@ -240,7 +240,7 @@ class Relative(Candidates):
         return rows
 
 
-def task_columns(view: ClusterView, ready: ReadyTask, rank_s: float, unit_s: float) -> dict[str, float]:
+def features_of_task(view: ClusterView, ready: ReadyTask, rank_s: float, unit_s: float) -> dict[str, float]:
     """Return the columns of a task and its job that do not depend on the GPU type."""
     job, graph = ready.task.job, ready.task.job.job.graph
     return {
@@ -254,7 +254,7 @@ def task_columns(view: ClusterView, ready: ReadyTask, rank_s: float, unit_s: flo
     }
 
 
-def type_columns(pool: Pool, ready: ReadyTask, type_: int, here_s: float, unit_s: float) -> dict[str, float]:
+def features_on_type(pool: Pool, ready: ReadyTask, type_: int, here_s: float, unit_s: float) -> dict[str, float]:
     """Return the columns of a task on a GPU type, on which it takes ``here_s`` seconds."""
     return {
         "log_seconds": log_over(here_s, unit_s),
@@ -264,7 +264,7 @@ def type_columns(pool: Pool, ready: ReadyTask, type_: int, here_s: float, unit_s
     }
 
 
-def fill(row: list[float], columns: Mapping[str, float]) -> None:
+def write_features(row: list[float], columns: Mapping[str, float]) -> None:
     """Write values into the columns of a row, by the names of the columns."""
     for name, value in columns.items():
         row[COLUMN[name]] = value
