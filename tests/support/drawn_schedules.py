@@ -13,6 +13,10 @@ from dagsim.model.log import Schedule, ScheduleLog
 RunOf = tuple[float, float, int, int, float]
 """Start, end, node, GPU mask and GPUs held of a run; each is a job that arrives at its start."""
 
+EIGHT = Cluster.of({"A100-40": 4, "T4": 4}, per_node=4)
+RUNS: list[RunOf] = [(0.0, 100.0, 0, 0b0011, 2.0), (10.0, 40.0, 0, 0b1000, 1.0), (50.0, 400.0, 1, 0b0101, 2.0)]
+"""Three runs on EIGHT."""
+
 
 @pytest.fixture(scope="session")
 def schedule_of() -> Callable[..., Schedule]:
