@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.log_reading import first_starts
 from typer.testing import CliRunner
 
 from dagsim.cli import app
@@ -16,7 +17,6 @@ from dagsim.config.schema import Setting, load_config
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.live import workload_of
 from dagsim.families.forecast.reasons import UNLISTED, Fate, verdict_of
-from dagsim.model import Kind
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.systems.seam import drive
 
@@ -344,16 +344,16 @@ def test_a_suspended_job_comes_back_for_the_rest_of_its_limit(tmp_path: Path) ->
     assert 0 < answer.medians_s["2"] < answer.medians_s["1"]
     assert "Suspended" in answer.table
     for policy in ("slurm-multifactor", "easy", "fifo"):
-        assert starts(tmp_path / "now.json", tmp_path / "site.yaml", policy) == {"3": -600, "2": 2400, "1": 4200}
+        began = starts_by_limits(tmp_path / "now.json", tmp_path / "site.yaml", policy)
+        assert began == {"3": -600, "2": 2400, "1": 4200}
 
 
-def starts(state: Path, site: Path, policy: str) -> dict[str, float]:
+def starts_by_limits(state: Path, site: Path, policy: str) -> dict[str, float]:
     """The starts of a queue's jobs when all run to their limits, in seconds after the snapshot."""
     config = load_config(site, [Setting("test", "workload", workload_of(state))], own=False)
     scenario = cluster_scenario_of(config)
     schedule = drive(scenario.kernel(0), make_policy(scenario, policy, 0))
-    began = {schedule.jobs[row[2]].id: row[1] for row in schedule.log.rows().tolist() if row[0] == Kind.STARTED}
-    return {job: time_s - schedule.begins_s for job, time_s in began.items()}
+    return {job: time_s - schedule.begins_s for job, time_s in first_starts(schedule).items()}
 
 
 def test_components_of_a_heterogeneous_job_are_forecast(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from support.log_reading import first_starts
 from typer.testing import CliRunner
 
 from dagsim.cli import app
@@ -385,7 +386,7 @@ def test_easy_of_pybatsim_differs_from_easy_because_it_does_not_protect_the_midd
     """
     resources, jobs = 8, rigid(0, (1, 8))
     schedule = theirs("easyBackfill", machines(resources), jobs, tmp_path)
-    both = [starts(schedule), starts(ours("easy", machines(resources), jobs))]
+    both = [first_starts(schedule), first_starts(ours("easy", machines(resources), jobs))]
     time_s, job = next(mine for mine, other in zip(*both, strict=True) if mine != other)
     running = [row for row in schedule.log if row.kind == Kind.STARTED and row.time_s < time_s]
     ended = {row.run for row in schedule.log if row.kind == Kind.FINISHED and row.time_s <= time_s}
@@ -394,10 +395,6 @@ def test_easy_of_pybatsim_differs_from_easy_because_it_does_not_protect_the_midd
     assert jobs[job].tasks[0].instances == 1
     assert any(other in busy for other in range(node)), "its interval does not begin at resource 0"
     assert any(other in busy for other in range(node, resources)), "nor end at the last"
-
-
-def starts(schedule: Schedule) -> list[tuple[float, int]]:
-    return sorted({(row.time_s, row.job) for row in schedule.log if row.kind == Kind.STARTED})
 
 
 @pybatsim
