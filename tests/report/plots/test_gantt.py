@@ -14,7 +14,7 @@ from report.plots.drawn import texts
 from support.drawn_schedules import EIGHT, RUNS
 
 from dagsim.metrics.columns import columns
-from dagsim.model import Cluster, Kind, Node, gpu_type
+from dagsim.model import Cluster, Kind, Node, Record, gpu_type
 from dagsim.report.plots import gantt
 from dagsim.report.plots.gantt import binned
 from dagsim.report.plots.style import INK
@@ -101,7 +101,7 @@ def test_a_label_needs_room_in_width_and_height(schedule_of) -> None:
 
 
 def test_the_gantt_marks_set_up_outages_and_runs_that_were_stopped(schedule_of) -> None:
-    down = [(Kind.DOWN, 120.0, -1, -1, -1, 1, 0, 0, 0.0)]
+    down = [Record(Kind.DOWN, 120.0, node=1)]
     cols = columns(schedule_of(EIGHT, RUNS, Kind.PREEMPTED, down))
     cols = replace(cols, runs=replace(cols.runs, computing_s=np.array([30.0, 10.0, np.nan])))
     drawn = gantt(cols)
@@ -117,7 +117,7 @@ def test_the_gantt_marks_set_up_outages_and_runs_that_were_stopped(schedule_of) 
 
 
 def test_the_gantt_tells_what_stopped_runs_and_nodes(schedule_of):
-    down = [(Kind.DOWN, 120.0, -1, -1, -1, 0, 0, 0, 0.0)]
+    down = [Record(Kind.DOWN, 120.0, node=0)]
     drawn = gantt(schedule_of(EIGHT, RUNS, Kind.FAILED, down))
     assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["node down", "failed"]
 
@@ -152,7 +152,7 @@ def test_a_large_schedule_is_shaded_by_node(schedule_of):
 def test_a_shaded_gantt_tells_shares_outages_and_its_rows(schedule_of) -> None:
     # 25 nodes of 8 GPUs and one of 4: 26 rows, a name each
     cluster = Cluster((*(Node(f"n{at}", gpu_type("T4"), 8) for at in range(25)), Node("z", gpu_type("T4"), 4)))
-    down = [(Kind.DOWN, 300.0, -1, -1, -1, 2, 0, 0, 0.0)]
+    down = [Record(Kind.DOWN, 300.0, node=2)]
     drawn = gantt(schedule_of(cluster, [(0.0, 400.0, 0, 0b11, 2.0), (100.0, 400.0, 25, 0b1111, 4.0)], extra=down))
     axes, bar = drawn.axes
     (image,) = axes.images

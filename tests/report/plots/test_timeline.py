@@ -9,12 +9,12 @@ import pytest
 from report.plots.drawn import line
 from support.drawn_schedules import EIGHT, RUNS
 
-from dagsim.model import Cluster, Kind, Node
+from dagsim.model import Cluster, Kind, Node, Record
 from dagsim.report.plots import timeline
 
 
 def test_the_timeline_stacks_types_under_what_is_up(schedule_of) -> None:
-    up = [(Kind.DOWN, 200.0, -1, -1, -1, 0, 0, 0, 0.0), (Kind.UP, 300.0, -1, -1, -1, 0, 0, 0, 0.0)]
+    up = [Record(Kind.DOWN, 200.0, node=0), Record(Kind.UP, 300.0, node=0)]
     drawn = timeline(schedule_of(EIGHT, RUNS, extra=up))
     above, below = drawn.axes
     at = [second / 60 for second in (0, 10, 40, 50, 100, 200, 300, 400)]
