@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.command_line import fine, invoke
 from support.written_schedules import ScheduleWriter
-from typer.testing import CliRunner
 
 from dagsim import simulate
-from dagsim.cli import app
 from dagsim.errors import InputError
 from dagsim.experiment.store import Store
 from dagsim.metrics import columns
@@ -166,16 +165,16 @@ def test_another_ending_is_refused(tmp_path: Path) -> None:
 
 def test_plot_writes_a_trace_of_the_run_asked_for(tmp_path: Path) -> None:
     arguments = ["eval", "--set", "workload.count=5", "--seeds", "2", "--no-plots", "--quiet", "--workers", "1"]
-    assert CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "runs")]).exit_code == 0
+    fine(*arguments, "-o", tmp_path / "runs")
     (run,) = (tmp_path / "runs").iterdir()
     file = tmp_path / "run.json.gz"
-    assert CliRunner().invoke(app, ["plot", str(run), "--run", "1", "--perfetto", str(file)]).exit_code == 0
+    fine("plot", run, "--run", "1", "--perfetto", file)
     line = Store.open(run).lines()[1]
     read = json.loads(gzip.decompress(file.read_bytes()))
     assert read["otherData"]["run"] == f"{line.policy}, seed {line.seed}"
-    assert CliRunner().invoke(app, ["plot", str(run), "--perfetto", str(file)]).exit_code == 0
+    fine("plot", run, "--perfetto", file)
     first = Store.open(run).lines()[0]
     assert json.loads(gzip.decompress(file.read_bytes()))["otherData"]["run"] == f"{first.policy}, seed {first.seed}"
-    refused = CliRunner().invoke(app, ["plot", str(run), "--run", "2", "--perfetto", str(file)])
+    refused = invoke("plot", run, "--run", "2", "--perfetto", file)
     assert refused.exit_code == 2
     assert "there is no run 2" in refused.stderr

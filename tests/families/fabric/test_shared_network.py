@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import job_lists
+from support.command_line import fine, invoke
 from support.scripted_policy import ends
-from typer.testing import CliRunner
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, ModelError
 from dagsim.families.fabric.shared_network import SharedNetwork
@@ -127,15 +126,11 @@ def test_a_configuration_names_the_topology(tmp_path: Path) -> None:
     topology = "{kind: torus, dimensions: [2, 2], bandwidth_gb_s: 1}"
     file = tmp_path / "x.yaml"
     text = "cluster: {groups: [{name: x, gpu: T4, count: 4, gpus: 1}]}\nnetwork: {kind: shared, topology: %s}\n"
-    runner = CliRunner()
     file.write_text(text % topology)
-    done = runner.invoke(
-        app,
-        ["eval", "--config", str(file), "--algo", "fifo", "--seeds", "1", "--no-plots", "--out", str(tmp_path / "run")],
-    )
-    assert done.exit_code == 0, done.output
+    command = ["eval", "--config", file, "--algo", "fifo", "--seeds", "1", "--no-plots"]
+    fine(*command, "--out", tmp_path / "run")
     file.write_text(text % topology.replace("[2, 2]", "[3]"))
-    done = runner.invoke(app, ["eval", "--config", str(file), "--algo", "fifo", "--seeds", "1", "--no-plots"])
+    done = invoke(*command)
     assert done.exit_code == 2
     assert "torus: the topology has 3 hosts, but the cluster has 4 nodes" in " ".join(done.output.split())
 

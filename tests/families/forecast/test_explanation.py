@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
-
-from dagsim.cli import app
+from support.command_line import invoke, json_of
 
 pytestmark = pytest.mark.family("slurm")
 
@@ -57,9 +55,7 @@ def why(folder: Path, jobs: list[dict[str, Any]], job: str, site: str = SITE) ->
     (folder / "now.json").write_text(json.dumps({"jobs": jobs, "last_update": NOW_S}))
     (folder / "site.yaml").write_text(site)
     words = ["why", "--state", str(folder / "now.json"), "--config", str(folder / "site.yaml"), "--samples", "3"]
-    result = CliRunner().invoke(app, [*words, job, "--json"], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    answer: dict[str, Any] = json.loads(result.stdout)
+    answer: dict[str, Any] = json_of(*words, job)
     return answer
 
 
@@ -189,7 +185,7 @@ def test_wrong_questions_are_refused(tmp_path: Path, words: list[str], message: 
     now, site = tmp_path / "now.json", tmp_path / "site.yaml"
     now.write_text(json.dumps({"jobs": [queued(1, 1, "RUNNING"), queued(2, 1)], "last_update": NOW_S}))
     site.write_text(SITE)
-    result = CliRunner().invoke(app, [word.format(now=now, site=site) for word in words])
+    result = invoke(*([word.format(now=now, site=site) for word in words]))
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
 
@@ -197,7 +193,7 @@ def test_wrong_questions_are_refused(tmp_path: Path, words: list[str], message: 
 def test_the_table_says_what_the_json_says(tmp_path: Path) -> None:
     answer = why(tmp_path, [queued(1, 4, "RUNNING"), queued(2, 4)], "2")
     words = ["why", "--state", str(tmp_path / "now.json"), "-c", str(tmp_path / "site.yaml"), "--samples", "3", "2"]
-    text = " ".join(CliRunner().invoke(app, words, catch_exceptions=False).stdout.split())
+    text = " ".join(invoke(*words).stdout.split())
     assert answer["sentence"] in text
     assert "With 2 instead of 4 GPUs, it would start in" in text
     assert "Running jobs that free what it needs" in text
@@ -210,7 +206,7 @@ def test_contradictions_of_the_snapshot_and_the_site_come_before_the_answer(tmp_
     kinds = {of["kind"] for of in answer["audit"]["contradictions"]}
     assert kinds == {"nodes", "accounts"}
     words = ["why", "--state", str(tmp_path / "now.json"), "-c", str(tmp_path / "site.yaml"), "--samples", "3", "2"]
-    text = " ".join(CliRunner().invoke(app, words, catch_exceptions=False).output.split())
+    text = " ".join(invoke(*words).output.split())
     for name in ("n7", "nobody"):
         assert -1 < text.index(name) < text.index("Job 2")
 
@@ -265,9 +261,7 @@ def test_a_queue_of_pbs_is_explained_in_the_same_words(tmp_path: Path, id: str, 
     (tmp_path / "now.txt").write_text("".join(jobs))
     (tmp_path / "site.yaml").write_text(QSTAT_SITE)
     words = ["why", "--state", str(tmp_path / "now.txt"), "--config", str(tmp_path / "site.yaml"), "--samples", "2"]
-    result = CliRunner().invoke(app, [*words, id, "--json"], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["sentence"].startswith(sentence)
+    assert json_of(*words, id)["sentence"].startswith(sentence)
 
 
 def test_jobs_that_the_reader_leaves_out_are_listed_without_a_forecast(tmp_path: Path) -> None:
@@ -275,7 +269,7 @@ def test_jobs_that_the_reader_leaves_out_are_listed_without_a_forecast(tmp_path:
     (tmp_path / "now.txt").write_text("".join(jobs))
     (tmp_path / "site.yaml").write_text(QSTAT_SITE)
     words = ["eta", "--state", str(tmp_path / "now.txt"), "--config", str(tmp_path / "site.yaml"), "--samples", "2"]
-    answer = json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout)
+    answer = json_of(*words)
     assert [(row["job"], row["why"]) for row in answer["no_forecast"]] == [("6", "Dependency: on job 1")]
 
 
@@ -294,6 +288,6 @@ def test_scontrol_prints_blanks_of_a_reason_as_underscores(tmp_path: Path) -> No
     for name, content in lines.items():
         (tmp_path / name).write_text(content)
         words = ["why", "--state", str(tmp_path / name), "--config", str(tmp_path / "site.yaml"), "--samples", "2", "7"]
-        stated.append(json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout))
+        stated.append(json_of(*words))
     assert stated[0]["stated_reason"] == stated[1]["stated_reason"]
     assert not any("does not list" in " ".join(answer["remarks"]) for answer in stated)

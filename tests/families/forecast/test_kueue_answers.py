@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
-
-from dagsim.cli import app
+from support.command_line import fine, invoke, json_of
 
 GROUP = "kueue.x-k8s.io/v1beta2"
 
@@ -70,9 +68,7 @@ def dump(folder: Path, *workloads: dict[str, Any], queues: list[dict[str, Any]] 
 
 
 def asked(*words: str) -> Any:
-    result = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return json_of(*words)
 
 
 def test_the_borrowing_limit_that_holds_a_workload_back_is_named_with_the_runs_that_free_it(tmp_path: Path) -> None:
@@ -121,7 +117,7 @@ def test_what_the_next_cycle_admits_starts_now_and_its_flavors_are_told(tmp_path
     assert (rows["bio/first"]["waits_for"], rows["bio/first"]["within_1h"]) == ("the next cycles", 1)
     words = asked("why", "bio/first", "--state", file)["sentence"]
     assert "admitted in the next scheduling cycle: 1 x driver, cpu in flavor spot; 4 x workers, cpu in flavor" in words
-    shown = CliRunner().invoke(app, ["eta", "--state", file], catch_exceptions=False)
+    shown = invoke("eta", "--state", file)
     assert " now " in shown.stdout
 
 
@@ -197,12 +193,12 @@ def test_a_queue_with_more_quota_is_an_alternative_with_who_gains_and_who_loses(
     # today all 8 CPUs are in use until 10:01, and with 12 there are 4 at once
     assert jobs["bio/gains"] == (56 * 60, pytest.approx(61))
     both = [*words, "--alternative", str(less), "--out", str(tmp_path / "again")]
-    result = CliRunner().invoke(app, both, catch_exceptions=False)
+    result = invoke(*both)
     assert "Most is gained by bio/same of p (6,900 s to 3,300 s), bio/gains of c (3,360 s to 61 s)." in result.stdout
     assert "Most is lost by bio/same of p (6,900 s to never)." in result.stdout
     same = tmp_path / "same.json"
     same.write_text(json.dumps(queues[1]))
-    refused = CliRunner().invoke(app, [*words[:-1], str(same)])
+    refused = invoke(*words[:-1], same)
     assert refused.exit_code == 2
     assert "the configuration already contains the same objects" in refused.stderr
 
@@ -213,7 +209,7 @@ def changed(folder: Path, text: str, *workloads: dict[str, Any], queues: list[di
     (folder / "new.yaml").write_text(text)
     words = ["whatif", "--trace", file, "--format", "kubernetes-now", "--price", "none", "--alternative",
              str(folder / "new.yaml"), "--out", str(folder / "results")]  # fmt: skip
-    return CliRunner().invoke(app, words, catch_exceptions=False)
+    return invoke(*words)
 
 
 CHEM = cluster_queue("chem", 20, quota={"borrowingLimit": 2}, queueingStrategy="StrictFIFO")
@@ -339,7 +335,7 @@ def test_settings_that_are_not_modelled_are_counted_by_workloads(tmp_path: Path)
     queues = [*QUEUES, cluster_queue("odd", 1, admissionChecksStrategy={"admissionChecks": [{"name": "x"}]})]
     newer = local_queue("o", "odd") | {"apiVersion": "kueue.x-k8s.io/v2"}
     file = dump(tmp_path, gated, workload("lost", "x", 2), newer, workload("o", "o", 3), queues=queues)
-    result = CliRunner().invoke(app, ["site", "import", file, "--out", str(tmp_path / "site.yaml")])
+    result = invoke("site", "import", file, "--out", tmp_path / "site.yaml")
     for line in (
         "not modelled: nodes: no file lists them",
         "not modelled: apiVersion 'v2': unknown, and read as v1beta2",
@@ -397,10 +393,9 @@ def test_a_head_that_no_topology_can_hold_blocks_its_queue_only_under_strict_fif
     assert "allows to fit only 6 out of 9" in asked("why", "bio/wide", "--state", file)["found"]
     site = tmp_path / "site.yaml"
     words = ["site", "import", file, "-o", str(site)]
-    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    fine(*words)
     words = ["eval", "--config", str(site), "--workload", file, "--format", "kubernetes-now", "--policy", "kueue"]
-    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    result = fine(*words, "--out", tmp_path / "out")
     blocked = "job 'bio/wide' can never be admitted, and blocks 1 behind it (ClusterQueue 'rowing'"
     assert blocked in " ".join(result.output.split())
 
@@ -418,7 +413,7 @@ def test_pods_that_run_are_on_the_nodes_that_kueue_assigned_in_its_numbers(tmp_p
 
 
 def refused(file: str) -> str:
-    result = CliRunner().invoke(app, ["eta", "--state", file], catch_exceptions=False)
+    result = invoke("eta", "--state", file)
     assert result.exit_code == 2
     return result.output
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.command_line import fine, invoke
 from support.log_reading import first_starts
-from typer.testing import CliRunner
 
-from dagsim.cli import app
 from dagsim.config.schema import Setting, load_config
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.live import workload_of
@@ -51,13 +50,12 @@ class Answer:
         (folder / "now.json").write_text(json.dumps({"jobs": jobs, "last_update": NOW_S}))
         (folder / "site.yaml").write_text(site)
         command = ["eta", "--state", str(folder / "now.json"), "--config", str(folder / "site.yaml"), "--futures", "8"]
-        result = CliRunner().invoke(app, [*command, "--json", *words], catch_exceptions=False)
-        assert result.exit_code == 0, result.output
+        result = fine(*command, "--json", *words)
         answer = json.loads(result.stdout)
         self.warnings = " ".join(result.stderr.split())
         self.medians_s = {row["job"]: row["median_s"] for row in answer["jobs"]}
         self.without = {row["job"]: (row["kind"], row["why"]) for row in answer["no_forecast"]}
-        self.table = CliRunner().invoke(app, [*command, *words], catch_exceptions=False).stdout
+        self.table = invoke(*command, *words).stdout
 
 
 @pytest.mark.parametrize(
@@ -317,7 +315,7 @@ def test_one_partition_of_several_that_admits_a_job_is_enough(tmp_path: Path) ->
 def test_a_planned_job_over_a_limit_says_which(tmp_path: Path) -> None:
     Answer(tmp_path, [queued(1)], LIMITED)
     words = ["eta", "--state", str(tmp_path / "now.json"), "--config", str(tmp_path / "site.yaml"), "--job"]
-    result = CliRunner().invoke(app, [*words, "cpus=36,nodes=3,user=kit,account=geo,partition=day,limit=1h"])
+    result = invoke(*words, "cpus=36,nodes=3,user=kit,account=geo,partition=day,limit=1h")
     assert result.exit_code == 2
     assert "QOSMaxCpuPerUser (32) < 36" in " ".join(result.output.split())
 
@@ -389,9 +387,7 @@ def test_a_back_test_goes_on_past_jobs_that_can_never_start(tmp_path: Path) -> N
     (tmp_path / "sacct.txt").write_text("\n".join(rows) + "\n")
     (tmp_path / "site.yaml").write_text(LIMITED)
     words = ["eta", "--backtest", str(tmp_path / "sacct.txt"), "--config", str(tmp_path / "site.yaml"), "--json"]
-    result = CliRunner().invoke(
-        app, [*words, "--futures", "3", "--every", "1h", "--workers", "1"], catch_exceptions=False
-    )
+    result = invoke(*words, "--futures", "3", "--every", "1h", "--workers", "1")
     scores = json.loads(result.stdout)
     assert scores["no_forecast"] == {"never": 1, "outside": 0, "never_but_started": 0}
     assert scores["n"] > 50
@@ -403,11 +399,11 @@ def test_what_a_real_slurm_never_started_has_no_forecast(data: Path, tmp_path: P
     """After five hours of site-C, jobs over limits of jobs and partitions, or not permitted, are told from others."""
     folder = data / "golden/slurm/site-C"
     site = tmp_path / "site.yaml"
-    CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(site)], catch_exceptions=False)
+    invoke("site", "import", folder, "-o", site)
     state = tmp_path / "now.json"
     state.write_bytes(gzip.decompress((folder / "snap/018360/squeue.json.gz").read_bytes()))
     words = ["eta", "--config", str(site), "--state", str(state), "--futures", "2", "--json"]
-    answer = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).stdout)
+    answer = json.loads(invoke(*words).stdout)
     never = {row["job"] for row in answer["no_forecast"] if row["kind"] == "never"}
     assert {"1036", "1070", "1106", "1119", "1126", "1133", "1139", "1146", "1152", "1213", "1225", "1043"} <= never
     forecast = {row["job"] for row in answer["jobs"]}

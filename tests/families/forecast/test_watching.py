@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import invoke
 
 from dagsim.families.forecast.journal import Journal, Watched
 from dagsim.families.forecast.prometheus import metrics
@@ -31,7 +31,6 @@ import pytest
 from support.hostile import HOSTILE, assert_plain
 
 from dagsim import family
-from dagsim.cli import app
 from dagsim.errors import InputError
 from dagsim.families.forecast import forecast_page, snapshots
 from dagsim.families.forecast.snapshots import Forecasted, ForecastSettings, Snapshots
@@ -48,7 +47,7 @@ T = 1_700_000_000.0
 def test_without_the_writer_of_pages_a_page_of_forecasts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     rest = {name: one for name, one in families().items() if name != "web"}
     monkeypatch.setattr(family, "families", lambda: rest)
-    done = CliRunner().invoke(app, ["eta", "--state", "now.json", "--html", "page.html"])
+    done = invoke("eta", "--state", "now.json", "--html", "page.html")
     assert done.exit_code == 2
     assert "family web, which this installation lacks" in " ".join(done.output.replace("│", " ").split())
 
@@ -277,10 +276,10 @@ def test_labels_are_escaped(tmp_path: Path) -> None:
 
 
 def test_watching_needs_a_site(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["serve", str(tmp_path), "--watch"])
+    result = invoke("serve", tmp_path, "--watch")
     assert result.exit_code == 2
     assert "--config" in result.output
-    assert CliRunner().invoke(app, ["serve", str(tmp_path), "--command", "squeue"]).exit_code == 2
+    assert invoke("serve", tmp_path, "--command", "squeue").exit_code == 2
 
 
 def test_a_forecast_that_finds_the_disk_full_is_told_and_recorded_later(

@@ -15,10 +15,9 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from support.command_line import fine
 from support.log_reading import first_starts
-from typer.testing import CliRunner
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import CodeNotAllowed, ConfigError, PolicyFailed, UnknownName
 from dagsim.experiment.provenance import sources_of
@@ -403,6 +402,5 @@ def test_the_command_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     line = next(line for line in page.splitlines() if line.startswith("$ dagsim"))
     words = shlex.split(line.replace("pybatsim", f"{sys.executable} -m batsim.cmds.launcher", 1))[2:]
     monkeypatch.chdir(tmp_path)  # pybatsim writes its events here
-    result = CliRunner().invoke(app, [*words, "--set", "workload.count=50", "--set", "workload.measure=null"])
-    assert result.exit_code == 0, result.output
+    result = fine(*words, "--set", "workload.count=50", "--set", "workload.measure=null")
     assert "run folder:" in result.output

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.command_line import fine
 from support.log_reading import first_starts
-from typer.testing import CliRunner
 
-from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
 from dagsim.families.kubernetes.kueue.kueue_objects import BorrowWithinCohort, QueuePreemption, ResourceQuota
@@ -149,8 +148,7 @@ def _folder(tmp_path: Path, **files: str) -> Path:
 
 def _imported(folder: Path, tmp_path: Path) -> tuple[str, Path]:
     out = tmp_path / "site.yaml"
-    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(out), "--overwrite"])
-    assert result.exit_code == 0, result.output
+    result = fine("site", "import", folder, "-o", out, "--overwrite")
     return result.output, out
 
 

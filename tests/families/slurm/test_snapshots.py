@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.command_line import fine, invoke, json_of
 from support.log_reading import ends, starts
-from typer.testing import CliRunner
 
-from dagsim.cli import app
 from dagsim.model import Cluster, Node, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.report.tables import workload_notes
@@ -189,7 +188,7 @@ def test_a_converted_snapshot_is_the_same_state(tmp_path: Path) -> None:
         tmp_path, slurm_job(1, "RUNNING", 4, 1000, 60, "gpu02"), slurm_job(2, "PENDING", 8, None, 10, count=2)
     )
     copy = tmp_path / "copy.jsonl"
-    assert CliRunner().invoke(app, ["trace", "convert", str(path), str(copy)]).exit_code == 0
+    fine("trace", "convert", path, copy)
     assert starts_after(play(copy)) == starts_after(play(path)) == {"1": (-1000, [1]), "2": (2600, [0, 1])}
 
 
@@ -205,21 +204,17 @@ def test_whatif_answers_for_the_jobs_that_wait_now(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(f"cluster: {{groups: [{group}]}}\n")
     common = ["--trace", str(path), "--cluster", str(tmp_path / "c.yaml"), "--policy", "fifo", "--price", "none"]
     common += ["--out", str(tmp_path), "--on", "local:1"]
-    done = CliRunner().invoke(app, ["whatif", *common, "--add", "4xA100-40", "--metric", "wait_s.mean", "--json"])
-    assert done.exit_code == 0, done.output
-    today, more = json.loads(done.stdout)["choices"]
+    today, more = json_of("whatif", *common, "--add", "4xA100-40", "--metric", "wait_s.mean")["choices"]
     submitted_s = [3600 - 3, 3600 - 4]
     assert today["wait_s"] == (submitted_s[0] + 600 + submitted_s[1] + 1200) / 2
     assert more["wait_s"] == (submitted_s[0] + 0 + submitted_s[1] + 600) / 2
     assert more["verdict"] == "no interval"
-    shown = CliRunner().invoke(app, ["whatif", *common, "--add", "4xA100-40"]).output
+    shown = invoke("whatif", *common, "--add", "4xA100-40").output
     assert "from the snapshot, with 2 jobs running and 2 waiting" in " ".join(shown.split())
-    less = CliRunner().invoke(app, ["whatif", *common, "--remove", "4xA100-40"])
+    less = invoke("whatif", *common, "--remove", "4xA100-40")
     assert less.exit_code == 2
     assert "1 of the jobs running now do not fit" in less.output
-    plan = CliRunner().invoke(app, ["plan", *common, "--target", "wait_s.mean<3900", "--json"])
-    assert plan.exit_code == 0, plan.output
-    assert json.loads(plan.stdout)["best"]["gpus"] == 12
+    assert json_of("plan", *common, "--target", "wait_s.mean<3900")["best"]["gpus"] == 12
 
 
 def moment(ago_s: float) -> str:

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from support.command_line import invoke
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from support.runs import outcomes
 
-from dagsim.cli import app as commands
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.run_store import RunStore
@@ -362,10 +361,10 @@ def test_a_port_in_use_and_a_missing_folder_are_said_plainly(results: Path, tmp_
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        done = CliRunner().invoke(commands, ["serve", str(results), "--port", port])
+        done = invoke("serve", results, "--port", port)
     assert done.exit_code == 2
     assert f"port {port} of 127.0.0.1 is already in use" in done.stderr
-    gone = CliRunner().invoke(commands, ["serve", str(tmp_path / "none")])
+    gone = invoke("serve", tmp_path / "none")
     assert gone.exit_code == 2
     assert "no such folder" in gone.stderr
     with pytest.raises(InputError, match="there is no run folder"):
@@ -488,5 +487,5 @@ def test_the_queue_of_the_newest_snapshot(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [["--history", "x"], ["--config", "steady", "--history", "missing.txt"]])
 def test_options_of_the_queue_are_checked(words: list[str], tmp_path: Path) -> None:
-    result = CliRunner().invoke(commands, ["serve", str(tmp_path), *words])
+    result = invoke("serve", tmp_path, *words)
     assert result.exit_code == 2

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
+from support.command_line import fine, json_of
 
 import dagsim
-from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError, RunFolderError, UnknownName
 from dagsim.experiment.run_store import RunStore
@@ -362,22 +361,15 @@ def test_a_file_with_a_flipped_bit_is_refused_or_reads_the_same(folder: Store, t
 def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sets = [part for setting in TINY for part in ("--set", setting)]
-    result = CliRunner().invoke(app, ["train", "--algo", "ppo", *sets, "--iterations", "2", "--json"])
-    assert result.exit_code == 0, result.output
-    answer = json.loads(result.stdout)
+    answer = json_of("train", "--algo", "ppo", *sets, "--iterations", "2")
     assert {standing["policy"] for standing in answer["report"]} == {"ppo", "linear ppo", "sjf", "fifo", "eft-wait"}
     run = Path(answer["run"])
     assert {path.name for path in (run / "plots").iterdir()} == {"learning.png", "report.png"}
     assert (run / "report.csv").read_text().startswith("policy,")
-    evaluated = CliRunner().invoke(app, ["eval", "--algo", "ppo", "--seeds", "1", "--no-plots", "--json"])
-    assert evaluated.exit_code == 0, evaluated.output
-    drawn = CliRunner().invoke(app, ["plot", str(run), str(run), "--out", "drawn"])
-    assert drawn.exit_code == 0, drawn.output
+    fine("eval", "--algo", "ppo", "--seeds", "1", "--no-plots", "--json")
+    fine("plot", run, run, "--out", "drawn")
     assert (tmp_path / "drawn" / "learning.png").stat().st_size > 1000
-    tuned = CliRunner().invoke(
-        app, ["train", *sets, "--iterations", "1", "--init", str(run / "best.pt"), "--no-report", "-q"]
-    )
-    assert tuned.exit_code == 0, tuned.output
+    fine("train", *sets, "--iterations", "1", "--init", run / "best.pt", "--no-report", "-q")
 
 
 def test_python_trains_the_agent_that_the_command_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,8 +377,7 @@ def test_python_trains_the_agent_that_the_command_trains(tmp_path: Path, monkeyp
     settings = [*TINY, "train.iterations=2"]
     result = dagsim.train(settings=settings, out=tmp_path / "python")
     options = [part for setting in settings for part in ("--set", setting)]
-    ended = CliRunner().invoke(app, ["train", *options, "--out", "command", "--quiet"])
-    assert ended.exit_code == 0, ended.output
+    fine("train", *options, "--out", "command", "--quiet")
     (command,) = (tmp_path / "command").glob("*-train-*")
     assert (result.folder.path / "best.pt").read_bytes() == (command / "best.pt").read_bytes()
     assert result.folder.state == "done"
