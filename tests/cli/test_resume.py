@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from support.command_line import fine, invoke
+from support.process_states import alive, children
 
 from dagsim.experiment.store import Store
 
@@ -108,8 +109,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     wait_for_lines(tmp_path, 1)
     workers: list[int] = []
     for _ in range(600):
-        text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-        workers = [int(pid) for pid in text.split()]
+        workers = children(process.pid)
         if len(workers) >= 2 and lines_in(tmp_path) > 150:  # well after the start of the workers
             break
         time.sleep(0.05)
@@ -121,13 +121,6 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
             return
         time.sleep(0.05)
     raise AssertionError("workers live on")
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_options_that_the_folder_answers_are_refused_beside_resume(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.command_line import fine, invoke
+from support.process_states import alive, children
 
 from dagsim.errors import TraceError
 from dagsim.families.forecast.backtest import Backtest, Forecasts, instants_of, played
@@ -846,19 +847,14 @@ def test_a_stopped_command_leaves_no_page_and_no_process(number: int, code: int,
         process.send_signal(number)
         assert process.wait(30) == code
         for _ in range(100):
-            if not any(Path(f"/proc/{pid}").exists() for pid in workers):
+            if not any(map(alive, workers)):
                 break
             time.sleep(0.1)
         assert len(workers) == 2
-        assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+        assert not any(map(alive, workers))
         if number == signal.SIGTERM:
             assert "interrupted: nothing was written" in process.stderr.read()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["log.swf"]
-
-
-def children(parent: int) -> list[int]:
-    """The processes that a process has started."""
-    return [int(pid) for file in Path(f"/proc/{parent}/task").glob("*/children") for pid in file.read_text().split()]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from support.command_line import fine, json_of
+from support.process_states import alive
 
 import dagsim
 from dagsim.config.schema import Config, load_config
@@ -271,7 +272,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
         text=True,
     )
     assert parent.stdout is not None
-    workers = parent.stdout.readline().split()
+    workers = [int(pid) for pid in parent.stdout.readline().split()]
     assert len(workers) == 2
     parent.kill()
     parent.communicate()
@@ -279,13 +280,6 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     while [pid for pid in workers if alive(pid)]:
         assert time.monotonic() < until, "workers live on"
         time.sleep(0.05)
-
-
-def alive(pid: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_trained_agent_is_a_sound_policy(folder: Store) -> None:
