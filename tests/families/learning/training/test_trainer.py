@@ -15,6 +15,7 @@ import pytest
 import torch
 from support.command_line import fine, json_of
 from support.process_states import alive
+from support.runs import let_go
 
 import dagsim
 from dagsim.config.schema import Config, load_config
@@ -159,7 +160,7 @@ def test_killed_in_an_iteration_each_algorithm_goes_on_bit_for_bit(kind: str, tm
     with pytest.raises(Killed):
         TrainingRun(killed, tell=kill).run()
     path = killed.path
-    killed._lock.release()
+    let_go(killed)
     with (path / "progress.csv").open("a") as log:
         log.write("3,17,1.5e")  # torn in the iteration that was not saved
     resumed = Store.open(path)
@@ -184,7 +185,7 @@ def test_killed_before_the_first_iteration_it_begins_again(tmp_path: Path) -> No
         TrainingRun(early, tell=stop_at_the_reference).run()
     assert (early.state, (early.path / "checkpoint.pt").exists()) == ("interrupted", False)
     for stopped in (killed, early):
-        stopped._lock.release()
+        let_go(stopped)
         TrainingRun(Store.open(stopped.path)).run(resume=True)
         assert plain(stopped.path) == plain(whole.path)
     (early.path / "checkpoint.pt").unlink()
