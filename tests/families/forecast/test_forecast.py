@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.command_line import fine, invoke
+from families.forecast.queue_cases import NOW_S, as_listed, queue_words, queued
+from support.command_line import fine, invoke, json_of
 from support.process_states import alive, children
 
 from dagsim.errors import TraceError
@@ -603,31 +604,25 @@ policy: easy
 """
 
 
-def listed(id: int, state: str, submit_s: int, start_s: int, limit_min: int, cpus: int) -> dict[str, object]:
-    runs = state == "RUNNING"
-    return {
-        "job_id": id, "user_name": "ada", "account": "bio", "partition": "p", "qos": "normal", "job_state": [state],
-        "state_reason": "None", "submit_time": submit_s, "eligible_time": submit_s, "start_time": start_s,
-        "time_limit": limit_min, "node_count": 1, "cpus": cpus, "tres_req_str": f"cpu={cpus},mem=1G,node=1",
-        "tres_alloc_str": f"cpu={cpus},mem=1G,node=1" if runs else "", "nodes": "n0" if runs else "",
-    }  # fmt: skip
+def listed(id: int, state: str, submit_s: int, start_s: int, limit_min: int, cpus: int) -> dict[str, Any]:
+    terms = {"user_name": "ada", "account": "bio", "partition": "p", "qos": "normal", "time_limit": limit_min}
+    terms |= {"submit_time": submit_s, "eligible_time": submit_s, "start_time": start_s}
+    if state == "RUNNING":
+        terms |= {"nodes": "n0"}
+    return queued(id, state, cpus=cpus, memory_gb=1, **terms)
 
 
 @pytest.mark.family("slurm")
 def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
     """Four cores are taken by a job until its limit in an hour, at most; behind it, one job waits for another."""
-    now_s = 1_700_000_000
     jobs = [
-        listed(1, "RUNNING", now_s - 3600, now_s - 3600, 120, 4),
-        listed(2, "PENDING", now_s - 600, 0, 60, 4),
-        listed(3, "PENDING", now_s - 500, 0, 60, 4),
+        listed(1, "RUNNING", NOW_S - 3600, NOW_S - 3600, 120, 4),
+        listed(2, "PENDING", NOW_S - 600, 0, 60, 4),
+        listed(3, "PENDING", NOW_S - 500, 0, 60, 4),
     ]
-    (tmp_path / "squeue.json").write_text(json.dumps({"jobs": jobs, "last_update": now_s}))
-    (tmp_path / "site.yaml").write_text(SITE)
-    command = ["eta", "--state", str(tmp_path / "squeue.json"), "--config", str(tmp_path / "site.yaml")]
-    result = invoke(*command, "--json", "--futures", "40")
-    answer = json.loads(result.stdout)
-    assert answer["t"] == now_s
+    command = ["eta", *queue_words(tmp_path, as_listed(jobs), SITE)]
+    answer = json_of(*command, "--futures", 40)
+    assert answer["t"] == NOW_S
     assert [row["job"] for row in answer["jobs"]] == ["2", "3"]
     first, second = answer["jobs"]
     assert first["median_s"] < second["median_s"]
@@ -648,17 +643,14 @@ def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
 @pytest.fixture
 def snapshot(tmp_path: Path) -> list[str]:
     """A command on a snapshot whose four cores are taken; one job waits, for a limit of its user."""
-    now_s = 1_700_000_000
     jobs = [
-        listed(1, "RUNNING", now_s - 3600, now_s - 3600, 120, 4),
-        listed(2, "PENDING", now_s - 600, 0, 60, 4) | {"state_reason": "AssocMaxJobsLimit"},
-        listed(4, "PENDING", now_s - 600, 0, 60, 4) | {"state_reason": "Dependency"},
+        listed(1, "RUNNING", NOW_S - 3600, NOW_S - 3600, 120, 4),
+        listed(2, "PENDING", NOW_S - 600, 0, 60, 4) | {"state_reason": "AssocMaxJobsLimit"},
+        listed(4, "PENDING", NOW_S - 600, 0, 60, 4) | {"state_reason": "Dependency"},
     ]
-    (tmp_path / "squeue.json").write_text(json.dumps({"jobs": jobs, "last_update": now_s}))
-    (tmp_path / "site.yaml").write_text(SITE)
-    words = ["eta", "--state", str(tmp_path / "squeue.json"), "--config", str(tmp_path / "site.yaml"), "--json"]
-    jobs.append(listed(3, "PENDING", now_s, 0, 90, 2))
-    (tmp_path / "more.json").write_text(json.dumps({"jobs": jobs, "last_update": now_s}))
+    words = ["eta", *queue_words(tmp_path, as_listed(jobs), SITE, "squeue.json"), "--json"]
+    jobs.append(listed(3, "PENDING", NOW_S, 0, 90, 2))
+    (tmp_path / "more.json").write_text(as_listed(jobs))
     return words
 
 
