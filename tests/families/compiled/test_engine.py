@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,11 +32,7 @@ COMPARED = ("runs.jsonl", "summary.json", "jobs.csv.gz", "tasks.csv.gz")
 @pytest.fixture(autouse=True)
 def plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine's functions as they are: nothing is compiled here."""
-    monkeypatch.setattr(drive, "compile_loop", lambda plan: False)
-    for module in [module for name, module in sys.modules.items() if name.startswith("dagsim.families.compiled.")]:
-        for name, function in list(vars(module).items()):
-            if hasattr(function, "py_func"):
-                monkeypatch.setattr(module, name, function.py_func)
+    monkeypatch.setattr(jit, "jitted", lambda: False)
 
 
 def config(*settings: str) -> Config:
