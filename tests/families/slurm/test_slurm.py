@@ -288,18 +288,17 @@ def test_the_wall_limit_of_a_partition_kills() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "ends"),
+    ("mode", "ended"),
     [("requeue", {"low": 133, "high": 7}), ("suspend", {"low": 15, "high": 7}), ("cancel", {"high": 7})],
 )
-def test_a_higher_tier_stops_a_lower_one_as_its_partition_says(mode: str, ends: dict[str, float]) -> None:
+def test_a_higher_tier_stops_a_lower_one_as_its_partition_says(mode: str, ended: dict[str, float]) -> None:
     low = NodePartition("low", tier=1, preempt=mode)  # type: ignore[arg-type]
     queues = QueueTree(partitions=(low, NodePartition("high", tier=2)))
     jobs = [job("low", 0, 10, 4), job("high", 2, 5, 4, partition="high")]
     restart = Preemption("restart" if mode == "requeue" else "resume")
     schedule = played(jobs, "slurm-multifactor[preempt=partition_prio]", cluster(1), queues, preemption=restart)
     # requeued at 2 s, eligible again 121 s later; suspended with 8 s left, it goes on at 7 s
-    got = ends(schedule)
-    assert got == ends
+    assert ends(schedule) == ended
 
 
 def test_a_qos_stops_those_that_it_names() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import mean
 
 import pytest
-from support.log_reading import ends, rows_of
+from support.log_reading import rows_of
 
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
@@ -67,14 +67,14 @@ def test_rounds_end_though_stopped_runs_lose_their_work(spec):
     assert len(rows_of(schedule.log, Kind.COMPLETED)) == 2
 
 
-def test_a_lead_spares_old_jobs_their_turns_and_lets_young_ones_in():
+def test_a_lead_spares_old_jobs_their_turns_and_lets_young_ones_in(ends):
     # One GPU, two jobs of 3,000 s, and one of 30 s that comes at 2,500 s: it runs in the next round, at 2,520 s
     jobs = [*(Job.single(str(at), Task("t", 3000.0)) for at in range(2)), Job.single("young", Task("t", 30.0), 2500.0)]
     stops, young = {}, {}
     for spec in ("las", "las[lead=0.25]"):
         schedule = ClusterKernel(Cluster.of({"V100": 1}), jobs).run(POLICIES.create(spec))
         stops[spec] = len(rows_of(schedule.log, Kind.PREEMPTED))
-        young[spec] = ends(schedule)["young"]
+        young[spec] = ends(schedule)[2]
     assert stops["las[lead=0.25]"] < stops["las"] / 3
     assert set(young.values()) == {2550.0}
     with pytest.raises(ConfigError, match="lead"):
