@@ -10,7 +10,7 @@ from math import inf
 from types import SimpleNamespace
 
 import pytest
-from support.log_reading import first_starts
+from support.log_reading import ends, first_starts
 from support.recorded_policy import RecordedPolicy
 
 from dagsim.errors import ConfigError, InputError, UnknownName
