@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
 from math import floor, inf
 from typing import Any
 
@@ -15,13 +14,11 @@ import numpy as np
 from dagsim.config.schema import Config
 from dagsim.errors import Stalled
 from dagsim.experiment.simulate import make_policy
-from dagsim.families.forecast import services
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.past_waits import RunTimes, classes_of
 from dagsim.families.forecast.time_spans import HOUR_S, WEEK_S
 from dagsim.model import NodeReservation, QueueTree, Start, Wait
 from dagsim.model.arithmetic import DAY_S
-from dagsim.systems.cluster import services as cluster_services
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.past.from_log import jobs_at
@@ -40,8 +37,8 @@ _YOUNG_S = 14 * DAY_S
 """Minimum length of a log for new arrivals to repeat those at the same hour of the week."""
 _BLOCK_S = HOUR_S
 _MANY_SEARCHES = 500_000
-"""If the product of futures, jobs and nodes is at least this large, it pays off to load Slurm's
-compiled backfill."""
+"""If the product of futures, jobs and nodes is larger than this, it pays off to load the policy's
+compiled code."""
 
 
 class Future(Enum):
@@ -127,16 +124,17 @@ class Player:
         self._log = log
         self._obstacles: Obstacles | None = None
         self._hindered: dict[int, str] = {}
-        queues = scenario.queues
-        self._cycle_s = 0.0
-        """Time between two cycles of the scheduler: a job that could start now but has not starts
-        at the next cycle. Other policies decide immediately."""
-        if queues and queues.scheduler and (settings_of := cluster_services.slurm_settings.offered()):
-            self._cycle_s = float(settings_of(queues).bf_interval_s)
-        self._usage: Any = None
+        decider = make_policy(self._estimated, policy, 0)
+        self.knows_queue: bool = stated(decider, "decides_at_once") and stated(decider, "outlook") is not None
+        """True if the policy decides about every waiting job, including jobs that never start but
+        may block others."""
+        cycle_s, past_usage = stated(decider, "cycle_s"), stated(decider, "past_usage")
+        self.cycle_s: float = 0.0 if cycle_s is None else cycle_s(scenario.queues)
+        """Time between two cycles of the policy: a job that could start now but has not starts at
+        the next cycle. It is 0 if the policy decides at every change."""
+        self._usage = None if past_usage is None else past_usage(log, scenario.cluster, scenario.queues)
         """The usage of users before the forecast, if the policy's priorities depend on it."""
-        if queues and queues.scheduler and (past_usage := services.past_usage.offered()):
-            self._usage = past_usage(log, scenario.cluster, queues)
+        self._load_searches = stated(decider, "load_searches")
 
     def of(self, log: JobLog) -> Player:
         """Return a copy of this player for another log."""
@@ -187,8 +185,9 @@ class Player:
         if not len(groups):
             yield from (np.full(len(state.waiting), inf) for _ in range(futures))
             return
-        if self._usage is not None and futures * len(groups) * len(self._estimated.cluster.nodes) > _MANY_SEARCHES:
-            services.load_searches()
+        searches = futures * len(groups) * len(self._estimated.cluster.nodes)
+        if self._load_searches is not None and searches > _MANY_SEARCHES:
+            self._load_searches()
         scene = _Scene(self._estimated, state)
         horizon_s = _MOST_HORIZON_S if kind is not Future.ARRIVALS else state.horizon_s
         streams = rng.spawn(futures)
@@ -224,7 +223,7 @@ class Player:
         watch = _Watch(
             policy, {scene.targets[place]: row for row, group in enumerate(groups) for place in group.tolist()}
         )
-        cycle_s = self._cycle_s * (0.5 if kind is Future.ORACLE else rng.random())
+        cycle_s = self.cycle_s * (0.5 if kind is Future.ORACLE else rng.random())
         # A job that is held back by a rule may wait until the end of the simulation.
         with suppress(Stalled):
             talk = Conversation(kernel, begins_s + horizon_s)
@@ -242,7 +241,7 @@ class Player:
         scenario = replace(self._estimated, workload=list(jobs.jobs()), begins_s=scene.begins_s, queues=queues)
         policy: Any = make_policy(scenario, self._policy, 0)
         if beginning := stated(policy, "beginning"):
-            policy = beginning(scene.usage(self._usage), coarse_after_s)
+            policy = scenario.fitted(beginning(scene.usage(self._usage), coarse_after_s, scene.zero_s))
         return scenario.kernel(0), policy
 
     def present(self, state: QueueState) -> tuple[Present, dict[str, TaskState], float]:
@@ -257,14 +256,6 @@ class Player:
         for task in view.ready:
             tasks.setdefault(task.job.job.id, task)
         return Present(view, policy, self._policy), tasks, scene.zero_s
-
-    @cached_property
-    def knows_queue(self) -> bool:
-        """True if the policy decides about every waiting job, including jobs that never start but
-        may block others.
-        """
-        policy = make_policy(self._estimated, self._policy, 0)
-        return stated(policy, "decides_at_once") and stated(policy, "outlook") is not None
 
     def said(self, state: QueueState) -> dict[str, NextStep]:
         """Return the policy's current decision about each waiting job, by the job's id. The result
@@ -351,11 +342,7 @@ def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | 
         for period in queues.outages
         if period.start_s <= t and (period.end_s is None or period.end_s > t)
     ]
-    scheduler = queues.scheduler
-    if scheduler.get("calc_phase_s") and (settings_of := cluster_services.slurm_settings.offered()):
-        settings = settings_of(queues)
-        scheduler = {**scheduler, "calc_phase_s": (settings.calc_phase_s - zero_s) % settings.calc_period_s}
-    return replace(queues, reservations=tuple(reservations), outages=tuple(outages), scheduler=scheduler)
+    return replace(queues, reservations=tuple(reservations), outages=tuple(outages))
 
 
 def _moved(period: NodeReservation, zero_s: float) -> Iterator[NodeReservation]:
