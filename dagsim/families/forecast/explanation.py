@@ -264,7 +264,7 @@ def explain_wait(question: Question, job: str, futures: int = FUTURES) -> Explan
     if hindrance.words == "waits for its turn":
         hindrance = hindrance._replace(words=_turn(ahead, log.partition[first]))
     start_s, nodes = (inf, ()) if never or not known else player.planned_start(state, int(members[0]))
-    if hindrance.reason == "Priority" and start_s <= 0:
+    if hindrance.reason == "Priority" and start_s <= player.cycle_s:
         hindrance = hindrance._replace(words=f"{hindrance.words}; there is room for it at the scheduler's next cycle")
     frees = list(_frees(log, state, present, hindrance, start_s, nodes))
     trials: Iterator[tuple[JobChange | None, float]] = iter([(None, inf)])
