@@ -204,7 +204,10 @@ class Question(NamedTuple):
         trace = file.open(scenario.cluster, scenario.runtime)
         log, t = read_snapshot(trace)
         listing = read_reasons(trace)
-        remarks = _remarks(log, scenario.cluster) + _doubtful_reasons(listing, scenario.queues)
+        played_by = policy or policy_of(config)
+        decider = make_policy(scenario, played_by, 0)
+        without_limits = played_by if stated(decider, "wait_rules") is None else ""
+        remarks = _remarks(log, scenario.cluster) + _doubtful_reasons(listing, scenario.queues, without_limits)
         if later := int(np.count_nonzero(log.submit_s > t)):
             remarks.append(f"left out: {count_of(later, 'job')} submitted after the time of the snapshot")
         if trace.report.dropped:
@@ -212,10 +215,7 @@ class Question(NamedTuple):
         if history is not None:
             log = log.beside(_history(history, file.options, _stamp(history)), t)
         log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
-        played_by = policy or policy_of(config)
-        remarks.append(
-            f"the futures are simulated under {played_by}{_unknown(scenario, played_by, history is not None)}"
-        )
+        remarks.append(f"the futures are simulated under {played_by}{_unknown(decider, history is not None)}")
         forecaster = Forecaster(Player(scenario, played_by, log), futures, arrivals, config.seed, baselines=False)
         return cls(log, forecaster, t, listing or None, scenario, remarks)
 
@@ -284,12 +284,11 @@ def workload_of(state: Path) -> dict[str, str]:
     return workload | ({"format": "kubernetes-now"} if named == "kubernetes" else {})
 
 
-def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
+def _unknown(policy: object, has_history: bool) -> str:
     """Return the end of a sentence that lists the facts from before the snapshot that the policy
     needs but does not have."""
-    decider = make_policy(scenario, policy, 0)
-    unknown = forgotten(decider)
-    if not has_history and (remembers := stated(decider, "remembers")):
+    unknown = forgotten(policy)
+    if not has_history and (remembers := stated(policy, "remembers")):
         unknown.append(f"{remembers} (--history provides it)")
     return f"; the snapshot does not show {', or '.join(unknown)}" if unknown else ""
 
@@ -309,9 +308,10 @@ def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
     return remarks
 
 
-def _doubtful_reasons(listing: ListedById, queues: QueueTree | None) -> list[str]:
-    """Return remarks on jobs with doubtful reasons: a kind of limit that the configuration lacks,
-    or a reason that dagsim does not recognise.
+def _doubtful_reasons(listing: ListedById, queues: QueueTree | None, without_limits: str) -> list[str]:
+    """Return remarks on jobs with doubtful reasons: a kind of limit that the configuration lacks or
+    that the policy does not apply, or a reason that dagsim does not recognise. ``without_limits``
+    is the policy if it applies no limits.
     """
     tree = queues or QueueTree()
     nodes = [node for node, _ in tree.walk()]
@@ -324,10 +324,11 @@ def _doubtful_reasons(listing: ListedById, queues: QueueTree | None) -> list[str
     for kind, known in there.items():
         reasons = [job.reason for job in listing.values() if job.reason.startswith(kind) and is_limit(job.reason)]
         reasons = [reason for reason in reasons if verdict_of(reason).fate is Fate.KNOWN]
-        if reasons and not known:
+        if reasons and (without_limits or not known):
+            lacking = f"{without_limits} applies no limits" if known else "the configuration has no such limit"
             remarks.append(
-                f"{count_of(len(reasons), 'job waits', 'jobs wait')} for a limit such as {reasons[0]}, but the "
-                "configuration has no such limit, so the forecasts are too early"
+                f"{count_of(len(reasons), 'job waits', 'jobs wait')} for a limit such as {reasons[0]}, but "
+                f"{lacking}, so the forecasts are too early"
             )
     unlisted = [job.reason for job in listing.values() if verdict_of(job.reason) is UNLISTED]
     if unlisted:

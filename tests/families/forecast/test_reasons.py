@@ -331,6 +331,11 @@ def test_a_limit_that_the_configuration_lacks_is_named(tmp_path: Path) -> None:
     )
 
 
+def test_a_policy_without_limits_is_named_where_a_job_waits_for_one(tmp_path: Path) -> None:
+    answer = Answer(tmp_path, [queued(1, state_reason="QOSMaxCpuPerUserLimit")], f"{LIMITED}policy: easy\n")
+    assert "1 job waits for a limit such as QOSMaxCpuPerUserLimit, but easy applies no limits" in answer.warnings
+
+
 def test_a_suspended_job_comes_back_for_the_rest_of_its_limit(tmp_path: Path) -> None:
     """It ran 20 of 50 minutes; what took its node has 40 left at most. It comes before who waited longer."""
     held = {"cpus": 16, "tres_req_str": "cpu=16,mem=2G,node=1", "tres_alloc_str": "cpu=16,mem=2G,node=1"}
