@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -15,7 +15,7 @@ from dagsim.config.schema import Config
 from dagsim.errors import Stalled
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.job_log import JobLog
-from dagsim.families.forecast.past_waits import RunTimes, classes_of
+from dagsim.families.forecast.run_times import RunTimes, run_time_classes
 from dagsim.families.forecast.time_spans import HOUR_S, WEEK_S
 from dagsim.model import NodeReservation, QueueTree, Start, Wait
 from dagsim.model.arithmetic import DAY_S
@@ -96,23 +96,6 @@ class QueueState:
         until_s = np.where(log.start_s[latest] <= t, log.start_s[latest], np.where(log.end_s[latest] <= t, 0.0, t))
         longest_s = float(np.max(until_s - log.submit_s[latest], initial=0.0))
         return min(max(2 * longest_s, _LEAST_HORIZON_S), _MOST_HORIZON_S)
-
-
-def run_times_at(log: JobLog, ended: Iterable[int], into: RunTimes) -> RunTimes:
-    """Add the run times of ended jobs, which are given by their indices in the log, in order of
-    their ends. Requeued runs are left out, because it is not known how long they would have run.
-    """
-    for job in ended:
-        if log.requeued[job]:
-            continue
-        into.add(run_time_classes(log, job), float(log.run_s[job] / log.limit_s[job]))
-    return into
-
-
-def run_time_classes(log: JobLog, job: int) -> list[tuple[str, object]]:
-    """Return the classes of run times to which a job belongs, from wide to narrow."""
-    array = log.array[job]
-    return classes_of(log.user[job], float(log.limit_s[job]), "" if array == log.jobs.ids[job] else array)
 
 
 class Player:
