@@ -18,11 +18,12 @@ import numpy as np
 from dagsim.config.schema import Config
 from dagsim.errors import InputError, SimulationError
 from dagsim.families.forecast.calibration import Outcomes, calibrated, censoring_weights, pooled
-from dagsim.families.forecast.futures import Player, QueueState, policy_of, starts_by
+from dagsim.families.forecast.futures import Player, policy_of, starts_by
 from dagsim.families.forecast.job_log import JobLog, read_job_log
 from dagsim.families.forecast.journal import HORIZONS
 from dagsim.families.forecast.members import Forecaster, KnownPast, is_long
 from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
+from dagsim.families.forecast.queue_state import QueueState
 from dagsim.families.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
 from dagsim.families.forecast.time_spans import HOUR_S
 from dagsim.model.arithmetic import DAY_S, whole_sum

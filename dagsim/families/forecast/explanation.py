@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.families.forecast.futures import Future, Player, QueueState
+from dagsim.families.forecast.future_jobs import Future
+from dagsim.families.forecast.futures import Player
 from dagsim.families.forecast.job_changes import JobChange, changed, changes_of
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.live import Question
 from dagsim.families.forecast.members import KnownPast
 from dagsim.families.forecast.queue_rows import Listed, rows_of, states_begin
+from dagsim.families.forecast.queue_state import QueueState
 from dagsim.families.forecast.reasons import Fate, verdict_of
 from dagsim.families.forecast.texts import span
 from dagsim.model.arithmetic import ordered_sum

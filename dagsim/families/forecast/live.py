@@ -16,12 +16,14 @@ from dagsim.config.schema import Config
 from dagsim.errors import InputError, NotRecognised, TraceError
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.backtest import Backtest, Forecasts, forecasts_of
-from dagsim.families.forecast.futures import Future, Player, QueueState, policy_of
+from dagsim.families.forecast.future_jobs import Future
+from dagsim.families.forecast.futures import Player, policy_of
 from dagsim.families.forecast.job_log import JobLog, read_job_log, read_snapshot
 from dagsim.families.forecast.journal import BASELINES
 from dagsim.families.forecast.members import Forecaster, KnownPast
 from dagsim.families.forecast.planned_jobs import PlannedJob, with_planned
 from dagsim.families.forecast.queue_rows import KINDS, Listed, Rows, read_reasons, rows_of
+from dagsim.families.forecast.queue_state import QueueState
 from dagsim.families.forecast.reasons import UNLISTED, Fate, is_limit, verdict_of
 from dagsim.families.forecast.run_times import run_time_classes
 from dagsim.families.forecast.scores import LEVELS, MEDIAN, log_wait, quantiles_of

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dagsim.families.forecast.futures import Future, Player
+from dagsim.families.forecast.future_jobs import Future
+from dagsim.families.forecast.futures import Player
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.past_waits import History
 from dagsim.families.forecast.queue_rows import SCORED, Rows

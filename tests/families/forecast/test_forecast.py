@@ -21,12 +21,14 @@ from dagsim.cli import app
 from dagsim.errors import TraceError
 from dagsim.families.forecast.backtest import Backtest, Forecasts, instants_of, played
 from dagsim.families.forecast.calibration import Outcomes, calibrated, censoring_weights, kaplan_meier, pooled
-from dagsim.families.forecast.futures import Future, Player, QueueState, starts_by
+from dagsim.families.forecast.future_jobs import Future
+from dagsim.families.forecast.futures import Player, starts_by
 from dagsim.families.forecast.job_log import JobLog, read_job_log
 from dagsim.families.forecast.live import expected
 from dagsim.families.forecast.members import Forecaster, KnownPast
 from dagsim.families.forecast.past_waits import History, binomial_quantile
 from dagsim.families.forecast.queue_rows import QueueLog, read_queue_log, rows_of
+from dagsim.families.forecast.queue_state import QueueState
 from dagsim.families.forecast.run_times import RunTimes, classes_of, run_time_classes, run_times_at
 from dagsim.families.forecast.scores import CEILING, LEVELS, crps, quantiles_of, score
 from dagsim.model import Cluster, Demand, Node, NodePartition, NodeReservation, QueueTree
