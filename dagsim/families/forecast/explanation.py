@@ -17,8 +17,8 @@ from dagsim.families.forecast.future_jobs import Future
 from dagsim.families.forecast.futures import Player
 from dagsim.families.forecast.job_changes import JobChange, changed, changes_of
 from dagsim.families.forecast.job_log import JobLog
-from dagsim.families.forecast.live import Question
 from dagsim.families.forecast.members import KnownPast
+from dagsim.families.forecast.question import Question
 from dagsim.families.forecast.queue_rows import Listed, rows_of, states_begin
 from dagsim.families.forecast.queue_state import QueueState
 from dagsim.families.forecast.reasons import Fate, verdict_of

@@ -195,7 +195,7 @@ def forecast_snapshot(settings: ForecastSettings, state: Path, whole: bool) -> F
     """
     from dagsim.config.schema import Setting, load_config
     from dagsim.experiment.scenario import on_its_cluster
-    from dagsim.families.forecast.live import Question, workload_of
+    from dagsim.families.forecast.question import Question, workload_of
     from dagsim.families.forecast.texts import span
 
     try:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import Setting, load_config
 from dagsim.experiment.simulate import make_policy
-from dagsim.families.forecast.live import workload_of
+from dagsim.families.forecast.question import workload_of
 from dagsim.families.forecast.reasons import UNLISTED, Fate, verdict_of
 from dagsim.model import Kind
 from dagsim.systems.cluster.scenario import cluster_scenario_of
