@@ -30,11 +30,15 @@ _INSTANTS = 24
 """Number of earlier times within a week at which forecasts are made to calibrate the current
 ones."""
 _LEAST_STEPS = 17
+"""Minimum number of steps of the grid of earlier times."""
 _FUTURES = 10
 """Number of futures at earlier times, which are used only for calibration."""
 _BACK_S = WEEK_S
+"""How far back the earlier times reach."""
 _DRAWN = 500
+"""Number of run times drawn for a planned job."""
 _LEAST_WAITS = 8
+"""Minimum number of starts in the log for past waits to count as a method."""
 
 
 class Expected(NamedTuple):
@@ -138,6 +142,15 @@ def _named(quantiles_s: Sequence[float]) -> dict[str, float]:
 ListedById = dict[str, Listed]
 
 
+class _Raw(NamedTuple):
+    """The raw forecasts at one time."""
+
+    rows: dict[str, int]
+    """The place of each row, by the id of its first job."""
+    quantiles: dict[str, np.ndarray]
+    """The forecasts of each method."""
+
+
 class EarlierForecasts:
     """The raw forecasts at earlier times, kept from one snapshot of a queue to the next.
 
@@ -146,8 +159,8 @@ class EarlierForecasts:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[float, tuple[dict[str, int], dict[str, np.ndarray]]] = {}
-        """For each time, the place of each row by the id of its first job, and the raw forecasts."""
+        self._kept: dict[float, _Raw] = {}
+        """The forecasts at each time."""
 
     def keep(self, grid: Sequence[float]) -> None:
         """Drop all times that are not on the grid."""
@@ -159,12 +172,12 @@ class EarlierForecasts:
         """
         t, ids = rows.state.t, rows.state.log.jobs.ids[rows.first].tolist()
         if t not in self._kept:
-            raw = forecaster.raw(rows, past, abs(int(t // 60)))
-            self._kept[t] = {id: place for place, id in enumerate(ids)}, raw
-        places, raw = self._kept[t]
-        chosen = [number for number, id in enumerate(ids) if id in places]
-        order = [places[ids[number]] for number in chosen]
-        return forecasts_of(rows.chosen(chosen), {name: quantiles[order] for name, quantiles in raw.items()})
+            quantiles = forecaster.raw(rows, past, abs(int(t // 60)))
+            self._kept[t] = _Raw({id: place for place, id in enumerate(ids)}, quantiles)
+        raw = self._kept[t]
+        chosen = [number for number, id in enumerate(ids) if id in raw.rows]
+        order = [raw.rows[ids[number]] for number in chosen]
+        return forecasts_of(rows.chosen(chosen), {name: values[order] for name, values in raw.quantiles.items()})
 
 
 def expected(
