@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from functools import partial
 from math import log1p, nan
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,7 +21,7 @@ from dagsim.families.forecast.futures import Player, policy_of, starts_by
 from dagsim.families.forecast.job_log import JobLog, read_job_log
 from dagsim.families.forecast.journal import HORIZONS
 from dagsim.families.forecast.members import Forecaster, KnownPast, is_long
-from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
+from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log
 from dagsim.families.forecast.queue_state import QueueState
 from dagsim.families.forecast.scores import CEILING, LEVELS, MEDIAN, Score, crps, log_wait, ratio, score
 from dagsim.families.forecast.time_spans import HOUR_S
@@ -153,7 +152,7 @@ def played(
         listing = None
         if queue is not None and (place := queue.latest(t)) >= 0:
             listing = queue.listings[place]
-        rows = rows_of(QueueState.at(log, t), listing, partial(forecaster.player.obstacle, t=t))
+        rows = forecaster.player.rows(QueueState.at(log, t), listing)
         yield forecasts_of(rows, forecaster.raw(rows, past, number))
 
 

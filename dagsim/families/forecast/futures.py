@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -15,6 +16,7 @@ from dagsim.errors import Stalled
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.future_jobs import Future, FutureJobs, queues_from
 from dagsim.families.forecast.job_log import JobLog
+from dagsim.families.forecast.queue_rows import Listed, Rows, rows_of
 from dagsim.families.forecast.queue_state import MOST_HORIZON_S, QueueState
 from dagsim.families.forecast.run_times import RunTimes
 from dagsim.families.forecast.time_spans import WEEK_S
@@ -75,6 +77,11 @@ class Player:
             if asked.request is None or not asked.request.reservation:
                 self._hindered[job] = words
         return words
+
+    def rows(self, state: QueueState, listing: dict[str, Listed] | None = None) -> Rows:
+        """Return the rows of a state that get a forecast (``rows_of``). Jobs that can never start
+        are left out of the state, unless the policy decides about them, too."""
+        return rows_of(state, listing, partial(self.obstacle, t=state.t), keeps_all=self.knows_queue)
 
     def starts_alone(self, state: QueueState) -> bool:
         """Return True if every waiting job in the state would start within a week if it were the

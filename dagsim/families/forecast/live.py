@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from math import ceil, floor
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -17,7 +16,7 @@ from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.journal import BASELINES
 from dagsim.families.forecast.members import Forecaster, KnownPast
 from dagsim.families.forecast.planned_jobs import PlannedJob, with_planned
-from dagsim.families.forecast.queue_rows import KINDS, Listed, Rows, rows_of
+from dagsim.families.forecast.queue_rows import KINDS, Listed, Rows
 from dagsim.families.forecast.queue_state import QueueState
 from dagsim.families.forecast.run_times import run_time_classes
 from dagsim.families.forecast.scores import LEVELS, MEDIAN, log_wait, quantiles_of
@@ -197,7 +196,7 @@ def expected(
     past = KnownPast(log, baselines=forecaster.baselines)
     past.move(t)
     player = forecaster.player
-    rows = rows_of(QueueState.at(log, t), listing, partial(player.obstacle, t=t), keeps_all=player.knows_queue)
+    rows = player.rows(QueueState.at(log, t), listing)
     if jobs:
         rows = rows.chosen([place for place, job in enumerate(rows.first.tolist()) if log.array[job] in jobs])
     without = [job for job in _without(log, rows, listing) if not jobs or job.job in jobs]
@@ -240,7 +239,7 @@ def expected_shapes(
     if not kept:
         why = player.obstacle(places[0], t) or "it does not start within a week in any of the simulated futures"
         raise InputError(f"--job: {shapes[0]} could never start, even on the idle cluster: {why}")
-    queue = rows_of(state, listing, partial(player.obstacle, t=t), keeps_all=player.knows_queue).state
+    queue = player.rows(state, listing).state
     others = queue.waiting[~np.isin(queue.waiting, places)]
     rows = [
         Rows(
@@ -289,8 +288,7 @@ def _earlier(
         past = KnownPast(log, baselines=False)
         for place in places:
             past.move(grid[place])
-            obstacle = partial(forecaster.player.obstacle, t=grid[place])
-            parts[place] = kept.at(rows_of(QueueState.at(log, grid[place]), None, obstacle), fewer, past)
+            parts[place] = kept.at(forecaster.player.rows(QueueState.at(log, grid[place])), fewer, past)
         yield [parts[place] for place in sorted(parts) if len(parts[place].t)]
 
 

@@ -31,7 +31,7 @@ from dagsim.families.forecast.queue_rows import QueueLog, read_queue_log, rows_o
 from dagsim.families.forecast.queue_state import QueueState
 from dagsim.families.forecast.run_times import RunTimes, classes_of, run_time_classes, run_times_at
 from dagsim.families.forecast.scores import CEILING, LEVELS, crps, quantiles_of, score
-from dagsim.model import Cluster, Demand, Node, NodePartition, NodeReservation, QueueTree
+from dagsim.model import Cluster, Demand, Node, NodePartition, NodeReservation, QueueNode, QueueTree
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -512,6 +512,21 @@ def test_parameters_in_the_name_of_a_policy_and_settings_of_the_site_give_the_sa
     for site in (others, none):
         assert (forecast_starts(site, f"slurm-multifactor[{words}]", easy, state, 2) == of_site).all()
     assert (forecast_starts(none, "slurm-multifactor", easy, state, 2) != of_site).any()
+
+
+@pytest.mark.family("kubernetes")
+def test_a_job_that_never_starts_holds_up_a_strict_queue_at_past_times_too(scenario: ClusterScenario) -> None:
+    """Kueue decides about it in every cycle, so the jobs behind it wait in a back-test as they do in a forecast."""
+    jobs = replace(some_jobs(3), arrival_s=np.arange(3.0), instances=np.array([1, 4, 1]))
+    jobs = replace(jobs, tenant=Labels.numbered(["lab"] * 3))
+    log_ = JobLog.of(jobs, 1e9, np.array([0.0, np.nan, np.nan]))
+    strict = replace(scenario, queues=QueueTree((QueueNode("lab", quota={"cpus": 2.0}, order="strict"),)))
+    forecaster = Forecaster(Player(strict, "kueue", log_), 1)
+    (past,) = played(log_, None, forecaster, [1e9 + 10.0])
+    (answer,) = expected(log_, replace(forecaster, baselines=False), 1e9 + 10.0, 0)
+    assert past.job.tolist() == [2]
+    assert [row.job for row in answer.rows] == ["2"]
+    assert past.raw["runs"].min() == CEILING
 
 
 def test_rows_join_the_tasks_of_an_array(easy: JobLog) -> None:
