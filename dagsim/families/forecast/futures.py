@@ -120,19 +120,8 @@ class Player:
         run_s = basis.run_s(kind, run_times, streams)
         for number, own in enumerate(streams):
             jobs = basis.jobs(run_s[:, number], basis.arrivals(kind, horizon_s, run_times, own))
-            yield self._play(basis, jobs, horizon_s, groups, kind, own)
-
-    def _play(
-        self,
-        basis: FutureJobs,
-        jobs: JobArrays,
-        horizon_s: float,
-        groups: Sequence[np.ndarray],
-        kind: Future,
-        rng: np.random.Generator,
-    ) -> np.ndarray:
-        watch, begins_s = self._watched(basis, jobs, horizon_s, groups, kind, rng), basis.begins_s
-        return np.array([watch.started_s.get(id, inf) for id in basis.targets]) - begins_s
+            started_s = self._watched(basis, jobs, horizon_s, groups, kind, own).started_s
+            yield np.array([started_s.get(id, inf) for id in basis.targets]) - basis.begins_s
 
     def _watched(
         self,
