@@ -29,7 +29,9 @@ from fit_workloads import SOURCES
 from sweeps import finished, origin
 
 from dagsim.config.bundled import WORKLOADS
-from dagsim.config.schema import Setting, load_config, plain
+from dagsim.config.dumping import plain
+from dagsim.config.schema import load_config
+from dagsim.config.yaml import Setting
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Spending
 from dagsim.experiment.plan import Axis, SweepGrid

@@ -79,7 +79,9 @@ def show_trace(
 
     Example: dagsim trace info batch_task.csv.gz
     """
-    from dagsim.config.schema import Setting, load_config, plain
+    from dagsim.config.dumping import plain
+    from dagsim.config.schema import load_config
+    from dagsim.config.yaml import Setting
     from dagsim.experiment.trace_info import trace_info
     from dagsim.report.drawing import draw_trace
     from dagsim.report.tables import hours_tables, info_tables, published_table, trace_notes

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dagsim.config.bundled import WORKLOADS, find_config
-from dagsim.config.schema import Config, Setting, load_config
-from dagsim.config.yaml import as_listed
+from dagsim.config.schema import Config, load_config
+from dagsim.config.yaml import Setting, as_listed
 from dagsim.errors import ConfigError, RunFolderError, UnknownName
 from dagsim.experiment.compare import paired_lines
 from dagsim.experiment.scenario import metric_of, on_its_cluster, sample_of

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dagsim.config.schema import Config, plain
+from dagsim.config.dumping import plain
+from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, short_names

@@ -18,7 +18,9 @@ from typing import Any, TypeVar, get_args
 from dagsim import services
 from dagsim.config import yaml
 from dagsim.config.bundled import find_config
-from dagsim.config.schema import Config, Setting, load_config, plain
+from dagsim.config.dumping import plain
+from dagsim.config.schema import Config, load_config
+from dagsim.config.yaml import Setting
 from dagsim.errors import ConfigError, InputError, UnknownName
 from dagsim.experiment.kept_files import Keep
 from dagsim.experiment.provenance import code_digest, digest, files_in, metric_files, sources_of

@@ -22,7 +22,8 @@ from typing import Any
 
 import dagsim
 from dagsim import services
-from dagsim.config.schema import Config, config_hash, plain
+from dagsim.config.dumping import config_hash, plain
+from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, PluginError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.family import families

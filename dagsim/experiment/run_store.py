@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dagsim.config.schema import Config, config_hash
+from dagsim.config.dumping import config_hash
+from dagsim.config.schema import Config
 from dagsim.errors import RunFolderError
 from dagsim.experiment.contents import FAILURES, RUNS, TIMING
 from dagsim.experiment.kept_files import TABLES, CellRun, json_line, read_lines, run_of, slug, unwritable, whole_lines

@@ -52,7 +52,8 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING, Any, Self
 
-from dagsim.config.schema import Config, dump_config, load_config
+from dagsim.config.dumping import dump_config
+from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError, InputError, RunFolderError
 from dagsim.experiment.contents import FAILURES, Contents, RunState
 from dagsim.experiment.kept_files import (

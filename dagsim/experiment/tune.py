@@ -7,7 +7,8 @@ from itertools import product
 from math import isnan
 from pathlib import Path
 
-from dagsim.config.schema import Config, dump_config
+from dagsim.config.dumping import dump_config
+from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.scenario import metric_of, sample_of

@@ -14,7 +14,8 @@ from typer.testing import CliRunner, Result
 import dagsim
 from dagsim import Job, Task, simulate
 from dagsim.cli import app
-from dagsim.config.schema import Setting, load_config
+from dagsim.config.schema import load_config
+from dagsim.config.yaml import Setting
 from dagsim.errors import DagsimError, InputError, RunFolderError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import run_policy

@@ -498,7 +498,7 @@ def calibrate_site(
 
     Example: dagsim calibrate --trace sacct.txt --config cluster.yaml -o calibrated.yaml
     """
-    from dagsim.config.schema import dump_config
+    from dagsim.config.dumping import dump_config
     from dagsim.families.capacity.calibrate import calibrate
     from dagsim.files import write_text
     from dagsim.report.tables import fidelity_lines

@@ -10,7 +10,8 @@ from math import isclose, nan
 from pathlib import Path
 from typing import Any
 
-from dagsim.config.schema import Config, plain
+from dagsim.config.dumping import plain
+from dagsim.config.schema import Config
 from dagsim.errors import InputError, RunFolderError, SimulationError
 from dagsim.experiment.carry_out import Watch, carry_out, raise_failures
 from dagsim.experiment.executors import CellExecutor

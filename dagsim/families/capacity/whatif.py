@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.config.schema import Config, plain
+from dagsim.config.dumping import plain
+from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.families.capacity import services

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.config.schema import dump_config
+from dagsim.config.dumping import dump_config
 from dagsim.errors import RunFolderError
 from dagsim.experiment.compare import CellGroup, compared_axis, grouped_standings
 from dagsim.experiment.kept_files import CellRun

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 from dagsim.cli.app import say
 from dagsim.cli.options import SweepOutput
-from dagsim.config.schema import Config, config_hash, dump_config
+from dagsim.config.dumping import config_hash, dump_config
+from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import SweepGrid

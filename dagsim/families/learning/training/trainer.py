@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.config.schema import Config, plain
+from dagsim.config.dumping import plain
+from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.executors import executor_for
 from dagsim.experiment.kept_files import CellRun
