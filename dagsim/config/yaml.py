@@ -63,11 +63,12 @@ def as_listed(settings: Iterable[str | Setting]) -> list[str | Setting]:
     """Return settings as a list.
 
     Raises:
-        ConfigError: They are one text or a mapping instead of several texts.
+        ConfigError: They are one text, a mapping or something else instead of several texts.
     """
-    if isinstance(settings, str | Mapping):
+    listed = list(settings) if isinstance(settings, Iterable) and not isinstance(settings, str | Mapping) else [None]
+    if not all(isinstance(setting, str | Setting) for setting in listed):
         raise ConfigError(f'settings: give a list of texts, such as ["policy=sjf"]; got {settings!r}')
-    return list(settings)
+    return listed
 
 
 @dataclass(slots=True)
