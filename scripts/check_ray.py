@@ -28,8 +28,8 @@ import command
 
 from dagsim.config.schema import load_config
 from dagsim.experiment.carry_out import carry_out
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.executors import CellWork, executor_for
-from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Cell, Plan, read_grid
 from dagsim.experiment.store import Store
 from dagsim.families.learning.training.ray_rollouts import RayRollouts, RolloutTraffic

@@ -22,7 +22,7 @@ from sweeps import RESULTS, ROOT, finished, origin
 
 from dagsim.config import yaml
 from dagsim.config.bundled import find_config
-from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.ledger import Spending
 from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.files import write_text

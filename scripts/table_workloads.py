@@ -32,7 +32,7 @@ from dagsim.config.bundled import WORKLOADS
 from dagsim.config.dumping import plain
 from dagsim.config.schema import load_config
 from dagsim.config.yaml import Setting
-from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.ledger import Spending
 from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.files import write_text

@@ -22,7 +22,7 @@ from dagsim.cli.options import (
 from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
-    from dagsim.experiment.kept_files import CellRun
+    from dagsim.experiment.cell_run import CellRun
     from dagsim.experiment.store import Store
 
 

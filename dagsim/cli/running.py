@@ -14,8 +14,8 @@ from dagsim.cli.options import EnergySeries, Experiment, Output, TraceFlags
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
+    from dagsim.experiment.cell_run import CellRun
     from dagsim.experiment.compare import Precise
-    from dagsim.experiment.kept_files import CellRun
     from dagsim.experiment.plan import Cell, Plan
     from dagsim.experiment.store import Store
 

@@ -19,7 +19,7 @@ from dagsim.cli.telling import audit_of
 from dagsim.text import count_of
 
 if TYPE_CHECKING:
-    from dagsim.experiment.kept_files import CellRun
+    from dagsim.experiment.cell_run import CellRun
     from dagsim.experiment.plan import Cell, Plan, SweepGrid
     from dagsim.experiment.store import Store
 

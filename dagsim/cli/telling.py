@@ -15,7 +15,7 @@ from dagsim.cli.options import Output
 from dagsim.cli.running import Kept
 
 if TYPE_CHECKING:
-    from dagsim.experiment.kept_files import CellRun
+    from dagsim.experiment.cell_run import CellRun
     from dagsim.experiment.store import Store
     from dagsim.metrics.intervals import OverTime
     from dagsim.metrics.standings import PolicyResult

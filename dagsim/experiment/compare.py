@@ -15,7 +15,7 @@ import numpy as np
 from dagsim.config.dumping import plain
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
-from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.plan import Axis, short_names
 from dagsim.experiment.scenario import replicate_seeds, window_seeds
 from dagsim.experiment.store import Store

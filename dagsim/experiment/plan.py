@@ -22,7 +22,7 @@ from dagsim.config.dumping import plain
 from dagsim.config.schema import Config, load_config
 from dagsim.config.yaml import Setting
 from dagsim.errors import ConfigError, InputError, UnknownName
-from dagsim.experiment.kept_files import Keep
+from dagsim.experiment.cell_run import Keep
 from dagsim.experiment.provenance import code_digest, digest, files_in, metric_files, sources_of
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.metrics.own import value_name

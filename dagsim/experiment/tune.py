@@ -10,7 +10,7 @@ from pathlib import Path
 from dagsim.config.dumping import dump_config
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, InputError
-from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.scenario import metric_of, sample_of
 from dagsim.experiment.store import Store
 from dagsim.files import write_text

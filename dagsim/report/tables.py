@@ -24,7 +24,7 @@ from dagsim.text import count_of, on_one_line
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dagsim.experiment.kept_files import CellRun
+    from dagsim.experiment.cell_run import CellRun
     from dagsim.experiment.trace_info import TraceInfo
     from dagsim.metrics.why import WaitReasons
     from dagsim.systems.cluster.knowledge import Knowledge

@@ -234,7 +234,7 @@ def test_a_large_schedule_is_kept_in_columns_and_read_back(tmp_path: Path, monke
     config = load_config(None, ["workload={preset: heterogeneous-dag, count: 9}", "seeds=2"])
     small = RunStore.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
     kept(small, config, ["sjf"])
-    monkeypatch.setattr("dagsim.experiment.kept_files.LARGE_ROWS", 10)
+    monkeypatch.setattr("dagsim.experiment.schedule_files.LARGE_ROWS", 10)
     folder = RunStore.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
     kept(folder, config, ["sjf"])
     assert sorted(file.name for file in (folder.path / "schedules").iterdir()) == ["000.npz", "001.npz"]

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.errors import ConfigError, SimulationError, UnknownName
 from dagsim.experiment import on_slurm
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.executors import CellWork, executor_for
-from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.on_slurm import OnSlurm, SubmitSettings
 from dagsim.experiment.plan import Cell, Plan
 

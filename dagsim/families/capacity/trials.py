@@ -14,8 +14,8 @@ from dagsim.config.dumping import plain
 from dagsim.config.schema import Config
 from dagsim.errors import InputError, RunFolderError, SimulationError
 from dagsim.experiment.carry_out import Watch, carry_out, raise_failures
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.executors import CellExecutor
-from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
 from dagsim.experiment.store import Store
 from dagsim.families.capacity.log_demand import LogDemand

@@ -17,8 +17,8 @@ import numpy as np
 
 from dagsim.config.dumping import dump_config
 from dagsim.errors import RunFolderError
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.compare import CellGroup, compared_axis, grouped_standings
-from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, short_names
 from dagsim.experiment.scenario import metric_of, sample_of, workload_label
 from dagsim.experiment.store import Store

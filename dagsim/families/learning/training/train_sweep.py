@@ -22,7 +22,7 @@ from dagsim.cli.options import SweepOutput
 from dagsim.config.dumping import config_hash, dump_config
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
-from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.plan import SweepGrid
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import read_log

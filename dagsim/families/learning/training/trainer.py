@@ -31,8 +31,8 @@ import numpy as np
 from dagsim.config.dumping import plain
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, RunFolderError
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.executors import executor_for
-from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import claim_report_seeds
 from dagsim.experiment.provenance import digest
 from dagsim.experiment.scenario import sample_of, scenario_of, workload_label
