@@ -19,6 +19,7 @@ from dagsim.cli.options import (
     Wide,
     fraction,
 )
+from dagsim.cli.telling import folders_with_runs
 from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def compare_runs(
     from dagsim.experiment.carry_out import write_comparison
     from dagsim.experiment.compare import looks_at, paired_lines
     from dagsim.experiment.scenario import metric_of, sample_of, workload_label
-    from dagsim.experiment.store import Store, run_folders
+    from dagsim.experiment.store import Store
     from dagsim.metrics.paired import Precision
     from dagsim.metrics.standings import METHOD, standings
     from dagsim.report.comparison import comparison_table
@@ -76,7 +77,7 @@ def compare_runs(
     from dagsim.report.tables import run_notes
     from dagsim.report.terminal import show_grid
 
-    folders = [Store.open(run) for run in run_folders(runs)]
+    folders = [Store.open(run) for run in folders_with_runs(runs)]
     lines, differences, missing = paired_lines(folders)
     for sentence in missing:
         say(f"warning: {sentence}", err=True)

@@ -137,12 +137,29 @@ def _recorded_code(facts: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(fact.get("sha256")) for name, fact in code.items() if isinstance(fact, dict)}
 
 
-def run_folders(paths: Sequence[Path]) -> list[Path]:
-    """Return the paths, leaving out files that dagsim stores beside run folders. A shell includes
-    them in ``results/*``.
+def run_folders(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
+    """Return the paths without those that contain no run, which a shell includes in ``results/*``,
+    and a sentence for each path that is left out. There is no sentence for files that dagsim itself
+    stores beside run folders. If no path contains a run, all others are kept.
     """
-    kept = [path for path in paths if path.name not in _BESIDE or (path / "manifest.json").exists()]
-    return kept or list(paths)
+    others = [path for path in paths if path.name not in _BESIDE or _is_run(path)]
+    kept = [path for path in others if _is_run(path) or not path.exists()]
+    if not kept:
+        return others or list(paths), []
+    return kept, [f"{_why_no_run(path)}; it is left out" for path in others if path not in kept]
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "manifest.json").exists()
+
+
+def _why_no_run(path: Path) -> str:
+    """Return the reason why an existing path is not a run folder."""
+    if path.is_file():
+        return f"{path}: a file, not a run folder"
+    inside = sorted(path.glob("*/manifest.json"))
+    hint = f"; it contains {count_of(len(inside), 'run folder')}, such as {inside[-1].parent}" if inside else ""
+    return f"{path}: not a run folder, because it has no manifest.json{hint}"
 
 
 _BESIDE = ("seeds.yaml", "references")
@@ -252,16 +269,11 @@ class Store(ABC):
         Raises:
             RunFolderError: As in ``open``.
         """
-        if path.is_file():
-            raise RunFolderError(
-                f"{path}: a file, not a run folder; give a folder that a command such as dagsim eval wrote to results/"
-            )
-        if not path.is_dir():
+        if not (path.is_file() or path.is_dir()):
             raise RunFolderError(f"{path}: no such run folder{nearest_file(path)}")
-        if not (path / "manifest.json").exists():
-            inside = sorted(path.glob("*/manifest.json"))
-            hint = f"; it contains {count_of(len(inside), 'run folder')}, such as {inside[-1].parent}" if inside else ""
-            raise RunFolderError(f"{path}: not a run folder, because it has no manifest.json{hint}")
+        if not _is_run(path):
+            hint = "; give a folder that a command such as dagsim eval wrote to results/" if path.is_file() else ""
+            raise RunFolderError(f"{_why_no_run(path)}{hint}")
         facts = read_json_file(path / "manifest.json")
         if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
             raise RunFolderError(
