@@ -14,7 +14,7 @@ from dagsim.cli.options import Experiment, TraceFlags, WindowCount
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
     from dagsim.config.yaml import Setting
-    from dagsim.systems.cluster.audit.facts import Audit
+    from dagsim.systems.cluster.audit.audit import Audit
 
 
 def trust(*files: Path) -> None:

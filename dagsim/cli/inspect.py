@@ -149,7 +149,7 @@ def convert_trace(
     """
     from dagsim.experiment.as_log import is_run, write_run
     from dagsim.report.terminal import counted
-    from dagsim.systems.cluster.audit.facts import Audit
+    from dagsim.systems.cluster.audit.audit import Audit
     from dagsim.traces.convert import convert
 
     to = one_output(to, out)

@@ -344,7 +344,7 @@ def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = Tru
     that must precede any result. Otherwise, return the other sentences. If there are several
     windows, the sentences describe the worst one.
     """
-    from dagsim.systems.cluster.audit.facts import Audit
+    from dagsim.systems.cluster.audit.audit import Audit
 
     workloads = list(workloads)
     knowledge = knowledge_of(workloads) if urgent else None

@@ -19,7 +19,7 @@ from dagsim.families.site.site_import import log_in, read_site, site_files, site
 from dagsim.files import write_text
 from dagsim.model import GPU_TYPES, GpuType, NodeOutage, NodePartition, NodeReservation, OnDemand, QueueTree
 from dagsim.registry import choices
-from dagsim.systems.cluster.audit.facts import Audit
+from dagsim.systems.cluster.audit.audit import Audit
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import cluster_scenario_of

@@ -34,7 +34,7 @@ from dagsim.report.comparison import comparison_table, metric_name, sweep_table
 from dagsim.report.grid import Grid, factor, interval, number, short
 from dagsim.report.panels import TrainingRow, link_steps
 from dagsim.report.tables import contradictions, losses, observed_table, run_notes, summary_table, workload_notes
-from dagsim.systems.cluster.audit.facts import URGENT
+from dagsim.systems.cluster.audit.audit import URGENT
 from dagsim.systems.cluster.network.links import LinkUse, busiest
 from dagsim.text import count_of
 

@@ -45,8 +45,8 @@ from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
+    from dagsim.systems.cluster.audit.audit import Audit
     from dagsim.systems.cluster.audit.auditor import Auditor
-    from dagsim.systems.cluster.audit.facts import Audit
     from dagsim.traces.trace import Trace
     from dagsim.traces.trace_file import TraceFile
 
@@ -444,7 +444,7 @@ class ClusterScenario(Models, ClusterWorld):
         Raises:
             TraceError, WorkloadError: The workload cannot be read.
         """
-        from dagsim.systems.cluster.audit.facts import Audit
+        from dagsim.systems.cluster.audit.audit import Audit
 
         if self._trace is None:
             return Audit()

@@ -26,8 +26,8 @@ from dagsim.workload.arrays import JobArrays
 from dagsim.workload.load import Load, LoadMeter, seconds_of
 
 if TYPE_CHECKING:
+    from dagsim.systems.cluster.audit.audit import Audit
     from dagsim.systems.cluster.audit.auditor import Auditor
-    from dagsim.systems.cluster.audit.facts import Audit
     from dagsim.traces.reader import Unstarted
     from dagsim.traces.trace import Trace
 
