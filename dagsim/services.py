@@ -24,7 +24,7 @@ from dagsim.family import missing_family, offered, required
 if TYPE_CHECKING:
     from dagsim.cli.options import Experiment, SweepOutput
     from dagsim.config.schema import Config
-    from dagsim.experiment.plan import SweepGrid
+    from dagsim.experiment.sweep_grid import SweepGrid
     from dagsim.metrics.standings import RunMetrics
     from dagsim.registry import Spec
     from dagsim.report.grid import TableFormat

@@ -14,9 +14,10 @@ from dagsim.cli.options import EnergySeries, Experiment, Output, TraceFlags
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
+    from dagsim.experiment.cell import Cell
     from dagsim.experiment.cell_run import CellRun
     from dagsim.experiment.compare import Precise
-    from dagsim.experiment.plan import Cell, Plan
+    from dagsim.experiment.plan import Plan
     from dagsim.experiment.store import Store
 
 OptionGroup: TypeAlias = "Experiment | TraceFlags | EnergySeries"

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dagsim.errors import SimulationError
+from dagsim.experiment.cell import Cell
 from dagsim.experiment.cell_run import CLOCKED, CellRun
 from dagsim.experiment.executors import CellExecutor, CellWork, Wanted
-from dagsim.experiment.plan import Cell, Plan
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.scenario import metric_of, sample_of
 from dagsim.experiment.simulate import check
 from dagsim.experiment.store import Store

@@ -16,9 +16,9 @@ from dagsim.config.dumping import plain
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.cell_run import CellRun
-from dagsim.experiment.plan import Axis, short_names
 from dagsim.experiment.scenario import replicate_seeds, window_seeds
 from dagsim.experiment.store import Store
+from dagsim.experiment.sweep_grid import Axis, short_names
 from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.paired import Ending, Look, Precision, holm

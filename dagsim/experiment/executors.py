@@ -22,8 +22,8 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, DagsimError, PluginError, RunFolderError, SimulationError
 from dagsim.experiment.aside import log_of, played_from
+from dagsim.experiment.cell import Cell
 from dagsim.experiment.cell_run import CellRun, Keep, run_of
-from dagsim.experiment.plan import Cell
 from dagsim.experiment.provenance import code_digest
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import Played, play_policy

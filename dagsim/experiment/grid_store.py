@@ -12,6 +12,7 @@ from typing import Any
 
 from dagsim.config import yaml
 from dagsim.errors import RunFolderError
+from dagsim.experiment.cell import Cell
 from dagsim.experiment.cell_run import CLOCKED, RUNS, TABLES, TIMING, CellRun, cells_table
 from dagsim.experiment.folder_files import (
     json_line,
@@ -22,9 +23,10 @@ from dagsim.experiment.folder_files import (
     whole_lines,
     write_whole,
 )
-from dagsim.experiment.plan import Cell, Plan, SweepGrid, read_grid
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.provenance import manifest
 from dagsim.experiment.store import GRID, LONGEST_NAME, Store
+from dagsim.experiment.sweep_grid import SweepGrid, read_grid
 from dagsim.files import append, parsed_json, replaced
 
 _CELLS, _PROGRESS = "cells", "progress.jsonl"

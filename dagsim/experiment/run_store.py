@@ -15,9 +15,10 @@ from typing import Any
 from dagsim.config.dumping import config_hash
 from dagsim.config.schema import Config
 from dagsim.errors import RunFolderError
+from dagsim.experiment.cell import Cell
 from dagsim.experiment.cell_run import FAILURES, RUNS, TABLES, TIMING, CellRun, run_of
 from dagsim.experiment.folder_files import json_line, read_lines, slug, unwritable, whole_lines
-from dagsim.experiment.plan import Cell, Plan
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.provenance import manifest
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.experiment.simulate import Outcome

@@ -56,6 +56,7 @@ from dagsim.config.dumping import dump_config
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import CodeNotAllowed, ConfigError, InputError, RunFolderError
 from dagsim.experiment.aside import LogsAside
+from dagsim.experiment.cell import Cell
 from dagsim.experiment.cell_run import (
     FAILURES,
     TIMING,
@@ -75,7 +76,7 @@ from dagsim.experiment.folder_files import (
     unwritable,
     write_whole,
 )
-from dagsim.experiment.plan import Cell, Plan
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.provenance import KINDS, SCHEMA, changes
 from dagsim.experiment.scenario import scenario_of, workload_label
 from dagsim.experiment.schedule_files import read_schedule

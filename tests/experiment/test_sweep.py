@@ -24,12 +24,14 @@ from dagsim.errors import ConfigError, InputError, RunFolderError, SimulationErr
 from dagsim.experiment import executors as workers
 from dagsim.experiment import plan as cells_module
 from dagsim.experiment.carry_out import carry_out
+from dagsim.experiment.cell import Cell
 from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.compare import grouped_standings
 from dagsim.experiment.executors import CellExecutor, CellWork, Local, OnProgress, Wanted, executor_for
-from dagsim.experiment.plan import Cell, Plan, SweepGrid, axis_of, read_grid
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.provenance import code_digest
 from dagsim.experiment.store import Store
+from dagsim.experiment.sweep_grid import SweepGrid, axis_of, read_grid
 from dagsim.metrics.standings import Sample
 from dagsim.report.comparison import sweep_table
 

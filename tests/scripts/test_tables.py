@@ -17,7 +17,7 @@ import tables
 from dagsim.config import yaml
 from dagsim.errors import InputError
 from dagsim.experiment.ledger import Spending
-from dagsim.experiment.plan import Axis, SweepGrid
+from dagsim.experiment.sweep_grid import Axis, SweepGrid
 from dagsim.registry import Spec
 from dagsim.seeds import REPORT
 from dagsim.systems.cluster.policies import POLICIES

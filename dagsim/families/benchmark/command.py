@@ -24,8 +24,8 @@ from dagsim.report.grid import TableFormat
 from dagsim.text import count_of
 
 if TYPE_CHECKING:
+    from dagsim.experiment.cell import Cell
     from dagsim.experiment.cell_run import CellRun
-    from dagsim.experiment.plan import Cell
     from dagsim.experiment.store import Store
     from dagsim.families.benchmark.suite import BenchEntry, BenchTask
 

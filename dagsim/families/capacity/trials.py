@@ -14,10 +14,12 @@ from dagsim.config.dumping import plain
 from dagsim.config.schema import Config
 from dagsim.errors import InputError, RunFolderError, SimulationError
 from dagsim.experiment.carry_out import Watch, carry_out, raise_failures
+from dagsim.experiment.cell import Cell
 from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.executors import CellExecutor
-from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
+from dagsim.experiment.plan import Plan
 from dagsim.experiment.store import Store
+from dagsim.experiment.sweep_grid import Axis, SweepGrid
 from dagsim.families.capacity.log_demand import LogDemand
 from dagsim.families.capacity.machines import HOURS_A_MONTH
 from dagsim.metrics.series import JobSeries, Period, next_period

@@ -16,7 +16,7 @@ import numpy as np
 from dagsim.config.dumping import plain
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
-from dagsim.experiment.plan import Axis, SweepGrid
+from dagsim.experiment.sweep_grid import Axis, SweepGrid
 from dagsim.families.capacity import services
 from dagsim.families.capacity.log_demand import LogDemand, on_whole_log
 from dagsim.families.capacity.machines import (

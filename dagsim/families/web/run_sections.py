@@ -19,9 +19,9 @@ from dagsim.config.dumping import dump_config
 from dagsim.errors import RunFolderError
 from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.compare import CellGroup, compared_axis, grouped_standings
-from dagsim.experiment.plan import Axis, short_names
 from dagsim.experiment.scenario import metric_of, sample_of, workload_label
 from dagsim.experiment.store import Store
+from dagsim.experiment.sweep_grid import Axis, short_names
 from dagsim.families.web.charts import Packer, details, element, notes, table
 from dagsim.families.web.chosen import MOST_DRAWN, Chosen
 from dagsim.families.web.wait_sections import Explain, worst_waits
