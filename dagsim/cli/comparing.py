@@ -67,7 +67,8 @@ def compare_runs(
     Example: dagsim compare results/RUN_A results/RUN_B --plot comparison.png
     """
     from dagsim.experiment.carry_out import write_comparison
-    from dagsim.experiment.compare import looks_at, paired_lines
+    from dagsim.experiment.compare import paired_lines
+    from dagsim.experiment.precision import looks_at
     from dagsim.experiment.scenario import metric_of, sample_of, workload_label
     from dagsim.experiment.store import Store
     from dagsim.metrics.paired import Precision
@@ -232,7 +233,7 @@ def _explain_run(
 ) -> None:
     """Explain the wait of a job in a run folder."""
     from dagsim.errors import InputError
-    from dagsim.experiment.compare import explained_waits, obstacle
+    from dagsim.experiment.explained import explained_waits, obstacle
     from dagsim.experiment.store import Store
     from dagsim.metrics.columns import columns
     from dagsim.metrics.why import find_job, is_rejected, wait_reasons
