@@ -16,7 +16,8 @@ from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, SimulationError, one_line
 from dagsim.experiment.cell import Cell
 from dagsim.experiment.cell_run import CellRun
-from dagsim.experiment.executors import CellWork, OnProgress, Wanted
+from dagsim.experiment.executors import CellWork, Wanted
+from dagsim.experiment.process_pool import OnProgress
 from dagsim.experiment.provenance import code_digest
 
 TRIES = 10

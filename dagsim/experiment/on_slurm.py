@@ -14,7 +14,8 @@ from typing import Any
 from dagsim.errors import ConfigError, DagsimError, SimulationError, one_line
 from dagsim.experiment.cell import Cell
 from dagsim.experiment.cell_run import CellRun
-from dagsim.experiment.executors import CellWork, OnProgress, Wanted, portable
+from dagsim.experiment.executors import CellWork, Wanted
+from dagsim.experiment.process_pool import OnProgress, portable
 from dagsim.experiment.provenance import code_digest
 from dagsim.registry import nearest
 
