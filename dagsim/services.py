@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dagsim.config.schema import Config
     from dagsim.experiment.sweep_grid import SweepGrid
     from dagsim.metrics.standings import RunMetrics
-    from dagsim.registry import Spec
     from dagsim.report.grid import TableFormat
+    from dagsim.specs import Spec
     from dagsim.systems.seam import Policy, Scenario, System
 
 _P = ParamSpec("_P")

@@ -25,7 +25,7 @@ from dagsim.errors import DagsimError, InputError
 from dagsim.family import refuse_missing
 from dagsim.own_code import Allowed, allow
 from dagsim.processes import OutputError, Stops, exit_code, steady_streams
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 from dagsim.text import is_text, on_one_line
 
 ALLOW_CODE = "--allow-code"

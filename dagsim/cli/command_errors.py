@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dagsim.cli.options import READ_KEYS
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 
 _MOST_OWNERS = 5
 _SETTINGS = {

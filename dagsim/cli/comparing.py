@@ -291,7 +291,7 @@ def _place(folder: Store, policy: str | None, number: int | None) -> int:
     """
     from dagsim.errors import InputError
     from dagsim.experiment.store import is_sweep
-    from dagsim.registry import nearest
+    from dagsim.spelling import nearest
 
     if is_sweep(folder.path):
         raise InputError(

@@ -189,7 +189,7 @@ def workload_save(
 
 def _known(what: str) -> str:
     if what not in LISTINGS:
-        from dagsim.registry import choices
+        from dagsim.spelling import choices
 
         raise InputError(f"there is no list {what!r}{choices(what, LISTINGS)} (dagsim list --help)")
     return what

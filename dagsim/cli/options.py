@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
-from dagsim.registry import choices, scalar
 from dagsim.report.grid import TableFormat
+from dagsim.specs import scalar
+from dagsim.spelling import choices
 
 if TYPE_CHECKING:
     from dagsim.config.yaml import Setting

@@ -114,7 +114,7 @@ def _shown(described: SweepGrid, metric: str | None, reference: str | None, outp
     """Check the options that determine what the table shows."""
     from dagsim.errors import InputError
     from dagsim.experiment.compare import compared_axis
-    from dagsim.registry import choices
+    from dagsim.spelling import choices
 
     metric = metric or described.metrics[0]
     checked("--metric", metric, own=described.metrics)

@@ -15,7 +15,7 @@ from dagsim.config import yaml
 from dagsim.config.dumping import plain
 from dagsim.errors import ConfigError, UnknownName, WorkloadError
 from dagsim.files import is_there
-from dagsim.registry import choices, nearest, nearest_file
+from dagsim.spelling import choices, nearest, nearest_file
 from dagsim.workload.presets import PRESETS, Preset
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.windows import parse_measure

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from dagsim.config.yaml import Document, KeyPath
-from dagsim.registry import choices, nearest
 from dagsim.sections import DEFAULT_KIND, fault_in_words, got
+from dagsim.spelling import choices, nearest
 
 Schema = Mapping[str, Any]
 

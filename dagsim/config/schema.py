@@ -28,8 +28,8 @@ from dagsim.errors import CodeNotAllowed, ConfigError
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import glossary
 from dagsim.model import Cluster
-from dagsim.registry import nearest
 from dagsim.sections import Foreign, Later, Registered, kind_of, unset_keys
+from dagsim.spelling import nearest
 from dagsim.systems import DEFAULT_SYSTEM, SYSTEMS
 from dagsim.systems.default import DefaultSystem, TopKeys
 from dagsim.systems.seam import Scenario, System

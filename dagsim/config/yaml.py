@@ -1,7 +1,7 @@
 """Read and write YAML. Unquoted words have the meaning that people expect. The position of each
 value is recorded, so that faults are reported with a position and a remedy.
 
-Unquoted words follow YAML 1.2 (``dagsim.registry``), a duplicate key is an error, and all keys in
+Unquoted words follow YAML 1.2 (``dagsim.specs``), a duplicate key is an error, and all keys in
 mappings are strings.
 """
 
@@ -19,7 +19,7 @@ import yaml
 
 from dagsim.errors import ConfigError
 from dagsim.files import why_unreadable
-from dagsim.registry import scalar
+from dagsim.specs import scalar
 from dagsim.text import is_text
 
 KeyPath: TypeAlias = tuple[str | int, ...]

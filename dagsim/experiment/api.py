@@ -19,7 +19,7 @@ from dagsim.metrics import summarize
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.model import Cluster, Job
 from dagsim.model.arithmetic import check_whole
-from dagsim.registry import check_arguments, nearest
+from dagsim.spelling import check_arguments, nearest
 from dagsim.systems.cluster import ClusterPolicy
 from dagsim.systems.cluster.models import check_models
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime, Throughput

@@ -17,7 +17,7 @@ from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.executors import CellWork, Wanted
 from dagsim.experiment.process_pool import OnProgress, portable
 from dagsim.experiment.provenance import code_digest
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 
 _TRIES = 3
 """How many times a lost job is submitted again."""

@@ -29,7 +29,8 @@ from dagsim.experiment.scenario import scenario_of
 from dagsim.family import families
 from dagsim.files import file_hash
 from dagsim.own_code import is_own, own_names, source_file
-from dagsim.registry import Spec, nearest_file
+from dagsim.specs import Spec
+from dagsim.spelling import nearest_file
 from dagsim.systems.policy_spec import PolicyKind, PolicySpec, named_files
 from dagsim.systems.seam import Scenario
 

@@ -86,8 +86,8 @@ from dagsim.metrics.standings import PolicyResult
 from dagsim.model import Cluster
 from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
-from dagsim.registry import nearest_file
 from dagsim.sections import Foreign
+from dagsim.spelling import nearest_file
 from dagsim.systems.seam import EngineUse
 from dagsim.text import count_of
 

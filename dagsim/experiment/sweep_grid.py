@@ -21,7 +21,8 @@ from dagsim.experiment.cell_run import Keep
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import check_metric
-from dagsim.registry import Spec, choices
+from dagsim.specs import Spec
+from dagsim.spelling import choices
 
 _MOST_VALUES = 100_000
 _LABEL = 40

@@ -15,7 +15,7 @@ from dagsim.experiment.scenario import metric_of, sample_of
 from dagsim.experiment.store import Store
 from dagsim.files import write_text
 from dagsim.metrics.standings import PolicyResult, standings
-from dagsim.registry import Spec, scalar
+from dagsim.specs import Spec, scalar
 from dagsim.systems.policy_spec import PolicySpec
 from dagsim.text import count_of
 

@@ -26,8 +26,8 @@ from dagsim.experiment.sweep_grid import Axis, SweepGrid
 from dagsim.families.bounds.bound import bound_of, bounded
 from dagsim.family import missing_family
 from dagsim.model.streams import stream
-from dagsim.registry import choices
 from dagsim.seeds import VALIDATION, seeds_of
+from dagsim.spelling import choices
 from dagsim.systems import DEFAULT_SYSTEM
 
 SUITE = "v1"

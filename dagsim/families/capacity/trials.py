@@ -27,7 +27,7 @@ from dagsim.metrics.standings import not_done
 from dagsim.metrics.tariff import ENERGY
 from dagsim.metrics.why import waits_in_words
 from dagsim.model.arithmetic import ordered_sum, whole_sum
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 from dagsim.systems.cluster.audit.audit import URGENT
 from dagsim.systems.cluster.section import ClusterSection
 from dagsim.text import count_of

@@ -27,7 +27,7 @@ from dagsim.families.forecast.scores import LEVELS, MEDIAN, log_wait, quantiles_
 from dagsim.families.forecast.time_spans import HOUR_S, WEEK_S
 from dagsim.model import Cluster, QueueTree
 from dagsim.model.arithmetic import DAY_S
-from dagsim.registry import nearest_file
+from dagsim.spelling import nearest_file
 from dagsim.systems.cluster.past.recall import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.systems.cluster.waits.causes import NextStep

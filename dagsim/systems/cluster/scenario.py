@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Admit, Cluster, Job, Request
-from dagsim.registry import Registry, nearest
+from dagsim.registry import Registry
+from dagsim.spelling import nearest
 from dagsim.systems.cluster import services
 from dagsim.systems.cluster.arrivals.job_sources import JOBS_KEPT, StoredJobs, TraceJobs
 from dagsim.systems.cluster.arrivals.job_stream import JobStream

@@ -69,9 +69,10 @@ from dagsim.families.learning.training.train_section import check_training
 from dagsim.metrics import summarize
 from dagsim.metrics.standings import Sample
 from dagsim.model.log import Schedule
-from dagsim.registry import Registry, Spec
+from dagsim.registry import Registry
 from dagsim.sections import kind_of
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
+from dagsim.specs import Spec
 
 _PAYS = 10
 """Episodes run in the compiled engine if there are at least this many iterations. For fewer

@@ -26,7 +26,7 @@ from dagsim.families.slurm.site.controller_log import OutageKind, SingleOutage, 
 from dagsim.families.slurm.site.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
 from dagsim.families.slurm.site.slurm_site import SlurmSite, TopologySwitch
 from dagsim.families.slurm.site.slurm_site_values import TOPMOST, drop_unused, hosts_of, licences_of, naming
-from dagsim.registry import nearest
+from dagsim.spelling import nearest
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.source import Source
 from dagsim.traces.times import is_unset, moment_s, span_s
