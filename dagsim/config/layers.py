@@ -22,7 +22,7 @@ from dagsim.systems.seam import System
 _PRESET = "workload.preset"
 
 
-def in_order(settings: Iterable[str | Setting]) -> list[Setting]:
+def ordered_settings(settings: Iterable[str | Setting]) -> list[Setting]:
     """Return settings in the order in which they are applied. A preset comes first, because all
     other settings for the workload change it.
 

@@ -22,7 +22,7 @@ from dagsim.config.bundled import spelled_out
 from dagsim.config.dumping import plain
 from dagsim.config.faults import explain
 from dagsim.config.json_schema import schema_of
-from dagsim.config.layers import in_order, is_visible, layered
+from dagsim.config.layers import is_visible, layered, ordered_settings
 from dagsim.config.yaml import Setting
 from dagsim.errors import CodeNotAllowed, ConfigError
 from dagsim.metrics.own import value_name
@@ -268,7 +268,7 @@ def _is_foreign(value: Any) -> bool:
 
 def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:
     """Build the configuration that ``document`` describes, as ``load_config`` does."""
-    applied = in_order(settings)
+    applied = ordered_settings(settings)
     config = _with_settings(document, applied, own)
     for setting in applied:
         if not is_visible(setting, config):
