@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError, RunFolderError, SimulationError, UnknownName
-from dagsim.experiment import executors as workers
-from dagsim.experiment import plan as cells_module
+from dagsim.experiment import cell as cells_module
+from dagsim.experiment import process_pool as workers
 from dagsim.experiment.carry_out import carry_out
 from dagsim.experiment.cell import Cell
 from dagsim.experiment.cell_run import CellRun
