@@ -131,7 +131,7 @@ class Player:
         self._cycle_s = 0.0
         """Time between two cycles of the scheduler: a job that could start now but has not starts
         at the next cycle. Other policies decide immediately."""
-        if queues and queues.scheduler and (settings_of := cluster_services.slurm_settings.offered()):
+        if queues and queues.scheduler and (settings_of := cluster_services.scheduler_settings.offered()):
             self._cycle_s = float(settings_of(queues).bf_interval_s)
         self._usage: Any = None
         """The usage of users before the forecast, if the policy's priorities depend on it."""
@@ -352,7 +352,7 @@ def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | 
         if period.start_s <= t and (period.end_s is None or period.end_s > t)
     ]
     scheduler = queues.scheduler
-    if scheduler.get("calc_phase_s") and (settings_of := cluster_services.slurm_settings.offered()):
+    if scheduler.get("calc_phase_s") and (settings_of := cluster_services.scheduler_settings.offered()):
         settings = settings_of(queues)
         scheduler = {**scheduler, "calc_phase_s": (settings.calc_phase_s - zero_s) % settings.calc_period_s}
     return replace(queues, reservations=tuple(reservations), outages=tuple(outages), scheduler=scheduler)
