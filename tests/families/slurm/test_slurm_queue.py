@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dagsim.errors import TraceError
-from dagsim.model import Job
+from dagsim.model import Job, Request
 from dagsim.traces import Trace, TraceOptions, open_trace
 
 NOW_S = 1_790_000_000
@@ -247,6 +247,67 @@ def test_every_state_and_flag_is_decided(tmp_path: Path, words: list[str], expec
         assert (job.observed_start_s is not None) == (expected == "runs")
     else:
         assert trace.report.skipped == {expected: 1}
+
+
+TERMS = {
+    "dependency": "afterok:7(unfulfilled),after:7+2",
+    "licenses": "solver:3",
+    "required_nodes": "g[1-2]",
+    "excluded_nodes": "g7",
+    "features": "nvl",
+    "resv_name": "course",
+    "account": "bio",
+    "qos": "day",
+    "partition": "gpu,big",
+    "name": "fit : model",  # a colon between blanks separates components in a submit line, but not in a name
+}
+WAITS = {"job_state": ["PENDING"], "state_reason": "Priority", "start_time": 0, "nodes": "", "tres_alloc_str": ""}
+
+
+def test_the_terms_of_a_listed_job_reach_its_request(tmp_path: Path) -> None:
+    jobs = jobs_of(queue_of(tmp_path, json_job(7), json_job(8) | WAITS | TERMS))
+    assert jobs["8"].request == Request(
+        constraint="nvl",
+        partitions=("gpu", "big"),
+        reservation="course",
+        licences=(("solver", 3),),
+        after=("7", "start:7+120"),
+        nodes=("g1", "g2"),
+        excluded=("g7",),
+    )
+    assert (jobs["8"].account, jobs["8"].qos, jobs["8"].partition) == ("bio", "day", "gpu")
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ({"shared": "none"}, Request(exclusive=True)),
+        ({"exclusive": "true"}, Request(exclusive=True)),
+        ({"shared": "user"}, Request(exclusive_user=True)),
+        ({"array_job_id": 8, "array_task_id": 0, "array_max_tasks": 4}, Request(array="8", array_limit=4)),
+        ({"array_job_id": 8, "array_task_string": "0%4"}, Request(array="8", array_limit=4)),
+    ],
+)
+def test_an_option_of_a_listed_job_reaches_its_request(
+    tmp_path: Path, listed: dict[str, Any], expected: Request
+) -> None:
+    (job,) = jobs_of(queue_of(tmp_path, json_job(8) | WAITS | listed)).values()
+    assert job.request == expected
+
+
+def test_only_a_suspended_job_goes_before_all_others(tmp_path: Path) -> None:
+    jobs = jobs_of(queue_of(tmp_path, json_job(4, job_state=["SUSPENDED"]), json_job(5) | WAITS))
+    assert jobs["4"].priority == 1e9
+    assert not jobs["5"].priority
+
+
+@pytest.mark.parametrize(
+    ("tasks", "ids"),
+    [("3-5", ["8_3", "8_4", "8_5"]), ("0x1a", ["8_1", "8_3", "8_4"]), ("9-3", ["8_9"]), ("a-b", ["8"])],
+)
+def test_tasks_that_wait_together_are_separate_jobs(tmp_path: Path, tasks: str, ids: list[str]) -> None:
+    trace = queue_of(tmp_path, json_job(8, array_task_string=tasks) | WAITS)
+    assert list(jobs_of(trace)) == ids
 
 
 @pytest.mark.data

@@ -147,11 +147,10 @@ class QueuedJob:
         return re.sub(r"_\*|\([a-z]*\)", "", self.dependency)
 
     @property
-    def exclusive(self) -> list[str]:
-        """The option by which the job shares no node, or shares nodes only with other jobs of its
-        user."""
-        words = {"none": ["--exclusive"], "true": ["--exclusive"], "user": ["--exclusive=user"]}
-        return words.get(self.shared.lower(), [])
+    def exclusive(self) -> str | None:
+        """The value of sbatch's option ``exclusive``: empty if the job shares no node, ``user`` if
+        it shares nodes only with other jobs of its user, and None if it lacks the option."""
+        return {"none": "", "true": "", "user": "user"}.get(self.shared.lower())
 
     @property
     def sockets(self) -> int:
