@@ -224,36 +224,45 @@ def array_tasks(job: str) -> int | None:
     parts = listed.removesuffix("...").split(",")
     tasks = 0
     for part in parts if ended else parts[:-1]:  # the last number of a list that was cut off may be incomplete
-        first, _, rest = part.partition("-")
-        last, _, step = rest.partition(":")
-        if not all(
-            number.isascii() and number.isdecimal() and len(number) < 9 for number in (first, last or "0", step or "1")
-        ):
+        if not (listed_range := _range(part)):
             raise Dirty(InvalidValue("with an invalid list of array tasks"))
-        tasks += max(0, int(last or first) - int(first)) // max(1, int(step or 1)) + 1
+        tasks += len(listed_range)
     if tasks > _MOST_TASKS:
         raise Dirty(InvalidValue("with an invalid list of array tasks"))
     return tasks
+
+
+def _range(part: str) -> range:
+    """Return the array tasks in ``3-90:2`` or ``95``, or the first one if the last is before it. The
+    result is empty if the text cannot be read.
+    """
+    first, _, rest = part.partition("-")
+    last, _, step = rest.partition(":")
+    numbers = (first, last or first, step or "1")
+    if not all(number.isascii() and number.isdecimal() and len(number) < 9 for number in numbers):
+        return range(0)
+    begin, end, stride = map(int, numbers)
+    return range(begin, max(begin, end) + 1, stride or 1)
+
+
+def is_array(id: str) -> bool:
+    """Return True if the id lists tasks of an array, and the list can be read."""
+    try:
+        return bool(array_tasks(id))
+    except Dirty:
+        return False
 
 
 def array_ids(id: str) -> list[str]:
     """Return the ids of the tasks in ``910002_[3-90,95%8]``, or the id itself if it contains no
     such list.
     """
-    base, bracket, inside = id.partition("_[")
-    listed = inside.rstrip("]").partition("%")[0]
-    try:
-        if not bracket or not array_tasks(f"{base}_[{listed}]"):
-            return [id]
-    except Dirty:
+    if not is_array(id):
         return [id]
-    tasks: list[int] = []
-    for part in listed.removesuffix("...").split(","):
-        first, _, rest = part.rstrip(":").partition("-")
-        last, _, step = rest.partition(":")
-        if first.isdecimal():
-            tasks += range(int(first), int(last or first) + 1, int(step or 1) or 1)
-    return [f"{base}_{task}" for task in tasks]
+    base, _, inside = id.partition("_[")
+    listed = inside.rstrip("]").partition("%")[0]
+    parts = listed.removesuffix("...").split(",")
+    return [f"{base}_{task}" for part in parts for task in _range(part.rstrip(":"))]
 
 
 def _pairs(text: str) -> Mapping[str, str]:
