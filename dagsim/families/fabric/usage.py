@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -10,13 +10,13 @@ from dagsim.families.fabric.collectives import Exchange
 from dagsim.families.fabric.max_min import LinkFlow, SharedLinks
 from dagsim.families.fabric.shared_network import Gang, SharedNetwork, gang_exchange
 from dagsim.model import Job, Kind
-from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import Record, Schedule
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.cluster.network.base import Communication, Storage
+from dagsim.systems.cluster.network.base import Communication, Flow
 from dagsim.systems.cluster.network.links import LinkUse
+from dagsim.systems.cluster.network.run_inputs import output_flows, stored_flows
 from dagsim.systems.cluster.runs.gangs import gang_step
 
 
@@ -81,8 +81,8 @@ class LinkTraffic:
         self.stores = [] if network.storage is None else network.storage.numbers(names)
         self.running: dict[int, _Run] = {}
         self.failed: dict[int, _Run] = {}
-        self.places: dict[tuple[int, int], dict[int, int]] = {}
-        """Finished instances of each task by node."""
+        self.places: dict[int, dict[int, dict[int, int]]] = {}
+        """Finished instances of each task by node, by the numbers of its job and the task."""
         self.stopped: dict[tuple[int, int], tuple[float, dict[int, int]]] = {}
         """For tasks that have kept work: when a run stopped, and its nodes if these have its state."""
         self.writes_s: dict[tuple[int, int], float] = {}
@@ -112,7 +112,7 @@ class LinkTraffic:
             self._book(run, row.time_s)
             self._send_steps(run, row.time_s, 0.0)
             if kind == Kind.FINISHED:
-                ran = self.places.setdefault((run.job, run.task), {})
+                ran = self.places.setdefault(run.job, {}).setdefault(run.task, {})
                 for node, count in run.nodes.items():
                     ran[node] = ran.get(node, 0) + count
             else:
@@ -161,19 +161,30 @@ class LinkTraffic:
 
     def _fetch(self, run: _Run, stop_s: float = inf) -> bool:
         """Record that a run reads its inputs until ``stop_s``. Return False if it has no inputs."""
-        job = self.jobs[run.job]
-        sent = [(*flow, run.started_s) for flow in _outputs(job, run, self.places)]
+        graph, here = self.jobs[run.job].graph, [(node, count) for node, count, _ in run.held]
+        sent = [(flow, run.started_s) for flow in output_flows(graph, run.task, here, self.places.get(run.job, {}))]
         if self.storage is not None:
             begin_s = max(run.started_s, self.written_s.get((run.job, run.task), 0.0))
-            sent += [(*flow, begin_s) for flow in _stored(self.storage, self.stores, job, run, self.stopped)]
-        for flow in sent:
-            self._send(*flow, stop_s)
+            store = self.stores[run.job % len(self.stores)]
+            flows = stored_flows(self.storage, store, graph.tasks[run.task], here, self._state(run))
+            sent += [(flow, begin_s) for flow in flows]
+        for flow, begin_s in sent:
+            self._send(flow, begin_s, stop_s)
         return bool(sent)
 
-    def _send(self, source: int, destination: int, size: float, start_s: float, stop_s: float = inf) -> None:
-        paths = self.routing.paths(source, destination)
+    def _state(self, run: _Run) -> Sequence[tuple[int, int]] | None:
+        """Return the nodes that have the state that a run reads. The result is empty if only the
+        storage has it, and None if the run begins anew."""
+        key = run.job, run.task
+        if self.storage is None or not self.storage.checkpoints or key not in self.stopped:
+            return None
+        stopped_s, nodes = self.stopped[key]
+        return list(nodes.items()) if stopped_s == run.started_s else ()
+
+    def _send(self, sent: Flow, start_s: float, stop_s: float = inf) -> None:
+        paths = self.routing.paths(sent.source, sent.destination)
         for path in paths:
-            flow, begin_s = LinkFlow(path, size / len(paths)), start_s + self.routing.latency_s(path)
+            flow, begin_s = LinkFlow(path, sent.size / len(paths)), start_s + self.routing.latency_s(path)
             if path and begin_s < stop_s:
                 self.changes.append(_Change(begin_s, True, flow))
                 if stop_s < inf:
@@ -183,7 +194,7 @@ class LinkTraffic:
         """Record that a run has written its state, or a part of it, to the storage."""
         since_s = max(self.writes_s[row.run, -1], self.writes_s.get((row.run, row.node), 0.0))
         self.writes_s[row.run, row.node] = self.written_s[row.job, row.task] = row.time_s
-        self._send(row.node, self.stores[row.job % len(self.stores)], row.value * 1e9, since_s)
+        self._send(Flow(row.node, self.stores[row.job % len(self.stores)], row.value * 1e9), since_s)
         if row.run in self.running:
             self.running[row.run].saved = True
         elif row.run in self.failed:
@@ -237,39 +248,6 @@ def _replay(changes: list[_Change], usage: Sequence[LinkUse]) -> None:
         for flow in links.update(now):
             book(flow, now)
             rates[flow] = now, flow.rate
-
-
-def _outputs(job: Job, run: _Run, places: dict[tuple[int, int], dict[int, int]]) -> Iterator[tuple[int, int, float]]:
-    """Yield the source, destination and bytes of the outputs that a run reads."""
-    tasks = job.graph.tasks
-    for edge in job.graph.edges:
-        if edge.child == run.task and edge.bytes:
-            for source, count in places.get((run.job, edge.parent), {}).items():
-                for node, here, _ in run.held:
-                    if node != source:
-                        part = count / tasks[edge.parent].instances * here / tasks[run.task].instances
-                        yield source, node, edge.bytes * part
-
-
-def _stored(
-    storage: Storage,
-    stores: Sequence[int],
-    job: Job,
-    run: _Run,
-    stopped: dict[tuple[int, int], tuple[float, dict[int, int]]],
-) -> Iterator[tuple[int, int, float]]:
-    """Yield the source, destination and bytes of the data and states that a run reads."""
-    task = job.graph.tasks[run.task]
-    sources, size = {stores[run.job % len(stores)]: 1.0}, storage.load_bytes(task.model) / task.instances
-    if storage.checkpoints and (run.job, run.task) in stopped:
-        stopped_s, held = stopped[run.job, run.task]
-        size = task.memory_gb * 1e9
-        if stopped_s == run.started_s and held:
-            sources = {node: count / whole_sum(held.values()) for node, count in held.items()}
-    for node, count, _ in run.held:
-        for source, part in sources.items():
-            if source != node and size:
-                yield source, node, size * count * part
 
 
 def link_traffic(schedule: Schedule, jobs: list[Job], models: Models) -> list[LinkUse]:
