@@ -184,7 +184,13 @@ def canonical(name: str) -> str:
 
 
 _PROFILE = re.compile(r"(\d)g\.(\d{1,3})gb", re.IGNORECASE)
-_SLICES, _A30_SLICES = 7, 4
+_SLICES, _A30_SLICES, _A30_SLICE_GB = 7, 4, 6
+"""Compute slices into which MIG can divide a GPU: four of 6 GB on the A30, seven on all other types."""
+
+
+def mig_share(size: int, memory_gb: int) -> float:
+    """Return the share of a GPU that the MIG profile ``{size}g.{memory_gb}gb`` has."""
+    return size / (_A30_SLICES if memory_gb == _A30_SLICE_GB * size else _SLICES)
 
 
 def mig_slice(gpu: GpuType, profile: str) -> GpuType:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from dagsim.model import UNLIMITED_S
 from dagsim.model.arithmetic import whole_sum
+from dagsim.model.gpu import mig_share
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.fields import MOST_GPUS, Dirty, InvalidValue, finite_number, memory_gb
 from dagsim.traces.report import ImpossibleTimes
@@ -19,8 +20,6 @@ _SHORT = 500  # maximum length of a cached text, in characters
 _INFINITE = "4294967295"  # Slurm's INFINITE, the largest 32-bit number
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
 _MOST_TASKS = 4_000_001  # the largest MaxArraySize that Slurm accepts.
-# Compute slices into which MIG can divide a GPU: four on the A30, seven on all other types.
-_SLICES, _A30_SLICES, _A30_SLICE_GB = 7, 4, 6
 
 
 class Resources(NamedTuple):
@@ -289,10 +288,9 @@ def _slice_share(kind: str) -> float | None:
     size, memory = int(match[1][:4]), int(match[2][:6])
     if not size or not memory:
         raise Dirty(InvalidValue("with an invalid MIG slice"))
-    of = _A30_SLICES if memory == _A30_SLICE_GB * size else _SLICES
-    if size > of:
+    if (share := mig_share(size, memory)) > 1:
         raise Dirty(InvalidValue("with an invalid MIG slice"))
-    return size / of
+    return share
 
 
 _NO_VALUE = 4294967294  # Slurm's NO_VAL, which is one less than INFINITE
