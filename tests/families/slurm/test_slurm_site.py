@@ -20,7 +20,8 @@ from dagsim.families.site.cluster_file import import_site
 from dagsim.families.site.node_lists import FoundNode, grouped
 from dagsim.families.site.site_import import site_files
 from dagsim.families.slurm.accounting.submission import begin_after_s, submission
-from dagsim.families.slurm.site.slurm_site_files import read_slurm_site
+from dagsim.families.slurm.site.site_file_kinds import SITE_FILE_KINDS
+from dagsim.families.slurm.site.slurm_site_files import SITE_FILE_READERS, read_slurm_site
 from dagsim.model import Caps, NodeOutage, Request
 from dagsim.traces import open_trace
 from dagsim.traces.times import moment_s
@@ -110,6 +111,10 @@ def test_each_file_is_read_by_its_content(folder: Path) -> None:
     assert settings["bf_window_linear_s"] == 90
     assert settings["accrue_always"]
     assert set(site.unmodelled) == {"PriorityFlags=DEPTH_OBLIVIOUS", "SchedulerParameters=bf_strange=1"}
+
+
+def test_each_kind_of_file_has_a_reader() -> None:
+    assert {kind for kind, _ in SITE_FILE_KINDS} - {""} == {*SITE_FILE_READERS}
 
 
 def test_the_import_is_a_configuration_whose_scheduler_replay_uses(folder: Path, tmp_path: Path) -> None:
