@@ -80,20 +80,25 @@ def test_rates_are_those_of_exact_progressive_filling_after_every_change(seed: i
         )
 
 
+@pytest.mark.parametrize("pending", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_the_rate_of_a_flow_that_has_not_started_is_the_one_that_it_gets_and_changes_nothing(seed: int) -> None:
+def test_the_rate_of_a_flow_that_has_not_started_is_the_one_that_it_gets_and_changes_nothing(
+    seed: int, pending: bool
+) -> None:
     rng = random.Random(seed)
     links, running = SharedLinks([rng.choice([1e9, 3e9]) for _ in range(6)]), []
     for step in range(20):
         running.append(drawn_flow(rng, 6))
         links.start(running[-1], float(step))
-        links.update(float(step))
+        if not pending:
+            links.update(float(step))
         before = [(flow.rate, flow.next_rate, flow.bottleneck, flow.ends_s) for flow in running]
-        flow, trial = drawn_flow(rng, 6), links.copy()
+        flow, trial, untouched = drawn_flow(rng, 6), links.copy(), links.copy()
         expected = links.rate_of(flow)
         assert [(flow.rate, flow.next_rate, flow.bottleneck, flow.ends_s) for flow in running] == before
-        assert links.update(float(step)) == []
         assert flow.number == -1
+        changed, alike = links.update(float(step)), untouched.update(float(step))
+        assert [(one.number, one.rate) for one in changed] == [(one.number, one.rate) for one in alike]
         trial.start(flow, float(step))
         trial.update(float(step))
         assert flow.rate == expected
