@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from typing import NamedTuple
 
-from dagsim.families.kubernetes.server.api_server import NODES, PODS
+from dagsim.families.kubernetes.server.api_resources import NODES, PODS
 from dagsim.families.kubernetes.server.object_store import ObjectChange, ObjectKey
 from dagsim.families.kubernetes.server.patches import field as value_at
 from dagsim.families.kubernetes.server.program import Beside, Metrics, series, summed

@@ -29,7 +29,8 @@ from dagsim.families.kubernetes.kube.scheduler_objects import (
     stated_manifest,
     valid_name,
 )
-from dagsim.families.kubernetes.server.api_server import NODES, PODS, admitted, resource
+from dagsim.families.kubernetes.server.api_resources import NODES, PODS, resource
+from dagsim.families.kubernetes.server.api_server import admitted
 from dagsim.families.kubernetes.server.object_store import ObjectChange, ObjectKey, stamp
 from dagsim.families.kubernetes.server.patches import Manifest
 from dagsim.families.kubernetes.server.patches import field as value_at
