@@ -180,6 +180,13 @@ class PodRecord:
     ends_s: float | None = None
     """Latest time at which a terminating pod is gone."""
 
+    def age_s(self, now_s: float) -> float:
+        """Return the time since the pod started, was bound or was created: the first of these that
+        is known.
+        """
+        began_s = self.bound_s if self.started_s is None else self.started_s
+        return now_s - (self.created_s if began_s is None else began_s)
+
 
 def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | None = None) -> PodRecord:
     """Extract the required data about a pod. ``scheduled_s`` is the time at which the pod was bound
