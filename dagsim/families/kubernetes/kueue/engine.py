@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from dagsim.families.kubernetes.kueue.admission_sharing import LocalQueueUsage
 from dagsim.families.kubernetes.kueue.amounts import natural, unit, whole
@@ -96,8 +96,7 @@ class _Entry:
     assignment: Assignment
     targets: list[Victim]
     message: str
-    state: str = ""
-    """Empty, ``skipped``, ``preempting`` or ``admitted``."""
+    state: Literal["", "skipped", "preempting", "admitted"] = ""
 
 
 class Admission:
