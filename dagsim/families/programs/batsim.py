@@ -17,7 +17,7 @@ from weakref import finalize
 
 from dagsim.errors import ConfigError, PolicyFailed, require
 from dagsim.families.programs.batsim_peer import BatsimPeer, batsim_event
-from dagsim.families.programs.external import program_words, shown
+from dagsim.families.programs.process import program_words, shown
 from dagsim.model import Decision, Kill, RejectReason, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 

@@ -16,7 +16,7 @@ from tempfile import gettempdir
 from typing import Any
 
 from dagsim.errors import PolicyFailed
-from dagsim.families.programs.external import end_program, shown
+from dagsim.families.programs.process import end_program, shown
 from dagsim.files import Lock, parsed_json
 
 _POLL_MS = 100
