@@ -18,8 +18,9 @@ from dagsim.traces.batch import ENDED
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty
 from dagsim.traces.reader import WaitingJob
-from dagsim.traces.report import ImpossibleTimes, ReadReport
+from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.traces.times import TWICE
 from dagsim.traces.trace_options import TraceOptions
 
 _LAST_UPDATE = re.compile(rb'"last_update"\s*:\s*(\{[^{}]*\}|\d+)')
@@ -80,7 +81,7 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
         report.rows += len(ids)
         if job.has_two_readings:
             report.note(
-                ImpossibleTimes("in an hour that occurs twice in their time zone (taken as the first)"),
+                TWICE,
                 source.where(job.line),
                 len(ids),
             )
