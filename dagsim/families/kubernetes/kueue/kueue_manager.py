@@ -24,7 +24,7 @@ from dagsim.families.kubernetes.kueue.kueue_objects import (
 from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
 from dagsim.families.kubernetes.kueue.manifests import kueue_workload_object
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
-from dagsim.families.kubernetes.kueue.written_manifests import KUEUE_GROUP, manifests_of, workload_manifest
+from dagsim.families.kubernetes.kueue.written_manifests import KUEUE_GROUP, manifests_of, plain_name, workload_manifest
 from dagsim.families.kubernetes.server.api_resources import resource
 from dagsim.families.kubernetes.server.api_server import admitted
 from dagsim.families.kubernetes.server.object_store import ObjectChange, ObjectKey, is_true, stamp
@@ -96,7 +96,7 @@ class KueueManager(Kueue):
         return ManagedAdmission(objects, self._beside, self._command, self._version, self._still_s, self._return_s)
 
     def _name_of(self, spec: Workload) -> str:
-        return spec.name.replace("/", ".")
+        return plain_name(spec.name)
 
     def _command(self, kubeconfig: str) -> list[str]:
         return [self._binary, f"--kubeconfig={kubeconfig}", *self._arguments]

@@ -58,13 +58,13 @@ def manifests_of(objects: KueueObjects, version: str) -> Iterator[tuple[str, str
         yield KUEUE_GROUP, "clusterqueues", {"metadata": {"name": queue.name}, "spec": _queue(queue, version)}
     for local in objects.local_queues:
         spec = {"clusterQueue": local.cluster_queue, "stopPolicy": local.stop_policy}
-        name = _plain(local.name)
+        name = plain_name(local.name)
         yield KUEUE_GROUP, "localqueues", {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
-def _plain(name: str) -> str:
-    """Turn the full name of a LocalQueue into a plain name, because all queues are in one namespace
-    here."""
+def plain_name(name: str) -> str:
+    """Turn the full name of a LocalQueue or a workload into a plain name, because all objects are
+    in one namespace here."""
     return name.replace("/", ".")
 
 
@@ -143,7 +143,7 @@ def workload_manifest(spec: Workload, version: str) -> Manifest:
         "metadata": {"name": spec.name, "namespace": "default"},
         "spec": {
             "active": True,
-            "queueName": _plain(spec.queue),
+            "queueName": plain_name(spec.queue),
             "priority": int(spec.priority),
             "podSets": [_pod_set(one) for one in spec.pod_sets],
         },

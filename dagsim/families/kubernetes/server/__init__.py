@@ -2,5 +2,6 @@
 
 ``object_store`` contains the objects, and ``patches`` changes them when clients request it.
 ``api_resources`` lists their kinds. ``api_server`` serves them to the program on the loopback
-interface. ``program`` runs the program next to the simulation.
+interface. ``program`` runs the program next to the simulation, and ``metrics_page`` reads its
+metrics.
 """
