@@ -7,8 +7,7 @@ import pytest
 
 from dagsim.errors import ConfigError, IllegalDecision, ModelError
 from dagsim.model import Cluster, Job, Kind, Node, Share, Start, Task, gpu_type
-from dagsim.model.gpu import mig_share
-from dagsim.model.mig import MIG_TABLES, slice_type
+from dagsim.model.mig import MIG_TABLES, mig_share, slice_type
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dagsim.families.kubernetes.api.cluster_objects import ClusterObjects
 from dagsim.families.kubernetes.api.terms import WHOLE_GPUS, pod_requests
 from dagsim.model.arithmetic import ordered_sum, whole_sum
-from dagsim.model.gpu import mig_share
+from dagsim.model.mig import mig_share
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty, InvalidValue
 from dagsim.traces.times import moment_s

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from dagsim.model import UNLIMITED_S
 from dagsim.model.arithmetic import whole_sum
-from dagsim.model.gpu import mig_share
+from dagsim.model.mig import mig_share
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.fields import MOST_GPUS, Dirty, InvalidValue, finite_number, memory_gb
 from dagsim.traces.report import ImpossibleTimes
