@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from support.command_line import fine, invoke
 
-from dagsim.config.schema import config_hash, load_config
+from dagsim.config.dumping import config_hash
+from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
 
 MODULE = '''

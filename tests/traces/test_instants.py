@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from support.command_line import fine
 
-from dagsim.config.schema import Setting, load_config
+from dagsim.config.schema import load_config
+from dagsim.config.yaml import Setting
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.experiment.scenario import on_its_cluster
 from dagsim.metrics.series import JobSeries

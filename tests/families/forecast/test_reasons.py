@@ -13,7 +13,8 @@ from families.forecast.queue_cases import NOW_S, as_listed, queue_words, queued
 from support.command_line import fine, invoke, json_of
 from support.log_reading import first_starts
 
-from dagsim.config.schema import Setting, load_config
+from dagsim.config.schema import load_config
+from dagsim.config.yaml import Setting
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.question import workload_of
 from dagsim.families.forecast.reasons import UNLISTED, Fate, verdict_of

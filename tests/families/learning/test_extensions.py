@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from support.command_line import json_of
 
-from dagsim.config.schema import dump_config, load_config
+from dagsim.config.dumping import dump_config
+from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.simulate import run_policy
 from dagsim.families.learning.checkpoint import Checkpoint

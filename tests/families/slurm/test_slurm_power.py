@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from support.log_reading import first_starts
 
-from dagsim.config.schema import Setting, load_config
+from dagsim.config.schema import load_config
+from dagsim.config.yaml import Setting
 from dagsim.errors import TraceError
 from dagsim.families.site.cluster_file import import_site
 from dagsim.families.slurm.site.slurm_power import power_rules
