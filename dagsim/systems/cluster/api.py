@@ -123,9 +123,8 @@ index contains part of this memory, because an index cannot be taken over.
 from dagsim.systems.cluster.frontier import Index, Key, Queue, RunIndex, TypedKey, TypedQueue
 from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.past.from_log import nodes_by_name, placement_on
-from dagsim.systems.cluster.past.recall import may_mix_types
 from dagsim.systems.cluster.resources.cluster_state import ClusterState
-from dagsim.systems.cluster.resources.nodes import ALL, MICRO, DemandClass, NodeState
+from dagsim.systems.cluster.resources.nodes import ALL, MICRO, DemandClass, NodeState, may_mix_types
 from dagsim.systems.cluster.resources.site import SiteState, Terms, members
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation

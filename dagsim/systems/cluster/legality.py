@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 
 from dagsim.errors import IllegalDecision, ModelError
 from dagsim.model import Elastic, Kill, RejectReason, TrainingState
-from dagsim.systems.cluster.past.recall import may_mix_types
-from dagsim.systems.cluster.resources.nodes import MICRO, Allotted, DemandClass, NodeState
+from dagsim.systems.cluster.resources.nodes import MICRO, Allotted, DemandClass, NodeState, may_mix_types
 from dagsim.systems.cluster.resources.site import nodes_by_counts
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import Simulation

@@ -15,9 +15,8 @@ from dagsim.errors import ModelError
 from dagsim.model import Attempt, Cluster, InFlight, Job, Placement, Share
 from dagsim.model.arithmetic import whole_sum
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.cluster.past.recall import demand_words, may_mix_types
 from dagsim.systems.cluster.resources.cluster_state import ClusterState
-from dagsim.systems.cluster.resources.nodes import DemandClass, NodeState
+from dagsim.systems.cluster.resources.nodes import DemandClass, NodeState, demand_words, may_mix_types
 from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import seconds_of
 

@@ -11,10 +11,10 @@ from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dagsim.errors import ModelError
-from dagsim.model import Demand, InFlight, Job, Kind
+from dagsim.model import InFlight, Job, Kind
 from dagsim.systems.cluster.forks import Forked
 from dagsim.systems.cluster.resources.cluster_state import ClusterState
-from dagsim.systems.cluster.resources.nodes import Allotted, DemandClass
+from dagsim.systems.cluster.resources.nodes import Allotted, DemandClass, demand_words, may_mix_types
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.seam import stated
 
@@ -385,19 +385,3 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
                 f"{where} {machine.node.name!r} with {instances} x {demand_words(demand.demand)}, but "
                 f"only {room} fit beside the jobs already running there"
             )
-
-
-def may_mix_types(job: Job, demand: Demand) -> bool:
-    """Return True if a gang may combine nodes with different GPU types. A batch job may do this if
-    it needs no GPUs, or if it needs GPUs of any type on each of several nodes.
-    """
-    return job.request is not None and (not demand.gpus or job.request.spread is True)
-
-
-def demand_words(demand: Demand) -> str:
-    """Describe the demand of an instance, for example ``4 GPUs (A100), 16 CPUs, 64 GB``."""
-    types = "" if demand.gpu_types is None else f" ({' or '.join(demand.gpu_types)})"
-    parts = [f"{demand.gpus:g} GPUs{types}"] if demand.gpus else []
-    parts += [f"{demand.cpus:g} CPUs"] if demand.cpus else []
-    parts += [f"{demand.memory_gb:g} GB"] if demand.memory_gb else []
-    return ", ".join(parts) or "nothing"

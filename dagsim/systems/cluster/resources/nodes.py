@@ -1,11 +1,11 @@
-"""The free resources of a node, and classes of tasks with equal demands."""
+"""The free resources of a node, and what tasks demand of nodes."""
 
 from __future__ import annotations
 
 from math import floor
 from typing import NamedTuple
 
-from dagsim.model import Demand, Node
+from dagsim.model import Demand, Job, Node
 from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import RejectReason
 from dagsim.model.mig import MIG_TABLES, MigLayout
@@ -13,7 +13,7 @@ from dagsim.systems.cluster.forks import COPIED, SAME, Fork, Forked
 from dagsim.systems.cluster.resources.free_index import ALL, FreeIndex
 from dagsim.systems.cluster.resources.site import Terms
 
-__all__ = ["ALL", "Allotted", "DemandClass", "NodeState"]
+__all__ = ["ALL", "Allotted", "DemandClass", "NodeState", "demand_words", "may_mix_types"]
 
 _SLOT = 1 << 20
 """Factor for encoding the GPU and the start of a part as one number: ``gpu + (start + 1) *
@@ -306,3 +306,19 @@ class Allotted(NamedTuple):
     machine: NodeState
     instances: int
     gpu: int | None
+
+
+def may_mix_types(job: Job, demand: Demand) -> bool:
+    """Return True if a gang may combine nodes with different GPU types. A batch job may do this if
+    it needs no GPUs, or if it needs GPUs of any type on each of several nodes.
+    """
+    return job.request is not None and (not demand.gpus or job.request.spread is True)
+
+
+def demand_words(demand: Demand) -> str:
+    """Describe the demand of an instance, for example ``4 GPUs (A100), 16 CPUs, 64 GB``."""
+    types = "" if demand.gpu_types is None else f" ({' or '.join(demand.gpu_types)})"
+    parts = [f"{demand.gpus:g} GPUs{types}"] if demand.gpus else []
+    parts += [f"{demand.cpus:g} CPUs"] if demand.cpus else []
+    parts += [f"{demand.memory_gb:g} GB"] if demand.memory_gb else []
+    return ", ".join(parts) or "nothing"

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dagsim.family import family_entries, required
 from dagsim.metrics.why import Cause
 from dagsim.model import Job, QueueTree, RejectReason, Request, Task
-from dagsim.systems.cluster.past.recall import demand_words
-from dagsim.systems.cluster.resources.nodes import ALL, DemandClass
+from dagsim.systems.cluster.resources.nodes import ALL, DemandClass, demand_words
 from dagsim.systems.cluster.resources.site import ClosedTime
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import ClusterView
