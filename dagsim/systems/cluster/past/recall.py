@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import merge
 from math import inf, nextafter
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from dagsim.errors import ModelError
@@ -255,20 +256,28 @@ def forgotten(policy: object) -> list[str]:
 
 
 def parts_of(policy: object) -> Iterator[object]:
-    """Yield a policy and its parts, such as its placement and its order, except for those that
-    dagsim does not define.
+    """Yield a policy and its parts, such as its placement and its order. Parts are found by
+    following all attributes, so no policy has to list them. Objects that neither dagsim defines nor
+    state what they forget are left out.
     """
     parts, seen = [policy], set[int]()
     while parts:
         part = parts.pop()
         part = getattr(part, "__self__", part)  # for a bound method, use the object to which it is bound
-        if id(part) in seen or not type(part).__module__.startswith("dagsim."):
+        is_known = part is policy or type(part).__module__.startswith("dagsim.") or hasattr(part, "forgets")
+        if id(part) in seen or not is_known:
             continue
         seen.add(id(part))
         yield part
-        if isinstance(part, Forked):
-            continue
-        parts += vars(part).values() if hasattr(part, "__dict__") else ()
+        if not isinstance(part, Forked):
+            parts += attributes_of(part).values()
+
+
+def attributes_of(part: object) -> dict[str, object]:
+    """Return the values of all attributes of an object, including those in slots."""
+    members = [item for kind in type(part).__mro__ for item in vars(kind).items()]
+    slots = [name for name, member in members if isinstance(member, MemberDescriptorType) and hasattr(part, name)]
+    return {name: getattr(part, name) for name in slots} | getattr(part, "__dict__", {})
 
 
 def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:

@@ -15,7 +15,7 @@ from dagsim.errors import Stalled
 from dagsim.model import Edge, InFlight, Job, Kind, Record, RejectReason, Share, TaskGraph
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.frontier import Past
-from dagsim.systems.cluster.past.recall import forgotten, parts_of
+from dagsim.systems.cluster.past.recall import attributes_of, forgotten, parts_of
 from dagsim.systems.cluster.state import Run
 from dagsim.systems.seam import Conversation, stated
 
@@ -77,7 +77,8 @@ def _repeated(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel |
         return None
     # The caller keeps ``policy``, so it must remain the same object: it takes over the attributes of
     # its copy, and below replaces the copy among the listeners.
-    vars(policy).update(vars(twin))
+    for name, value in attributes_of(twin).items():
+        object.__setattr__(policy, name, value)  # also if it is frozen
     listeners = [key for key, index in again.frontier.indexes.items() if key is index]
     past.reminded += [policy if listener is twin else listener for listener in listeners]
     return again
