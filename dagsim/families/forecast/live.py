@@ -30,7 +30,7 @@ from dagsim.model.arithmetic import DAY_S
 from dagsim.registry import nearest_file
 from dagsim.systems.cluster.past.recall import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
-from dagsim.systems.cluster.waits.causes import NextStep
+from dagsim.systems.cluster.waits.wait_rules import NextStep
 from dagsim.systems.seam import stated
 from dagsim.text import count_of, on_one_line
 from dagsim.traces import TraceOptions, format_of
