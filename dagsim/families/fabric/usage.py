@@ -11,7 +11,7 @@ from dagsim.families.fabric.max_min import LinkFlow, SharedLinks
 from dagsim.families.fabric.shared_network import Gang, SharedNetwork, gang_exchange
 from dagsim.model import Job, Kind
 from dagsim.model.arithmetic import whole_sum
-from dagsim.model.log import Record, Schedule
+from dagsim.model.log import RUN_ENDS, Record, Schedule
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Runtime
@@ -107,7 +107,7 @@ class LinkTraffic:
             run.since_s, run.computes = row.time_s, True
         elif kind == Kind.RATE:
             self._change_rate(self.running[row.run], row)
-        elif kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED) and row.run in self.running:
+        elif kind in RUN_ENDS and row.run in self.running:
             run = self.running.pop(row.run)
             self._book(run, row.time_s)
             self._send_steps(run, row.time_s, 0.0)

@@ -63,14 +63,14 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
             events.append((run.since_s, _DECIDED, first, number, number, run))
             if run.until_s is not None:
                 end = Ended(run)
-                order = _DECIDED if end.was_decided else _FAILS if run.stopped else _ENDS
+                order = _DECIDED if end.was_decided else _FAILS if run.stopped else _COMPLETES
                 events.append((run.until_s, order, last if last >= 0 else first, number, number, end))
     events.sort(key=lambda event: event[:4])
     for time_s, *_, number, event in events:
         yield time_s, number, event
 
 
-_ENDS, _FAILS, _ARRIVES, _DECIDED = range(4)
+_COMPLETES, _FAILS, _ARRIVES, _DECIDED = range(4)
 """The order of events at one time."""
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dagsim.errors import Stalled
 from dagsim.model import Edge, InFlight, Job, Kind, Record, RejectReason, Share, TaskGraph
-from dagsim.model.log import Schedule
+from dagsim.model.log import RUN_ENDS, Schedule
 from dagsim.systems.cluster.frontier import Past
 from dagsim.systems.cluster.past.recall import attributes_of, forgotten, parts_of
 from dagsim.systems.cluster.state import Run
@@ -157,13 +157,13 @@ def _runs_before(
     policy ended, with the time of each.
     """
     rows = list(schedule.log)
-    ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}
+    ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in RUN_ENDS}
     stopped = [row.run for row in rows if row.kind in (Kind.PREEMPTED, Kind.FAILED)]
     stopped = [-1, *dict.fromkeys(stopped)]
     ended_by_policy = {
         row.job: row.time_s
         for row in rows
-        if row.kind == Kind.REJECTED and row.time_s < at_s and row.value not in _IMPOSSIBLE
+        if row.kind == Kind.REJECTED and row.time_s < at_s and row.reason not in _IMPOSSIBLE
     }
     shares: dict[int, list[Share]] = {}
     first: dict[int, tuple[int, Record]] = {}
@@ -190,4 +190,3 @@ def _runs_before(
 
 
 _IMPOSSIBLE = (RejectReason.TOO_LARGE, RejectReason.NO_SUCH_GPU)
-_STOPS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)

@@ -14,7 +14,7 @@ import numpy as np
 from dagsim.errors import InputError
 from dagsim.metrics.why import Cause, CauseKind
 from dagsim.model import Job, Kind, QueueTree
-from dagsim.model.log import Schedule
+from dagsim.model.log import RUN_ENDS, Schedule
 from dagsim.systems.cluster.arrivals.dependencies import Dependencies
 from dagsim.systems.cluster.network.base import Network
 from dagsim.systems.cluster.resources.nodes import NodeState
@@ -47,9 +47,6 @@ def causes_by_time(stretches: Iterable[Stretch]) -> list[tuple[Causes, float]]:
     for stretch in stretches:
         seconds[stretch.causes] = seconds.get(stretch.causes, 0.0) + stretch.until_s - stretch.from_s
     return sorted(seconds.items(), key=lambda pair: -pair[1])
-
-
-_ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
 
 
 def binding_causes(
@@ -173,7 +170,7 @@ class _Past:
         elif kind == Kind.RELEASED:
             self._allocated.pop(run, None)
             self._end(run, self._machines.list[node])
-        elif kind in _ENDS:
+        elif kind in RUN_ENDS:
             self._end(run, self._machines.list[node])
             if kind == Kind.FINISHED:
                 self._done[job, task] = self._done.get((job, task), 0) + instances
