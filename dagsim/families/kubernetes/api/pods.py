@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from dagsim.families.kubernetes.api.cluster_objects import ClusterObjects
 from dagsim.families.kubernetes.api.terms import WHOLE_GPUS, pod_requests
 from dagsim.model.arithmetic import ordered_sum, whole_sum
+from dagsim.model.mig import profile_share
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty, InvalidValue
 from dagsim.traces.times import moment_s
@@ -20,7 +21,7 @@ _MILLI = "alibabacloud.com/gpu-milli"
 _AMOUNTS = ("requests", "limits")
 _ACCELERATOR = re.compile(r"(?i).+/.*(gpu|npu|tpu|ascend|cuda|gaudi|neuron|mlu|dcu|/[abhlptv]\d{1,3})")
 """Extended resources whose names indicate accelerators."""
-_SLICE = re.compile(r"nvidia\.com/mig-(\d)g\.(\d{1,4})gb")
+_SLICE = re.compile(r"nvidia\.com/mig-(\dg\.\d{1,4}gb)")
 TYPE_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator")
 
 
@@ -109,10 +110,9 @@ def whole_gpus(value: float) -> int:
 
 
 def _slice(name: str) -> float:
-    """Return the share of a GPU that a MIG resource represents, or 0 for any other resource. An A30
-    has 4 slices, and other GPUs have 7."""
+    """Return the share of a GPU that a MIG resource represents, or 0 for any other resource."""
     match = _SLICE.match(name)
-    return 0.0 if match is None else int(match[1]) / (4 if int(match[2]) == 6 * int(match[1]) else 7)
+    return 0.0 if match is None else profile_share(match[1])
 
 
 _GROUP_LABELS = (
