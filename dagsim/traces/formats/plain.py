@@ -52,7 +52,6 @@ from dagsim.model.arithmetic import numbered
 from dagsim.model.constraints import without_counts
 from dagsim.model.job_fields import JOB_FIELDS
 from dagsim.traces.batch import ENDED, NOT_OVER
-from dagsim.traces.chunks import Table
 from dagsim.traces.fields import Dirty, InvalidValue, are_counts
 from dagsim.traces.grouping import Grouped, in_parts, repeated, rows_by_job
 from dagsim.traces.reader import JobBlock, Reader
@@ -73,6 +72,7 @@ from dagsim.traces.times import (
     with_offsets,
 )
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects, optional
 from dagsim.workload.records import clipped
 
