@@ -17,7 +17,7 @@ from dagsim.cli.running import Kept
 if TYPE_CHECKING:
     from dagsim.experiment.kept_files import CellRun
     from dagsim.experiment.store import Store
-    from dagsim.metrics.intervals import OverTime
+    from dagsim.metrics.ratio_over_time import OverTime
     from dagsim.metrics.standings import PolicyResult
 
 
