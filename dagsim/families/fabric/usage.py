@@ -13,7 +13,7 @@ from dagsim.model import Job, Kind
 from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import RUN_ENDS, Record, Schedule
 from dagsim.systems.cluster.models import Models
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.network.base import Communication, Storage
 from dagsim.systems.cluster.network.links import LinkUse

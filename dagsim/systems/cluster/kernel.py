@@ -57,7 +57,7 @@ from dagsim.systems.cluster.frontier import Frontier
 from dagsim.systems.cluster.kernel_fork import fork_of
 from dagsim.systems.cluster.knowledge import known
 from dagsim.systems.cluster.models import Models
-from dagsim.systems.cluster.models.failures import KeptWork
+from dagsim.systems.cluster.models.kept_work import KeptWork
 from dagsim.systems.cluster.network.base import levels_in
 from dagsim.systems.cluster.past.recall import recall_past
 from dagsim.systems.cluster.past.rehearsal import rehearse

@@ -34,7 +34,8 @@ from dagsim.sections import Foreign, Later, Registered, Section
 from dagsim.systems.cluster import services
 from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS, Models
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import Outages, Preemption
+from dagsim.systems.cluster.models.failures import Outages
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
 from dagsim.systems.cluster.network.base import NO_CARRIER, Communication, HasRoutes

@@ -18,7 +18,7 @@ from dagsim.systems.cluster.clock import COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.forks import COPIED, SAME, Fork, Forked
 from dagsim.systems.cluster.legality import placed
 from dagsim.systems.cluster.models import Models
-from dagsim.systems.cluster.models.failures import KeptWork
+from dagsim.systems.cluster.models.kept_work import KeptWork
 from dagsim.systems.cluster.network.base import Communication
 from dagsim.systems.cluster.resources.nodes import Allotted, DemandClass
 from dagsim.systems.cluster.runs.gangs import Gangs
