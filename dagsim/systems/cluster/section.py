@@ -42,10 +42,10 @@ from dagsim.systems.cluster.network.base import NO_CARRIER, Communication, HasRo
 from dagsim.systems.cluster.scenario import ClusterScenario, GpuCluster, check_level
 from dagsim.systems.seam import Engine, EngineUse
 from dagsim.text import count_of
-from dagsim.workload.distributions import TaggedUnion
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
+from dagsim.workload.tagged_union import TaggedUnion
 
 if TYPE_CHECKING:
     from dagsim.traces.trace_file import TraceFile
