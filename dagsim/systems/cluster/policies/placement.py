@@ -479,11 +479,7 @@ def _ways(machine: NodeState, demand: DemandClass) -> list[tuple[int | None, Nod
 def _after(machine: NodeState, demand: DemandClass, gpu: int | None) -> NodeState:
     """Return a copy of the machine with one more instance."""
     after = machine.copy()
-    after.cpus -= demand.cpus
-    after.memory -= demand.memory
-    after.idle -= demand.whole
-    if gpu is not None:
-        after.take_part(demand, gpu)
+    after.fill(demand, 1, gpu)
     return after
 
 

@@ -281,7 +281,7 @@ class ClusterState(Forked):
                 for _ in range(needed - 1):
                     mask |= (free ^ mask) & -(free ^ mask)
             if machine.layouts:
-                mask = _take_whole(machine, needed)
+                mask = machine.take_whole(needed)
             machine.free = free ^ mask
             self._set_idle(machine, machine.idle - needed)
             if demand.plain:
@@ -770,17 +770,6 @@ class ClusterState(Forked):
                 partly.remove(machine.bit, was)
             if free < MICRO:
                 partly.add(machine.bit, free)
-
-
-def _take_whole(machine: NodeState, needed: int) -> int:
-    """Return a bit set of ``needed`` idle GPUs for a task that needs whole GPUs. GPUs without
-    partitions come first; the partitions of the others are removed.
-    """
-    gpus = sorted(bits(machine.free), key=lambda gpu: (gpu in machine.layouts, gpu))[:needed]
-    for gpu in gpus:
-        if machine.layouts.pop(gpu, None) is not None:
-            machine.remade = True
-    return sum([1 << gpu for gpu in gpus])
 
 
 def _cores(cpus: int) -> int:

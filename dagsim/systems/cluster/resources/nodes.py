@@ -6,7 +6,7 @@ from math import floor
 from typing import NamedTuple
 
 from dagsim.model import Demand, Job, Node
-from dagsim.model.arithmetic import whole_sum
+from dagsim.model.arithmetic import bits, whole_sum
 from dagsim.model.log import RejectReason
 from dagsim.model.mig import MIG_TABLES, MigLayout
 from dagsim.systems.cluster.forks import COPIED, SAME, Fork, Forked
@@ -276,14 +276,43 @@ class NodeState(Forked):
         resources. Use the copy only to check what fits.
         """
         twin = self.copy()
-        if demand.whole:
-            twin.free |= mask
-            twin.idle += demand.whole * count
-        for place in on:
-            twin.give_part(demand, place)
-        twin.cpus += demand.cpus * count
-        twin.memory += demand.memory * count
+        twin.vacate(demand, count, mask, on)
         return twin
+
+    def vacate(self, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> None:
+        """Release the resources of ``count`` instances on a copy of a node. This does not update any
+        index.
+        """
+        if demand.whole:
+            self.free |= mask
+            self.idle += demand.whole * count
+        for place in on:
+            self.give_part(demand, place)
+        self.cpus += demand.cpus * count
+        self.memory += demand.memory * count
+
+    def fill(self, demand: DemandClass, count: int, gpu: int | None = None) -> None:
+        """Occupy resources for ``count`` instances on a copy of a node. Shares are placed on ``gpu``
+        or, by default, on the first GPUs on which they fit. This does not update any index.
+        """
+        if demand.whole:
+            self.free ^= self.take_whole(demand.whole * count)
+            self.idle -= demand.whole * count
+        self.cpus -= demand.cpus * count
+        self.memory -= demand.memory * count
+        for _ in range(count if demand.share else 0):
+            room = (other for other in range(self.gpus) if self.room_on(other, demand))
+            self.take_part(demand, next(room) if gpu is None else gpu)
+
+    def take_whole(self, needed: int) -> int:
+        """Return a bit set of ``needed`` idle GPUs for a task that needs whole GPUs. GPUs without
+        partitions come first; the partitions of the others are removed.
+        """
+        gpus = sorted(bits(self.free), key=lambda gpu: (gpu in self.layouts, gpu))[:needed]
+        for gpu in gpus:
+            if self.layouts.pop(gpu, None) is not None:
+                self.remade = True
+        return whole_sum([1 << gpu for gpu in gpus])
 
     def emptied(self) -> NodeState:
         """Return the state that the node has when it is up and nothing runs on it."""
