@@ -252,7 +252,7 @@ def _allotted(
     if not placement:
         _refuse_start(kernel, task, "the placement is empty, but it must have a Share for each node")
     elastic, demand = task.task.elastic, task.demand
-    demand.nodes = demand.opened  # an earlier search may have restricted ``nodes`` to a single domain
+    demand.widen()
     shares = [_share(kernel, task, waiting, share, machines) for share in placement]
     total = sum(share.instances for share in shares)
     distinct = len({share.machine.index for share in shares}) == len(shares)

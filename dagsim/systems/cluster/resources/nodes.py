@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import floor
 from typing import NamedTuple
 
@@ -117,6 +119,20 @@ class DemandClass(Forked):
     def open_to(self, nodes: int) -> None:
         """Restrict the nodes on which tasks of this class may start to ``nodes`` (a bit set)."""
         self.nodes = self.opened = nodes
+
+    def widen(self) -> None:
+        """Undo the restriction to one domain, or to some nodes, which a search for a gang leaves."""
+        self.nodes = self.opened
+
+    @contextmanager
+    def as_if_open_to(self, nodes: int) -> Iterator[None]:
+        """Restrict the class to these nodes while the ``with`` block is running."""
+        kept = self.nodes, self.opened
+        self.open_to(nodes)
+        try:
+            yield
+        finally:
+            self.nodes, self.opened = kept
 
     @property
     def bound(self) -> bool:
@@ -234,8 +250,11 @@ class NodeState(Forked):
         """Occupy a part of the GPU. Return the GPU and the position of the part as one number, for
         ``give_part``. This does not update any index.
         """
+        if self.mig is None:
+            self._set_free(gpu, self.shares.get(gpu, MICRO) - demand.share)
+            return gpu
         self._set_free(gpu, self.shares.get(gpu, MICRO) - self.part(demand))
-        if self.mig is None or (profile := self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)) is None:
+        if (profile := self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)) is None:
             return gpu
         layout = self.layouts.get(gpu, ())
         opening = self.mig.opening(layout, profile)
@@ -254,9 +273,12 @@ class NodeState(Forked):
         """Release a part that ``take_part`` occupied, and return its GPU. This does not update any
         index.
         """
+        if self.mig is None:
+            self._set_free(place, self.shares[place] + demand.share)
+            return place
         after, gpu = divmod(place, _SLOT)
         self._set_free(gpu, self.shares[gpu] + self.part(demand))
-        if after and self.mig is not None:
+        if after:
             self.layouts[gpu] = self.mig.freed(self.layouts[gpu], after - 1)
         return gpu
 

@@ -449,7 +449,7 @@ class OnDemandNodes(Forked):
         first. For a gang with counts, return nodes that satisfy the counts, or none.
         """
         machines = self._kernel.machines
-        demand.open_to(demand.opened)  # an earlier search may have restricted the demand to some nodes, so undo this
+        demand.widen()
         demand = copy(demand)
         demand.nodes &= domain
         up = [machines.list[at] for at in machines.candidates(demand, type_)] if demand.gang else []
