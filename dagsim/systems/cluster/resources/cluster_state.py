@@ -688,7 +688,7 @@ class ClusterState(Forked):
         return place
 
     def _give_share(self, machine: NodeState, demand: DemandClass, place: int) -> None:
-        gpu = machine.gpu_at(place)
+        gpu = place if machine.mig is None else machine.gpu_at(place)
         was, idle = machine.shares[gpu], machine.idle
         machine.give_part(demand, place)
         self._part_moved(machine, was, machine.shares.get(gpu), idle)
