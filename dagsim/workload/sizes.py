@@ -61,7 +61,9 @@ class SizeColumns(NamedTuple):
         if len(parts) == 1:
             return parts[0]
         columns: Any = {name: [getattr(part, name) for part in parts] for name in _PER_TASK}
-        joined = {name: None if listed[0] is None else np.concatenate(listed) for name, listed in columns.items()}
+        joined: dict[str, Any] = {
+            name: None if listed[0] is None else np.concatenate(listed) for name, listed in columns.items()
+        }
         return parts[0]._replace(**joined)
 
 
