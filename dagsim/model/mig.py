@@ -20,8 +20,8 @@ from dagsim.model.gpu import GpuType, canonical
 
 _ROUNDING = 1e-9
 _PROFILE = re.compile(r"(\d)g\.(\d{1,3})gb", re.IGNORECASE)
-_SLICES = 7
-"""Compute slices of the GPU types that have no table."""
+_SLICES, _A30_SLICE_GB = 7, 6
+"""Compute slices of the types that have no table, and the memory of a slice of the A30."""
 
 
 class MigProfile(NamedTuple):
@@ -139,19 +139,10 @@ MIG_TABLES: Mapping[str, MigTable] = {
 """The table of each GPU type that can be partitioned. Profiles with media extensions are left out."""
 
 
-def compute_slices(gpu: str) -> int:
-    """Return the number of compute slices of a GPU type. Types without a table, such as the H200,
-    have 7.
-    """
-    return MIG_TABLES[gpu].compute if gpu in MIG_TABLES else _SLICES
-
-
-def profile_share(profile: str) -> float:
-    """Return the share of a GPU that a partition with a profile such as ``1g.5gb`` has, if the GPU
-    type is unknown. Only an A30 has the profiles of an A30.
-    """
-    tables = [table for table in MIG_TABLES.values() if profile in [one.name for one in table.profiles]]
-    return int(profile.partition("g")[0]) / (tables[0].compute if tables else _SLICES)
+def mig_share(size: int, memory_gb: int) -> float:
+    """Return the share of a GPU that the MIG profile ``{size}g.{memory_gb}gb`` has."""
+    is_a30 = memory_gb == _A30_SLICE_GB * size  # no other GPU has slices of this size
+    return size / (MIG_TABLES["A30"].compute if is_a30 else _SLICES)
 
 
 def mig_slice(gpu: GpuType, profile: str) -> GpuType:
@@ -162,7 +153,7 @@ def mig_slice(gpu: GpuType, profile: str) -> GpuType:
         ModelError: The GPU has no such profile.
     """
     match = _PROFILE.fullmatch(profile)
-    of = compute_slices(gpu.name)
+    of = MIG_TABLES[gpu.name].compute if gpu.name in MIG_TABLES else _SLICES
     size, memory_gb = (int(match[1]), float(match[2])) if match else (0, 0.0)
     if not 1 <= size <= of or not 0 < memory_gb <= gpu.memory_gb:
         raise ModelError(

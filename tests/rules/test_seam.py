@@ -29,7 +29,7 @@ FAMILIES = {
         "testing/knowledge_checks.py",
     ),
     "links of a network and causes of waits": (
-        "experiment/compare.py",
+        "experiment/explained.py",
         "report/panels.py",
         "report/tables.py",
     ),
