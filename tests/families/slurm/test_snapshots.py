@@ -143,8 +143,8 @@ def test_a_snapshot_of_another_cluster_is_a_warning(tmp_path: Path) -> None:
     path = squeue(tmp_path, slurm_job(1, "RUNNING", 1, 1000, 60, "fpga7"), slurm_job(2, "RUNNING", 1, 9, 60, "gpu01"))
     scenario = ClusterScenario(CLUSTER, TraceFile(str(path)))
     jobs = scenario.jobs(0)
-    state = jobs.state()
-    assert (state["running"], state["elsewhere"], state["unknown_nodes"]) == (2, 1, ["fpga7"])
+    beginning = jobs.at_beginning()
+    assert (beginning.running, beginning.elsewhere, beginning.unknown_nodes) == (2, 1, ["fpga7"])
     notes = workload_notes([jobs.facts()])
     assert any(
         note.startswith("warning: 1 job that ran then was on nodes that the cluster lacks (fpga7)") for note in notes
