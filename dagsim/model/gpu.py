@@ -13,7 +13,6 @@ magnitude. Give your own prices with ``--price`` or with ``prices`` in the confi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -117,17 +116,17 @@ _CATALOGUE = (
     GpuType("T4", fp32_tflops=8.14, fp16_tflops=65.1, memory_gb=16, bandwidth_gb_s=320,
             tdp_watts=70, idle_watts=9, sources=_sources(_SPECS, f"{_IDLE} (8 captures at P8)")),
     GpuType("P100", fp32_tflops=10.6, fp16_tflops=21.2, memory_gb=16, bandwidth_gb_s=732,
-            nvlink_gb_s=80, tdp_watts=300, idle_watts=30, sources=_sources(_sheet("P100 SXM2"), "assumption: 10% of TDP")),
+            nvlink_gb_s=80, tdp_watts=300, idle_watts=30, sources=_sources(_sheet("P100 SXM2"), _TEN_PERCENT)),
     # A K80 board has two GPUs. This entry is one of them, with half of the board's rate, memory and
     # power.
     GpuType("K80", fp32_tflops=4.37, memory_gb=12, bandwidth_gb_s=240,
-            tdp_watts=150, idle_watts=15, sources=_sources(_sheet("K80") + ", halved", "assumption: 10% of TDP")),
+            tdp_watts=150, idle_watts=15, sources=_sources(_sheet("K80") + ", halved", _TEN_PERCENT)),
     GpuType("A10", fp32_tflops=31.2, tf32_tflops=62.5, fp16_tflops=125.0, memory_gb=24, bandwidth_gb_s=600,
-            tdp_watts=150, idle_watts=15, sources=_sources(_sheet("A10"), "assumption: 10% of TDP")),
+            tdp_watts=150, idle_watts=15, sources=_sources(_sheet("A10"), _TEN_PERCENT)),
     GpuType("A40", fp32_tflops=37.4, tf32_tflops=74.8, fp16_tflops=149.7, memory_gb=48, bandwidth_gb_s=696,
             nvlink_gb_s=56.25, tdp_watts=300, idle_watts=30, sources=_sources(_sheet("A40"), _TEN_PERCENT)),
     GpuType("H100", fp32_tflops=67.0, tf32_tflops=495.0, fp16_tflops=989.0, memory_gb=80, bandwidth_gb_s=3350,
-            nvlink_gb_s=450, tdp_watts=700, idle_watts=70, sources=_sources(_sheet("H100 SXM5"), "assumption: 10% of TDP")),
+            nvlink_gb_s=450, tdp_watts=700, idle_watts=70, sources=_sources(_sheet("H100 SXM5"), _TEN_PERCENT)),
     GpuType("RTX-2080Ti", fp32_tflops=13.45, fp16_tflops=53.8, memory_gb=11, bandwidth_gb_s=616,
             nvlink_gb_s=50, tdp_watts=250, idle_watts=15, sources=_sources("NVIDIA Turing whitepaper (FP16 with FP32 accumulate)", "assumption: 6% of TDP")),
     GpuType("RTX-4090", fp32_tflops=82.6, tf32_tflops=82.6, fp16_tflops=165.0, memory_gb=24, bandwidth_gb_s=1008,
@@ -181,38 +180,6 @@ def canonical(name: str) -> str:
     variants with less memory.
     """
     return _ALIASES.get(name, name)
-
-
-_PROFILE = re.compile(r"(\d)g\.(\d{1,3})gb", re.IGNORECASE)
-_SLICES, _A30_SLICES = 7, 4
-
-
-def mig_slice(gpu: GpuType, profile: str) -> GpuType:
-    """Return the GPU type that represents one partition of ``gpu`` with a MIG profile such as
-    ``1g.5gb``. The profile's name states the partition's compute slices and memory.
-
-    Raises:
-        ModelError: The GPU has no such profile.
-    """
-    match = _PROFILE.fullmatch(profile)
-    of = _A30_SLICES if gpu.name == "A30" else _SLICES
-    size, memory_gb = (int(match[1]), float(match[2])) if match else (0, 0.0)
-    if not 1 <= size <= of or not 0 < memory_gb <= gpu.memory_gb:
-        raise ModelError(
-            f"{profile!r} is not a MIG profile of {gpu.name}, which has {of} compute slices and {gpu.memory_gb:g} GB"
-        )
-    part = size / of
-    return GpuType(
-        f"{gpu.name}-{size}g.{match[2] if match else ''}gb",
-        gpu.fp32_tflops * part,
-        memory_gb,
-        gpu.bandwidth_gb_s * memory_gb / gpu.memory_gb,
-        gpu.tdp_watts * part,
-        gpu.idle_watts * part,
-        gpu.tf32_tflops and gpu.tf32_tflops * part,
-        gpu.fp16_tflops and gpu.fp16_tflops * part,
-        sources={"fp32_tflops": f"{size} of {of} compute slices of {gpu.name}"},
-    )
 
 
 def gpu_type(name: str) -> GpuType:

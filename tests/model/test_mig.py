@@ -7,7 +7,7 @@ import pytest
 
 from dagsim.errors import ConfigError, IllegalDecision, ModelError
 from dagsim.model import Cluster, Job, Kind, Node, Share, Start, Task, gpu_type
-from dagsim.model.mig import MIG_TABLES, slice_type
+from dagsim.model.mig import MIG_TABLES, mig_share, slice_type
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -143,12 +143,26 @@ def test_names_of_parts():
     assert slice_type("A100-40") is slice_type("A100-40-5g.20gb") is slice_type("T4-1g.5gb") is None
 
 
+def test_the_share_of_a_part_follows_from_the_name_of_its_profile():
+    for table in MIG_TABLES.values():
+        for profile in table.profiles:
+            size, memory_gb = map(int, profile.name.removesuffix("gb").split("g."))
+            assert mig_share(size, memory_gb) == profile.compute / table.compute
+
+
 def test_a_part_is_made_once_and_used_again():
     # Both arrive on an unpartitioned GPU and pay 5 s; the third finds the part of the first; a whole GPU is made again.
     rows = jobs((0, 100, 3 / 7), (0, 200, 3 / 7), (150, 10, 3 / 7), (300, 10, 1.0), (400, 10, 1.0))
     schedule = ClusterKernel(machine(), rows).run(POLICIES.create("fifo"))
     assert starts_and_ends(schedule) == {0: [0, 105], 1: [0, 205], 2: [150, 160], 3: [300, 315], 4: [400, 410]}
     assert not violations(schedule, rows)
+
+
+def test_a_part_may_displace_a_run_that_holds_the_whole_gpu():
+    rows = jobs((0, 1000, 1.0), (5, 10, 1 / 7))
+    for mig_s in (None, 0.0):
+        times = starts_and_ends(ClusterKernel(machine(mig_s=mig_s), rows).run(POLICIES.create("srtf")))
+        assert times[1] == [5, 15], mig_s
 
 
 def test_sevenths_that_add_up_to_a_gpu_do_not_always_fit():

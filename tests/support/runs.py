@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from dagsim.config.schema import Config
 from dagsim.experiment.carry_out import Watch, carry_out
+from dagsim.experiment.cell_run import CellRun
 from dagsim.experiment.executors import Local
-from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Plan
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.experiment.simulate import Outcome, run_policy
@@ -28,3 +28,8 @@ def kept(
     plan = Plan.of(store.manifest["command"], config, policies)
     runs = carry_out(store, plan, Local(str(workers)), watch)
     return [run for run in runs.values() if not run.error]
+
+
+def let_go(store: Store) -> None:
+    """Release the folder as the system does if the process that writes to it is killed."""
+    store._lock.release()

@@ -8,6 +8,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from support.log_reading import rows_of
+from support.scripted_policy import ends
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, IllegalDecision, ModelError
@@ -16,7 +18,8 @@ from dagsim.families.fabric.collectives import StepTraffic
 from dagsim.families.fabric.communication import ModelTraffic
 from dagsim.families.fabric.shared_network import SharedNetwork
 from dagsim.families.fabric.topologies import Dragonfly, FabricLevel, FatTree, Island, Tree, TreeSwitch
-from dagsim.families.fabric.topology_policies import EasyOnNodes, SegmentsInBlocks, SmallestDomain
+from dagsim.families.fabric.topology_placement import SegmentsInBlocks, SmallestDomain
+from dagsim.families.fabric.topology_policies import EasyOnNodes
 from dagsim.model import Cluster, Decision, Job, Kind, Node, Placement, Request, Share, Start, Task, gpu_type
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
 from dagsim.systems.cluster.models import Models
@@ -301,13 +304,9 @@ def fragmented(
         ),
     )
     kernel.run(Held(policy, [number // runs for number in range(3 * runs)]))
-    jobs, log = kernel.schedule.jobs, kernel.schedule.log
     keeps = preemption.on_resume == "resume"
     assert not violations(kernel.schedule, [*busy, late], seconds=as_recorded, keeps_work=keeps, sharing=True)
-    return (
-        {jobs[row.job].id: row.time_s for row in log if row.kind == Kind.COMPLETED},
-        sum(row.kind == Kind.PREEMPTED for row in log),
-    )
+    return ends(kernel), len(rows_of(kernel.schedule.log, Kind.PREEMPTED))
 
 
 def test_a_run_moves_if_that_costs_less_than_the_gang_gains() -> None:

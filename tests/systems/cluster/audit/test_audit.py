@@ -10,9 +10,8 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
+from support.command_line import invoke
 
-from dagsim.cli import app
 from dagsim.model import (
     Caps,
     Cluster,
@@ -28,8 +27,8 @@ from dagsim.model import (
     TaskGraph,
     gpu_type,
 )
+from dagsim.systems.cluster.audit.audit import Audit
 from dagsim.systems.cluster.audit.auditor import Auditor
-from dagsim.systems.cluster.audit.facts import Audit
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -188,7 +187,7 @@ def test_what_is_named_is_what_the_simulation_rejects(seed: int) -> None:
 
 
 def run(*options: str, code: int = 0) -> str:
-    ended = CliRunner().invoke(app, list(options))
+    ended = invoke(*options)
     assert ended.exit_code == code, ended.output
     return " ".join(ended.output.split())
 
