@@ -21,10 +21,11 @@ from dagsim.experiment.store import Store, is_sweep
 from dagsim.experiment.training_log import read_log
 from dagsim.families.web import run_sections
 from dagsim.families.web.answer_charts import chart
+from dagsim.families.web.blocking_sections import blocking_tables, rejected_by_beta, rejected_by_cause
 from dagsim.families.web.charts import Packer, chart_of, distributions, element, graphs, learning, table
 from dagsim.families.web.chosen import Chosen, Shown, choose_runs
 from dagsim.families.web.run_sections import SweepView, is_training, report_grid, training_sentences
-from dagsim.families.web.wait_sections import Explain, blocking_tables, can_explain, rejected_by_beta, rejected_by_cause
+from dagsim.families.web.wait_sections import Explain, can_explain
 from dagsim.files import write_text
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.model.log import Schedule

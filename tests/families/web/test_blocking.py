@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dagsim.families.web.wait_sections import rejected_by_beta, rejected_by_cause
+from dagsim.families.web.blocking_sections import rejected_by_beta, rejected_by_cause
 from dagsim.metrics import columns
 from dagsim.model import Cluster, JobFacts, Kind, RejectReason
 from dagsim.model.log import Schedule, ScheduleLog
@@ -47,3 +47,15 @@ def test_where_every_job_was_let_in_there_is_nothing_to_say() -> None:
 def test_every_reason_has_words(reason: RejectReason) -> None:
     (cause,) = rejected_by_cause({"all": columns(schedule(turned_away={2: reason}))})
     assert cause.rows[0][2:] == ("1 (25.0%)", "1 (25.0%)")
+
+
+def test_a_job_without_work_is_in_no_range_of_beta() -> None:
+    """Beta is the time until the deadline over the time on one GPU, which such a job does not have."""
+    schedule = Schedule(Cluster.of({"T4": 1}), [], ScheduleLog())
+    for name, work_s in (("none", 0.0), ("late", 10.0)):
+        schedule.arrived(JobFacts(name, 0.0, 0.0, "", 5.0, 1.0, work_s, work_s, 1.0, ("t",)))
+    for number in range(2):
+        schedule.log.append((Kind.ARRIVED, 0.0, number, -1, -1, -1, 0, 0, 0.0))
+        schedule.log.append((Kind.REJECTED, 0.0, number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
+    (by_beta,) = rejected_by_beta({"fifo": columns(schedule)})
+    assert (by_beta.heads[1:], by_beta.rows) == (("beta up\nto 0.5",), [("fifo", "100.0% of 1")])

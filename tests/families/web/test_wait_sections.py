@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dagsim.families.web.wait_sections import _room, rejected_by_beta, worst_waits
+from dagsim.families.web.wait_sections import _room, worst_waits
 from dagsim.metrics import columns
 from dagsim.metrics.utilization import Steps
 from dagsim.model import Cluster, JobFacts, Kind
-from dagsim.model.log import RejectReason, Schedule, ScheduleLog
+from dagsim.model.log import Schedule, ScheduleLog
 
 
 def test_the_longest_wait_comes_first_with_what_happened_meanwhile() -> None:
@@ -40,18 +40,6 @@ def test_the_longest_wait_comes_first_with_what_happened_meanwhile() -> None:
         ("wide", "-", "2", "21", "18", "72%", why),
         ("small", "-", "1", "6", "6", "100%", "100%: too few GPUs were free"),
     ]
-
-
-def test_a_job_without_work_is_in_no_range_of_beta() -> None:
-    """Beta is the time until the deadline over the time on one GPU, which such a job does not have."""
-    schedule = Schedule(Cluster.of({"T4": 1}), [], ScheduleLog())
-    for name, work_s in (("none", 0.0), ("late", 10.0)):
-        schedule.arrived(JobFacts(name, 0.0, 0.0, "", 5.0, 1.0, work_s, work_s, 1.0, ("t",)))
-    for number in range(2):
-        schedule.log.append((Kind.ARRIVED, 0.0, number, -1, -1, -1, 0, 0, 0.0))
-        schedule.log.append((Kind.REJECTED, 0.0, number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
-    (by_beta,) = rejected_by_beta({"fifo": columns(schedule)})
-    assert (by_beta.heads[1:], by_beta.rows) == (("beta up\nto 0.5",), [("fifo", "100.0% of 1")])
 
 
 def test_a_job_that_waits_beside_free_gpus_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
