@@ -27,9 +27,9 @@ class StageGraph(NamedTuple):
 
     remaining: np.ndarray  # shape (N,), int64: tasks that have not been launched
     seen_ms: np.ndarray  # shape (N,), float64: duration of a task, as policies see it.
-    # shape (N,), int64: number of additional executors that the stage could use, beyond those working for
-    # it or on their way to it. May be negative.
-    demand: np.ndarray
+    demand: np.ndarray  # shape (N,), int64
+    """Number of additional executors that each stage could use, beyond those working for it or on
+    their way to it. It may be negative."""
     executing: np.ndarray  # shape (N,), int64: running tasks
     ready: np.ndarray  # shape (N,), bool: True if all parents are complete
     schedulable: np.ndarray  # shape (N,), bool: True if the stage can be chosen now
