@@ -25,6 +25,9 @@ class PaddedStages:
     def __init__(self, executors: int, most_stages: int, most_edges: int, action: Action) -> None:
         self.executors, self.most_stages, self.most_edges = executors, most_stages, most_edges
         self.action: Action = action
+        self._graph: StageGraph | None = None
+        self._rows = np.zeros(0, np.int64)
+        """Index of the stage in each row."""
         self.blank()
 
     def blank(self) -> PaddedObservation:
@@ -92,6 +95,7 @@ class PaddedStages:
             return ()
         if not (1 <= number <= self.executors and self.masks["number_mask"][number - 1]):
             raise IllegalDecision(f"{self.action} {number} cannot be chosen now (see number_mask)")
+        assert self._graph is not None
         place = self._rows[row]
         if self.action == "limit":
             number = min(max(number - int(self.kept[self._graph.job[place]]), 1), self._graph.committable)
@@ -104,6 +108,7 @@ class PaddedStages:
         decision = next(iter(decisions), None)
         if decision is None:
             return np.array([self.most_stages, 0])
+        assert self._graph is not None
         place = self._graph.stages.index(decision.stage)
         kept = int(self.kept[self._graph.job[place]]) if self.action == "limit" else 0
         return np.array([int(np.searchsorted(self._rows, place)), kept + decision.executors - 1])

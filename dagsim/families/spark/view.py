@@ -85,10 +85,23 @@ class StageTable:
     stage that has changed.
     """
 
+    _row: dict[StageState, int]
+    """The row of each stage of the active jobs, complete stages included. There are n rows."""
+    _starts: np.ndarray  # shape (J,), int64: first row of each job
+    _job: np.ndarray  # shape (n,), int64, like all columns without another type
+    _height: np.ndarray
+    _edges: np.ndarray  # shape (m, 2), int64
+    _remaining: np.ndarray
+    _inbound: np.ndarray
+    _executing: np.ndarray
+    _blockers: np.ndarray
+    _seen_ms: np.ndarray  # float64
+    _live: np.ndarray  # bool: True if the stage is incomplete
+
     def __init__(self, cluster: ExecutorPools) -> None:
         self._cluster = cluster
         self._jobs: list[SparkJobState] = []
-        cluster.moved = set()
+        self._rebuild()
 
     def graph(self) -> StageGraph:
         """Return the graph for the current state."""
