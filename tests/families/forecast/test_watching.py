@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import os
@@ -28,6 +27,7 @@ import re
 from tempfile import mkdtemp
 
 import pytest
+from support.asking import Answer, ask
 from support.hostile import HOSTILE, assert_plain
 
 from dagsim.cli import app
@@ -75,24 +75,9 @@ def test_only_the_first_forecast_of_a_process_may_take_longer_than_the_interval(
     assert f"took longer than {most_s:g} s" in watched.latest.error
 
 
-def get(folder: Path, snapshots: Snapshots, path: str) -> tuple[int, str]:
-    """Status and body of the server's answer to a request."""
-    raw, _, query = path.partition("?")
-    scope = {
-        "type": "http", "method": "GET", "path": raw, "raw_path": raw.encode(), "query_string": query.encode(),
-        "headers": [(b"host", b"127.0.0.1")], "http_version": "1.1",
-    }  # fmt: skip
-    sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    asyncio.run(application(Results(folder, snapshots), "127.0.0.1")(scope, receive, send))
-    body = b"".join(message.get("body", b"") for message in sent)
-    return sent[0]["status"], body.decode()
+def get(folder: Path, snapshots: Snapshots, path: str) -> Answer:
+    """The server's answer to a request."""
+    return ask(application(Results(folder, snapshots), "127.0.0.1"), path)
 
 
 def forecast(job: str, low_s: float, high_s: float, partition: str = "gpu", user: str = "ann") -> Watched:
@@ -254,14 +239,14 @@ def test_portals_and_prometheus_get_jobs_users_and_metrics(tmp_path: Path) -> No
     snapshots.latest = Forecasted("<p>", "now", "", "", T, rows, {})
 
     def jobs(path: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = json.loads(get(tmp_path, snapshots, path)[1])["jobs"]
+        rows: list[dict[str, Any]] = json.loads(get(tmp_path, snapshots, path).text)["jobs"]
         return rows
 
     assert [row["job"] for row in jobs("/queue.json")] == ["1", "2"]
     assert [row["median_s"] for row in jobs("/queue.json?job=2")] == [100]
     assert [row["job"] for row in jobs("/queue.json?user=ann")] == ["1"]
-    assert get(tmp_path, snapshots, "/queue.json?job=7")[0] == 404
-    _, text = get(tmp_path, snapshots, "/metrics")
+    assert get(tmp_path, snapshots, "/queue.json?job=7").status == 404
+    text = get(tmp_path, snapshots, "/metrics").text
     assert 'dagsim_waiting_jobs{partition="gpu"} 1' in text
     assert 'dagsim_forecast_median_seconds{partition="cpu"} 100' in text
     assert "dagsim_snapshot_age_seconds" in text

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
+from support.asking import Answer, ask
 from support.runs import outcomes
 
 from dagsim.cli import app as commands
@@ -52,53 +53,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("results")
     make(root)
     return root
-
-
-class Answer:
-    def __init__(self) -> None:
-        self.status, self.headers, self.body = 0, {}, b""
-
-    @property
-    def text(self) -> str:
-        return self.body.decode()
-
-
-def ask(app, path: str, *, method="GET", host="127.0.0.1:8765", enough=lambda answer: False) -> Answer:
-    """One request, its path as it stands on the wire; ``enough`` ends one whose answer does not."""
-    raw, _, query = path.partition("?")
-    from urllib.parse import unquote
-
-    scope = {
-        "type": "http",
-        "method": method,
-        "path": unquote(raw),
-        "raw_path": raw.encode(),
-        "query_string": query.encode(),
-        "headers": [(b"host", host.encode())] if host else [],
-        "http_version": "1.1",
-        "scheme": "http",
-        "root_path": "",
-    }
-    answer, done = Answer(), asyncio.Event()
-
-    async def receive():
-        await done.wait()
-        return {"type": "http.disconnect"}
-
-    async def send(message):
-        if message["type"] == "http.response.start":
-            answer.status = message["status"]
-            answer.headers = {name.decode().lower(): value.decode() for name, value in message["headers"]}
-        else:
-            answer.body += message.get("body", b"")
-            if not message.get("more_body") or enough(answer):
-                done.set()
-
-    async def main():
-        await asyncio.wait_for(app(scope, receive, send), 20)
-
-    asyncio.run(main())
-    return answer
 
 
 def served(root: Path, bound_to="127.0.0.1"):
@@ -213,7 +167,7 @@ def test_markup_in_names_is_text_in_the_list(tmp_path: Path) -> None:
     assert "<img" not in escape(EVIL)
 
 
-def test_runs_are_told_as_they_go_and_the_dead_as_dead(tmp_path: Path) -> None:
+def test_runs_are_told_as_they_go_and_the_dead_as_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path / "a")
     running = make(tmp_path / "b", finished=1, state=None)
     results = Results(tmp_path)
@@ -222,12 +176,12 @@ def test_runs_are_told_as_they_go_and_the_dead_as_dead(tmp_path: Path) -> None:
         ("done", 4, 4),
         ("running", 1, 4),
     ]
-    before = contents(running.path)
-    running._lock.release()  # as the system does with a process that is killed
-    results._looked_s = -1.0
+    path, before = running.path, contents(running.path)
+    del running  # this releases its lock, as the system does when a process is killed
+    monkeypatch.setattr("dagsim.families.web.folder_pages._FRESH_S", -1.0)  # look again at once
     assert results.state(states["b"].id).state == "dead"
-    assert Store.read(running.path).state == "running"  # looked at, and left as it was
-    assert contents(running.path) == before
+    assert Store.read(path).state == "running"  # looked at, and left as it was
+    assert contents(path) == before
 
 
 def test_events_bring_all_runs_first_and_then_what_changes(tmp_path: Path) -> None:
