@@ -23,11 +23,27 @@ PieceKey: TypeAlias = tuple[int, int, int]
 """Number of the job, index of the task and number of the piece."""
 
 
+class RunPodKey(NamedTuple):
+    """Identifies a pod of a run on its node."""
+
+    run: int
+    node: int
+    number: int
+    leaving: bool = False
+    """True if the run has been stopped, and the pod is terminating."""
+
+
 class Leaving(NamedTuple):
     """The pods that are terminating, each with its node and the time at which it will be gone."""
 
     until_s: float
     pods: tuple[tuple[int, BoundPod], ...]
+
+
+def run_pod_key(bound: BoundPod) -> RunPodKey:
+    """Return the key of a pod, which belongs to a run unless it is only nominated or on trial."""
+    assert isinstance(bound.key, RunPodKey)
+    return bound.key
 
 
 def task_key(task: TaskState) -> PieceKey:
@@ -70,7 +86,7 @@ class KubeState:
         """Remove the pods of a run."""
         for machine, count, *_ in run.held:
             for number in range(count):
-                self.snapshot.remove(machine.index, (run.id, machine.index, number))
+                self.snapshot.remove(machine.index, RunPodKey(run.id, machine.index, number))
             self.freed.append(machine.index)
             if not machine.up:
                 self.lost[machine.index] += count
@@ -83,7 +99,7 @@ class KubeState:
             [
                 (
                     machine.index,
-                    BoundPod((run.id, machine.index, number), pod, priority, run.started_s, pod.terminating),
+                    BoundPod(RunPodKey(run.id, machine.index, number), pod, priority, run.started_s, pod.terminating),
                 )
                 for machine, count, *_ in run.held
                 for number in range(count)
@@ -94,13 +110,13 @@ class KubeState:
         """Keep the resources of a preempted run occupied until its pods have terminated, unless
         this has already been done."""
         for node, bound in leaving.pods:
-            if (key := ("leaving", *bound.key)) not in self.snapshot.pods[node]:
+            if (key := run_pod_key(bound)._replace(leaving=True)) not in self.snapshot.pods[node]:
                 self.snapshot.add(node, bound._replace(key=key, leaving=True))
 
     def leave(self, leaving: Leaving) -> None:
         """Free the resources of pods that have terminated."""
         for node, bound in leaving.pods:
-            if (key := ("leaving", *bound.key)) in self.snapshot.pods[node]:
+            if (key := run_pod_key(bound)._replace(leaving=True)) in self.snapshot.pods[node]:
                 self.snapshot.remove(node, key)
             self.freed.append(node)
 
@@ -153,17 +169,15 @@ class KubeState:
             if not machines.fits_on(demand, candidate):
                 continue
             taken: dict[int, int] = {}
-            for number in range(wanted):
-                nodes = self._allowed(self.cycle.feasible(self._waiting(task)), demand, candidate)
-                room = [node for node in nodes.tolist() if machines.list[node].room(demand) > taken.get(node, 0)]
-                if not room:
-                    break
-                node = self.cycle.best(pod, np.array(room))
-                taken[node] = taken.get(node, 0) + 1
-                self.snapshot.add(node, BoundPod(("gang", number, node), pod, task.job.job.priority, inf))
-            for node in taken:
-                for key in [key for key in self.snapshot.pods[node] if key[0] == "gang"]:
-                    self.snapshot.remove(node, key)
+            with self.snapshot.trial() as add:
+                for _ in range(wanted):
+                    nodes = self._allowed(self.cycle.feasible(self._waiting(task)), demand, candidate)
+                    room = [node for node in nodes.tolist() if machines.list[node].room(demand) > taken.get(node, 0)]
+                    if not room:
+                        break
+                    node = self.cycle.best(pod, np.array(room))
+                    taken[node] = taken.get(node, 0) + 1
+                    add(node, BoundPod(None, pod, task.job.job.priority, inf))
             if whole_sum(taken.values()) == wanted:
                 return tuple([Share(*pair) for pair in sorted(taken.items())])
         return None
@@ -178,7 +192,7 @@ class KubeState:
             if not len(self._allowed(np.array([victims.node]), task.demand, None)):
                 continue
             machine: NodeState = view.machines.list[victims.node].copy()
-            for run in dict.fromkeys([bound.key[0] for bound in victims.pods if bound.key[0] != "leaving"]):
+            for run in dict.fromkeys([key.run for key in map(run_pod_key, victims.pods) if not key.leaving]):
                 for held, count, mask, on in view.running[run].held:
                     if held.index == victims.node:
                         machine = machine.after(view.running[run].task.demand, count, mask, on)

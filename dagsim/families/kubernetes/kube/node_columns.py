@@ -4,8 +4,9 @@ these columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from dagsim.families.kubernetes.api.terms import Selector
 from dagsim.families.kubernetes.kube.objects import HostPort, NodeObject, Pod, Term
 from dagsim.model.arithmetic import whole_sum
 
-PodKey: TypeAlias = Any
+PodKey: TypeAlias = Hashable
 """Identifies a pod."""
 
 _NO_LIMIT = 1 << 40
@@ -118,6 +119,24 @@ class NodeColumns:
         bound = self.pods[index].pop(key)
         self._change(index, bound, -1)
         return bound
+
+    @contextmanager
+    def trial(self) -> Iterator[Callable[[int, BoundPod], None]]:
+        """Return a function that puts pods on nodes until the end of the block. Their keys do not
+        matter.
+        """
+        there: list[tuple[int, PodKey]] = []
+
+        def add(index: int, bound: BoundPod) -> None:
+            key = object()
+            self.add(index, bound._replace(key=key))
+            there.append((index, key))
+
+        try:
+            yield add
+        finally:
+            for index, key in there:
+                self.remove(index, key)
 
     def _change(self, index: int, bound: BoundPod, sign: int) -> None:
         pod = bound.pod
