@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dagsim.errors import DagsimError, InputError
 from dagsim.families.web.charts import element
-from dagsim.families.web.document import document, page, policy_of, sealed, static
+from dagsim.families.web.document import content_policy_of, document, page, sealed, static
 from dagsim.families.web.folder_pages import FolderStamp, ListedFolder, Results
 from dagsim.families.web.server import Asgi, Guard
 
@@ -198,7 +198,7 @@ def _response(make: Callable[[], str]) -> Response:
 def _html(text: str) -> Response:
     """Return a page, and repeat its Content-Security-Policy as a header, because only a header can
     forbid frames."""
-    return HTMLResponse(text, headers={"Content-Security-Policy": f"{policy_of(text)}; frame-ancestors 'none'"})
+    return HTMLResponse(text, headers={"Content-Security-Policy": f"{content_policy_of(text)}; frame-ancestors 'none'"})
 
 
 def _list_page(results: Results) -> str:

@@ -289,7 +289,7 @@ def sealed(title: str, body: str, styles: Sequence[str], scripts: Sequence[str],
     )
 
 
-def policy_of(text: str) -> str:
+def content_policy_of(text: str) -> str:
     """Return the Content-Security-Policy of a page that ``sealed`` has built."""
     begin = text.index(_BEFORE_POLICY) + len(_BEFORE_POLICY)
     return unescape(text[begin : text.index(_AFTER_POLICY, begin)])
