@@ -46,7 +46,7 @@ from dagsim.families.compiled.reading import EngineScenario, read_scenario
 from dagsim.model import Cluster, Decision, Edge, Job, Kind, Placement, Start, Task, TaskGraph
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, UniformNetwork
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario

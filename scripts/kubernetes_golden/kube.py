@@ -25,7 +25,7 @@ from dagsim.families.kubernetes.kube.kube_default import KubeDefault
 from dagsim.families.site.cluster_file import import_site
 from dagsim.model import Decision, Job, Kind, NodeOutage, Preempt, QueueTree, Start
 from dagsim.systems.cluster.api import ClusterView
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from kubernetes_golden import Outcome, Part, Verdict

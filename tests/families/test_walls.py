@@ -152,7 +152,7 @@ def test_every_folder_states_its_family_and_every_target_exists() -> None:
         assert one.summary
         for entries in one.adds.values():
             for entry in entries:
-                module, colon, attr = str(entry.target).partition(":")
+                module, colon, attr = entry.target.partition(":")
                 if not colon:  # a file, such as the weights of an agent
                     assert (PACKAGE / "families" / name / module).exists()
                     continue

@@ -26,9 +26,10 @@ FAMILIES = {
         "testing/__init__.py",
         "testing/cases.py",
         "testing/engine_cases.py",
+        "testing/knowledge_checks.py",
     ),
     "links of a network and causes of waits": (
-        "experiment/compare.py",
+        "experiment/explained.py",
         "report/panels.py",
         "report/tables.py",
     ),

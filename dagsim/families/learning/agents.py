@@ -12,7 +12,8 @@ from typing import Any
 from dagsim.errors import UnknownName
 from dagsim.families.learning.algorithms import ALGORITHMS
 from dagsim.family import added_names, family_entries
-from dagsim.registry import Spec, arguments_of
+from dagsim.registry import arguments_of
+from dagsim.specs import Spec
 from dagsim.systems import DEFAULT_SYSTEM, all_systems
 from dagsim.systems.seam import Policy, Scenario, System
 
@@ -23,7 +24,7 @@ def shipped_agents(system: System | type[System]) -> dict[str, Path]:
     paths = {name: package.joinpath(file) for name, file in system.agents.items()}
     for home, entry in family_entries("agents"):
         if system.system in entry.tags:
-            paths[entry.name] = files(home).joinpath(str(entry.target))
+            paths[entry.name] = files(home).joinpath(entry.target)
     return {name: Path(str(path)) for name, path in paths.items()}
 
 

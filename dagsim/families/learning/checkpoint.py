@@ -29,8 +29,9 @@ from dagsim.families.learning.nets import NETS
 from dagsim.families.learning.nets.actor import ActorNet
 from dagsim.families.learning.nets.net_settings import NetSettings
 from dagsim.files import replaced
-from dagsim.registry import Registry, nearest, nearest_file
+from dagsim.registry import Registry
 from dagsim.seeds import REPORT, part_of
+from dagsim.spelling import nearest, nearest_file
 from dagsim.systems import DEFAULT_SYSTEM, all_systems
 from dagsim.systems.seam import Codec, CodecSettings, System, View
 from dagsim.text import count_of

@@ -15,7 +15,7 @@ from typing import Any
 
 import dagsim
 from dagsim.errors import InputError
-from dagsim.experiment.compare import explained_waits, used_links
+from dagsim.experiment.explained import explained_waits, used_links
 from dagsim.experiment.scenario import workload_label
 from dagsim.experiment.store import Store, is_sweep
 from dagsim.experiment.training_log import read_log
@@ -29,7 +29,7 @@ from dagsim.families.web.wait_sections import Explain, can_explain
 from dagsim.files import write_text
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.model.log import Schedule
-from dagsim.pictures.scene import COLOURS
+from dagsim.pictures.colours import COLOURS
 from dagsim.report.answer import Recommendation, read_answer
 from dagsim.report.grid import Grid
 from dagsim.report.panels import links_over_time

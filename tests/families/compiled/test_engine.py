@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.kept_files import engine_of
+from dagsim.experiment.cell_run import engine_of
 from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.simulate import check, run_policy
 from dagsim.experiment.store import Store
 from dagsim.families.compiled import choice, drive, jit
 from dagsim.families.compiled.choice import BESIDE, EXAMPLES, costs, faster_engine, fewest, pays, plan_for, why_not
 from dagsim.model import Cluster
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import EngineUse

@@ -18,7 +18,7 @@ from dagsim.families.kubernetes.api.terms import quantity
 from dagsim.families.kubernetes.kueue.kueue_site import read_kueue_site
 from dagsim.model import Cluster, Job, Kind, Node, Task
 from dagsim.model.gpu import GpuType
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 

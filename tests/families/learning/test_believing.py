@@ -12,7 +12,7 @@ from dagsim.experiment.scenario import scenario_of
 from dagsim.families.learning.believing import Believing
 from dagsim.model import Cluster, Job, Kind, Task
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive

@@ -43,7 +43,7 @@ from dagsim.model import (
 from dagsim.model.gpu import GpuType
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.api import ClusterState
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import check_policy

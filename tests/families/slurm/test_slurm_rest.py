@@ -28,7 +28,7 @@ from dagsim.model import (
     Task,
 )
 from dagsim.model.log import Schedule
-from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.models.kept_work import Preemption
 from dagsim.systems.cluster.past.recall import forgotten
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario

@@ -22,7 +22,7 @@ from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.store import Store
 from dagsim.families.web.document import answered, page, static, write_page
 from dagsim.metrics import columns
-from dagsim.pictures.scene import COLOURS
+from dagsim.pictures.colours import COLOURS
 
 EVIL = "</script><script>alert('x')</script><img src=x onerror=alert(1)>&\"'"
 LOADING = {"src", "href", "srcset", "data", "action", "formaction", "poster", "background", "style"}

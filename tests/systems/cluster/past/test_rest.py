@@ -198,6 +198,36 @@ def test_no_memory_is_taken_from_a_past_that_is_not_whole() -> None:
         assert len(unknown_past(kernel, policy)) == notes, left
 
 
+class Alternating:
+    """A policy of a user, with slots: it starts one job at a time, on each node in turn."""
+
+    __slots__ = ("turns",)
+    forgets = "which node comes next"
+
+    def __init__(self) -> None:
+        self.turns = 0
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        for task in [] if view.running else list(view.ready)[:1]:
+            yield Start(task, (Share(self.turns % 2),))
+            self.turns += 1
+
+
+def test_a_policy_of_a_user_with_slots_takes_over_its_memory_of_its_own_past_alone() -> None:
+    jobs = [Job.single(f"j{number}", Task("t", 10.0), 0.0) for number in range(5)]
+    kernel = ClusterScenario(TWO, jobs).kernel(0)
+    own = drive(kernel, Alternating())
+    nodes = [row.node for row in own.log if row.kind == Kind.STARTED]
+    assert nodes == [0, 1, 0, 1, 0]
+    other, pieces = whole_of(ClusterScenario(TWO, jobs), "ljf")
+    for past, notes in (own, 0), (other, 1):
+        then = with_past(past, jobs, 15.0, pieces)
+        kernel, policy = ClusterScenario(TWO, then, begins_s=15.0, left=()).kernel(0), Alternating()
+        rest = drive(kernel, policy)
+        assert len(unknown_past(kernel, policy)) == notes
+        assert notes or [row.node for row in rest.log if row.kind == Kind.STARTED] == nodes
+
+
 def test_qssf_predicts_the_same_whether_or_not_it_was_asked_at_that_time() -> None:
     one = Cluster((Node("a", T4, 1),))
     jobs = [

@@ -11,7 +11,8 @@ from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel, Estimates
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.look_ahead import StepProfile, assign, plan_slots
+from dagsim.systems.cluster.policies.look_ahead import assign, plan_slots
+from dagsim.systems.cluster.policies.step_profile import StepProfile
 
 FIVE = ((0, 3, 2), (0, 1, 3), (0, 1, 4), (0, 3, 1), (0, 6, 1))
 """(arrival, seconds, GPUs) on 4 GPUs."""
