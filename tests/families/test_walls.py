@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 from pydantic import TypeAdapter
+from support.command_line import fine, invoke
 from support.sources import PACKAGE, trees
 from typer.testing import CliRunner
 
@@ -212,7 +213,7 @@ def test_a_family_whose_needs_are_missing_is_left_out(tmp_path: Path, monkeypatc
 
 
 def test_a_command_that_nobody_has_is_refused_as_before() -> None:
-    assert "there is no command 'bounds'" in CliRunner().invoke(app, ["bounds"]).output
+    assert "there is no command 'bounds'" in invoke("bounds").output
 
 
 def test_each_family_adds_the_commands_that_it_declares() -> None:
@@ -230,9 +231,8 @@ def test_each_family_adds_the_commands_that_it_declares() -> None:
 
 def test_a_command_of_a_new_family_stands_after_those_that_the_core_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.import_module("dagsim.cli.app"), "ORDER", ("list", "eval"))  # all others are new
-    result = CliRunner().invoke(app, ["--help"])
-    assert result.exit_code == 0, result.output
-    assert "there is no command" in CliRunner().invoke(app, ["wrong"]).output
+    fine("--help")
+    assert "there is no command" in invoke("wrong").output
 
 
 def test_names_of_a_family_are_unique() -> None:

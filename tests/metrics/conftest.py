@@ -7,15 +7,15 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from support.drawn_schedules import schedule_of, shared_gpus  # noqa: F401  fixtures
-from support.planned_schedules import Plan
+from support.written_schedules import ScheduleWriter
 
 from dagsim.model import Cluster, JobFacts, Kind
-from dagsim.model.log import Schedule
+from dagsim.model.log import Record, Schedule
 
 
 @pytest.fixture(scope="session")
-def plan_of() -> type[Plan]:
-    return Plan
+def plan_of() -> type[ScheduleWriter]:
+    return ScheduleWriter
 
 
 @pytest.fixture(scope="session")
@@ -39,18 +39,22 @@ def _random_schedule(seed: int, steps: int = 60, *, finish: bool = False) -> Sch
     running: dict[int, tuple[int, int, dict[int, tuple[list[int], float]]]] = {}
     now, runs = 0.0, 0
 
+    def held_on(kind: Kind, job: int, task: int, run: int, node: int, gpus: list[int], share: float) -> Record:
+        mask = sum(1 << gpu for gpu in gpus)
+        return Record(kind, now, job, task, run, node, instances=1, gpus=mask, value=share * len(gpus))
+
     def end(run: int, kind: Kind) -> None:
         job, task, held = running.pop(run)
         for node, (gpus, share) in held.items():
             for gpu in gpus:
                 free[node][gpu] += share
-            append((kind, now, job, task, run, node, 1, sum(1 << gpu for gpu in gpus), share * len(gpus)))
+            append(held_on(kind, job, task, run, node, gpus, share))
         if kind != Kind.FINISHED:
             waiting.append((job, task))
             return
         left[job] -= 1
         if not left[job]:
-            append((Kind.COMPLETED, now, job, -1, -1, -1, 0, 0, 0.0))
+            append(Record(Kind.COMPLETED, now, job))
 
     def arrive() -> None:
         job, tasks = len(schedule.jobs), int(rng.integers(1, 3))
@@ -60,9 +64,9 @@ def _random_schedule(seed: int, steps: int = 60, *, finish: bool = False) -> Sch
         names = tuple(f"task{index}" for index in range(tasks))
         facts = JobFacts(f"job{job}", now, priority, tenant, deadline_s, weight, ideal_s, ideal_s, 1.0, names)
         schedule.arrived(facts)
-        append((Kind.ARRIVED, now, job, -1, -1, -1, 0, 0, 0.0))
+        append(Record(Kind.ARRIVED, now, job))
         if rng.random() < 0.1:
-            append((Kind.REJECTED, now, job, -1, -1, -1, 0, 0, float(rng.integers(1, 4))))
+            append(Record(Kind.REJECTED, now, job, value=float(rng.integers(1, 4))))
             return
         left[job] = tasks
         waiting.extend((job, task) for task in range(tasks))
@@ -82,11 +86,11 @@ def _random_schedule(seed: int, steps: int = 60, *, finish: bool = False) -> Sch
         for node, (gpus, share) in held.items():
             for gpu in gpus:
                 free[node][gpu] -= share
-            append((Kind.STARTED, now, job, task, runs, node, 1, sum(1 << gpu for gpu in gpus), share * len(gpus)))
+            append(held_on(Kind.STARTED, job, task, runs, node, gpus, share))
         runs += 1
 
     def toggle(node: int) -> None:
-        append((Kind.DOWN if up[node] else Kind.UP, now, -1, -1, -1, node, 0, 0, 0.0))
+        append(Record(Kind.DOWN if up[node] else Kind.UP, now, node=node))
         up[node] = not up[node]
         for run in [run for run, (_, _, held) in running.items() if node in held and not up[node]]:
             end(run, Kind.FAILED)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from support.asgi_requests import ask
+from support.command_line import invoke
 
 from dagsim.families.forecast.journal import Journal, Watched
 from dagsim.families.forecast.prometheus import metrics
@@ -27,10 +28,8 @@ import re
 from tempfile import mkdtemp
 
 import pytest
-from support.asking import Answer, ask
 from support.hostile import HOSTILE, assert_plain
 
-from dagsim.cli import app
 from dagsim.errors import InputError
 from dagsim.families.forecast import forecast_page, snapshots
 from dagsim.families.forecast.snapshots import Forecasted, ForecastSettings, Snapshots
@@ -45,39 +44,52 @@ T = 1_700_000_000.0
 
 def test_without_the_writer_of_pages_a_page_of_forecasts_is_refused(without_families: Callable[..., None]) -> None:
     without_families("web")
-    done = CliRunner().invoke(app, ["eta", "--state", "now.json", "--html", "page.html"])
+    done = invoke("eta", "--state", "now.json", "--html", "page.html")
     assert done.exit_code == 2
     assert "family web, which this installation lacks" in " ".join(done.output.replace("│", " ").split())
+
+
+class Pool:
+    """A process that has its forecasts ready when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[Future[Forecasted]] = []
+
+    def submit(self, *_: object) -> Future[Forecasted]:
+        self.asked.append(Future())
+        return self.asked[-1]
 
 
 @pytest.mark.parametrize(("is_ready", "most_s"), [(False, 600.0), (True, 60.0)])
 def test_only_the_first_forecast_of_a_process_may_take_longer_than_the_interval(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ready: bool, most_s: float
 ) -> None:
-    watched = Snapshots(tmp_path, ForecastSettings(tmp_path), Journal(tmp_path), 60.0)
-    ended: list[Any] = []
+    pool, ended, clock_s = Pool(), list[Any](), [0.0]
+    monkeypatch.setattr(snapshots, "ProcessPoolExecutor", lambda *_: pool)
     monkeypatch.setattr(snapshots, "kill_workers", ended.append)
-    pool: Any = object()
-    watched._pool, watched._pending, watched._asked, watched._asked_s = pool, Future(), ((0, "a.json", 0), True), 0.0
+    monkeypatch.setattr(snapshots, "monotonic", lambda: clock_s[0])
+    watched = Snapshots(tmp_path, ForecastSettings(tmp_path), Journal(tmp_path), 60.0)
+    (tmp_path / "1.json").write_text("{}")
+    watched.look()
     if is_ready:
-        pending: Future[Forecasted] = Future()
-        pending.set_result(Forecasted("page", "", "", t=T))
-        watched._pending = pending
+        pool.asked[0].set_result(Forecasted("page", "", "", t=T))
+        (tmp_path / "2.json").write_text("{}")
         watched.look()
-        watched._pending = Future()
-    monkeypatch.setattr(snapshots, "monotonic", lambda: most_s - 1)
+    assert len(pool.asked) == 1 + is_ready
+    clock_s[0] = most_s - 1
     watched.look()
     assert (ended, watched.latest.error) == ([], "")
-    monkeypatch.setattr(snapshots, "monotonic", lambda: most_s + 1)
+    clock_s[0] = most_s + 1
     watched.look()
     watched.look()
     assert ended == [pool]
     assert f"took longer than {most_s:g} s" in watched.latest.error
 
 
-def get(folder: Path, snapshots: Snapshots, path: str) -> Answer:
-    """The server's answer to a request."""
-    return ask(application(Results(folder, snapshots), "127.0.0.1"), path)
+def get(folder: Path, snapshots: Snapshots, path: str) -> tuple[int, str]:
+    """Status and body of the server's answer to a request."""
+    answer = ask(application(Results(folder, snapshots), "127.0.0.1"), path)
+    return answer.status, answer.text
 
 
 def forecast(job: str, low_s: float, high_s: float, partition: str = "gpu", user: str = "ann") -> Watched:
@@ -239,14 +251,14 @@ def test_portals_and_prometheus_get_jobs_users_and_metrics(tmp_path: Path) -> No
     snapshots.latest = Forecasted("<p>", "now", "", "", T, rows, {})
 
     def jobs(path: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = json.loads(get(tmp_path, snapshots, path).text)["jobs"]
+        rows: list[dict[str, Any]] = json.loads(get(tmp_path, snapshots, path)[1])["jobs"]
         return rows
 
     assert [row["job"] for row in jobs("/queue.json")] == ["1", "2"]
     assert [row["median_s"] for row in jobs("/queue.json?job=2")] == [100]
     assert [row["job"] for row in jobs("/queue.json?user=ann")] == ["1"]
-    assert get(tmp_path, snapshots, "/queue.json?job=7").status == 404
-    text = get(tmp_path, snapshots, "/metrics").text
+    assert get(tmp_path, snapshots, "/queue.json?job=7")[0] == 404
+    _, text = get(tmp_path, snapshots, "/metrics")
     assert 'dagsim_waiting_jobs{partition="gpu"} 1' in text
     assert 'dagsim_forecast_median_seconds{partition="cpu"} 100' in text
     assert "dagsim_snapshot_age_seconds" in text
@@ -259,10 +271,10 @@ def test_labels_are_escaped(tmp_path: Path) -> None:
 
 
 def test_watching_needs_a_site(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["serve", str(tmp_path), "--watch"])
+    result = invoke("serve", tmp_path, "--watch")
     assert result.exit_code == 2
     assert "--config" in result.output
-    assert CliRunner().invoke(app, ["serve", str(tmp_path), "--command", "squeue"]).exit_code == 2
+    assert invoke("serve", tmp_path, "--command", "squeue").exit_code == 2
 
 
 def test_a_forecast_that_finds_the_disk_full_is_told_and_recorded_later(

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from support.planned_schedules import Plan
+from support.written_schedules import ScheduleWriter
 
 from dagsim.families.web.blocking_sections import rejected_by_beta, rejected_by_cause
 from dagsim.metrics import columns
@@ -11,12 +11,12 @@ from dagsim.model.log import Schedule
 
 def schedule(*, turned_away: dict[int, RejectReason]) -> Schedule:
     """Four jobs of 10 s on one GPU, that accept 2, 4, 8 and 20 s: betas of 0.2, 0.4, 0.8 and 2."""
-    plan = Plan(Cluster.of({"T4": 1}))
+    writer = ScheduleWriter(Cluster.of({"T4": 1}))
     for number, accepted_s in enumerate((2.0, 4.0, 8.0, 20.0)):
-        job = plan.job(1.0 * number, ideal_gpu_s=10.0, deadline_s=number + accepted_s)
-        if number in turned_away:
-            plan.reject(job, 1.0 * number, turned_away[number])
-    return plan.schedule()
+        job = writer.job(1.0 * number, deadline_s=number + accepted_s, ideal_gpu_s=10.0)
+        if job in turned_away:
+            writer.reject(job, 1.0 * number, turned_away[job])
+    return writer.schedule()
 
 
 def test_rejected_jobs_are_counted_by_cause_and_by_beta() -> None:
@@ -50,8 +50,8 @@ def test_every_reason_has_words(reason: RejectReason) -> None:
 
 def test_a_job_without_work_is_in_no_range_of_beta() -> None:
     """Beta is the time until the deadline over the time on one GPU, which such a job does not have."""
-    plan = Plan(Cluster.of({"T4": 1}))
+    writer = ScheduleWriter(Cluster.of({"T4": 1}))
     for work_s in (0.0, 10.0):
-        plan.reject(plan.job(ideal_s=work_s, deadline_s=5.0), 0.0, RejectReason.BY_POLICY)
-    (by_beta,) = rejected_by_beta({"fifo": columns(plan.schedule())})
+        writer.reject(writer.job(ideal_s=work_s, deadline_s=5.0), 0.0, RejectReason.BY_POLICY)
+    (by_beta,) = rejected_by_beta({"fifo": columns(writer.schedule())})
     assert (by_beta.heads[1:], by_beta.rows) == (("beta up\nto 0.5",), [("fifo", "100.0% of 1")])

@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from support.asgi_requests import Answer, ask
+from support.command_line import invoke
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from support.asking import Answer, ask
-from support.runs import outcomes
+from support.runs import let_go, outcomes
 
-from dagsim.cli import app as commands
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.run_store import RunStore
@@ -176,12 +175,13 @@ def test_runs_are_told_as_they_go_and_the_dead_as_dead(tmp_path: Path, monkeypat
         ("done", 4, 4),
         ("running", 1, 4),
     ]
-    path, before = running.path, contents(running.path)
-    del running  # this releases its lock, as the system does when a process is killed
-    monkeypatch.setattr("dagsim.families.web.folder_pages._FRESH_S", -1.0)  # look again at once
+    before = contents(running.path)
+    let_go(running)
+    later_s = time.monotonic() + 60.0
+    monkeypatch.setattr(time, "monotonic", lambda: later_s)
     assert results.state(states["b"].id).state == "dead"
-    assert Store.read(path).state == "running"  # looked at, and left as it was
-    assert contents(path) == before
+    assert Store.read(running.path).state == "running"  # looked at, and left as it was
+    assert contents(running.path) == before
 
 
 def test_events_bring_all_runs_first_and_then_what_changes(tmp_path: Path) -> None:
@@ -316,10 +316,10 @@ def test_a_port_in_use_and_a_missing_folder_are_said_plainly(results: Path, tmp_
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        done = CliRunner().invoke(commands, ["serve", str(results), "--port", port])
+        done = invoke("serve", results, "--port", port)
     assert done.exit_code == 2
     assert f"port {port} of 127.0.0.1 is already in use" in done.stderr
-    gone = CliRunner().invoke(commands, ["serve", str(tmp_path / "none")])
+    gone = invoke("serve", tmp_path / "none")
     assert gone.exit_code == 2
     assert "no such folder" in gone.stderr
     with pytest.raises(InputError, match="there is no run folder"):
@@ -443,5 +443,5 @@ def test_the_queue_of_the_newest_snapshot(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [["--history", "x"], ["--config", "steady", "--history", "missing.txt"]])
 def test_options_of_the_queue_are_checked(words: list[str], tmp_path: Path) -> None:
-    result = CliRunner().invoke(commands, ["serve", str(tmp_path), *words])
+    result = invoke("serve", tmp_path, *words)
     assert result.exit_code == 2

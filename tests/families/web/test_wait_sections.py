@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from support.planned_schedules import Plan
+from support.written_schedules import ScheduleWriter
 
 from dagsim.families.web.wait_sections import _room, worst_waits
 from dagsim.metrics import columns
@@ -10,21 +12,27 @@ from dagsim.metrics.utilization import Steps
 from dagsim.model import Cluster, Kind
 
 
+def facts(id: str, seconds: float, gpus: float = 1.0) -> dict[str, Any]:
+    """A job of one task that asks for GPUs for some seconds."""
+    return {"id": id, "ideal_s": seconds, "ideal_gpu_s": seconds * gpus, "gpus": gpus, "tasks": ("t",)}
+
+
 def test_the_longest_wait_comes_first_with_what_happened_meanwhile() -> None:
     # two GPUs: "long" holds both from 0 to 10; "wide" arrives at 2, "small" at 4 and overtakes it; wide starts at 20
-    plan = Plan(Cluster.of({"T4": 2}))
-    long = plan.job(0.0, id="long", gpus=2.0, tasks=("t",), completed_s=10.0)
-    wide = plan.job(2.0, id="wide", gpus=2.0, tasks=("t",), completed_s=33.0)
-    small = plan.job(4.0, id="small", gpus=1.0, tasks=("t",), completed_s=20.0)
-    plan.run(long, 0.0, 10.0, {0: (0, 1)})
-    plan.run(small, 10.0, 20.0)
-    plan.run(wide, 20.0, 22.0, {0: (0, 1)}, outcome=Kind.PREEMPTED)
-    plan.run(wide, 25.0, 33.0, {0: (0, 1)})
+    writer = ScheduleWriter(Cluster.of({"T4": 2}))
+    long = writer.job(0.0, completed_s=10.0, **facts("long", 10.0, 2.0))
+    wide = writer.job(2.0, completed_s=33.0, **facts("wide", 10.0, 2.0))
+    small = writer.job(4.0, completed_s=20.0, **facts("small", 10.0, 1.0))
+    writer.run(long, 0.0, 10.0, {0: (0, 1)})
+    writer.run(small, 10.0, 20.0, {0: (0,)})
+    writer.run(wide, 20.0, 22.0, {0: (0, 1)}, outcome=Kind.PREEMPTED)
+    writer.run(wide, 25.0, 33.0, {0: (0, 1)})
+    schedule = writer.schedule()
     # wide: 18 s before its first run and 3 s after; of 36 GPU-seconds meanwhile 16 + 10 were held; both GPUs were free
     # from 22 to 25, 3 of its 21 s; small came later and went first
     order = "enough GPUs were free: the policy's order or a limit, CPUs or memory"
     why = f"86%: too few GPUs were free; 14%: {order}; 1 later job started first; stopped once"
-    assert list(worst_waits(columns(plan.schedule())).rows) == [
+    assert list(worst_waits(columns(schedule)).rows) == [
         ("wide", "-", "2", "21", "18", "72%", why),
         ("small", "-", "1", "6", "6", "100%", "100%: too few GPUs were free"),
     ]
@@ -32,10 +40,10 @@ def test_the_longest_wait_comes_first_with_what_happened_meanwhile() -> None:
 
 def test_a_job_that_waits_beside_free_gpus_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     # two GPUs: "one" holds one of them from 0 to 10; "next" arrives at 1 and starts at 10 on the other, free all along
-    plan = Plan(Cluster.of({"T4": 2}))
-    plan.run(plan.job(0.0, tasks=("t",), completed_s=10.0), 0.0, 10.0)
-    plan.run(plan.job(1.0, tasks=("t",), completed_s=20.0), 10.0, 20.0, {0: (1,)})
-    schedule = plan.schedule()
+    writer = ScheduleWriter(Cluster.of({"T4": 2}))
+    writer.run(writer.job(0.0, completed_s=10.0, **facts("one", 10.0)), 0.0, 10.0, {0: (0,)})
+    writer.run(writer.job(1.0, completed_s=20.0, **facts("next", 10.0)), 10.0, 20.0, {0: (1,)})
+    schedule = writer.schedule()
     ((*_, why),) = worst_waits(columns(schedule)).rows
     assert why == "100%: enough GPUs were free: the policy's order or a limit, CPUs or memory"
     monkeypatch.setattr("dagsim.families.web.wait_sections._MOST_LOOKED_AT", 0)  # as of a large run
@@ -68,12 +76,12 @@ def test_exactly_the_gpus_asked_for_are_enough() -> None:
 
 def test_a_wait_that_came_after_the_first_start_is_told() -> None:
     # "short" holds the GPU from 0 to 4; "long" waits from 2 to 4, runs for 1 s, and waits again from 5 to 11.
-    plan = Plan(Cluster.of({"T4": 1}))
-    short = plan.job(0.0, id="short", tasks=("t",), completed_s=4.0)
-    long = plan.job(2.0, id="long", tasks=("t",), completed_s=13.0)
-    plan.run(short, 0.0, 4.0)
-    plan.run(long, 4.0, 5.0, outcome=Kind.PREEMPTED)
-    plan.run(long, 11.0, 13.0)
-    (row,) = worst_waits(columns(plan.schedule())).rows
+    writer = ScheduleWriter(Cluster.of({"T4": 1}))
+    writer.run(writer.job(0.0, completed_s=4.0, **facts("short", 4.0)), 0.0, 4.0)
+    long = writer.job(2.0, completed_s=13.0, **facts("long", 3.0))
+    writer.run(long, 4.0, 5.0, outcome=Kind.PREEMPTED)
+    writer.run(long, 11.0, 13.0)
+    schedule = writer.schedule()
+    (row,) = worst_waits(columns(schedule)).rows
     assert row[:5] == ("long", "-", "1", "8", "2")
     assert row[-1].endswith("stopped once; 75% of the wait after its first start")

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 
 class Answer:
-    """The answer to a request."""
+    """What a server has answered so far."""
 
     def __init__(self) -> None:
         self.status, self.body = 0, b""
@@ -20,15 +20,13 @@ class Answer:
         return self.body.decode()
 
 
+Enough = Callable[[Answer], bool]
+
+
 def ask(
-    app: Any,
-    path: str,
-    *,
-    method: str = "GET",
-    host: str = "127.0.0.1:8765",
-    enough: Callable[[Answer], bool] = lambda answer: False,
+    app: Any, path: str, *, method: str = "GET", host: str = "127.0.0.1:8765", enough: Enough = lambda answer: False
 ) -> Answer:
-    """One request, its path as it stands on the wire; ``enough`` ends one whose answer does not."""
+    """Send one request, with its path as it stands on the wire; ``enough`` ends one whose answer does not end."""
     raw, _, query = path.partition("?")
     scope = {
         "type": "http",

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dagsim.model import Cluster, JobFacts, Kind, RejectReason
-from dagsim.model.log import Record, Schedule, ScheduleLog
+from dagsim.model.log import LogRow, Record, Schedule, ScheduleLog
 
 
-class Plan:
-    """A schedule written down by hand: what happened, in any order; the log sorts it by time."""
+class ScheduleWriter:
+    """Writes a schedule from what happened, told in any order; the log sorts it by time."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.jobs: list[JobFacts] = []
-        self.rows: list[Record] = []
+        self.rows: list[LogRow] = []
         self.runs = 0
 
     def job(
@@ -61,8 +61,7 @@ class Plan:
             value = float(mask.bit_count()) if held is None else held
             for kind, time_s in ((Kind.STARTED, start_s), (Kind.COMPUTING, computing_s), (outcome, end_s)):
                 if time_s is not None:
-                    row = Record(kind, time_s, job, task, run, node, instances=1, gpus=mask, value=value)
-                    self.rows.append(row)
+                    self.rows.append(Record(kind, time_s, job, task, run, node, instances=1, gpus=mask, value=value))
         return run
 
     def down(self, node: int, start_s: float, end_s: float | None = None) -> None:
@@ -75,8 +74,7 @@ class Plan:
 
     def schedule(self, **rest: Any) -> Schedule:
         log = ScheduleLog()
-        # ``job`` has added these before the runs, but they come after them
-        last: dict[int, int] = {Kind.COMPLETED: 1, Kind.REJECTED: 1}
-        for row in sorted(self.rows, key=lambda row: (row.time_s, last.get(row.kind, 0))):
+        last = {Kind.COMPLETED: 1, Kind.REJECTED: 1}  # written before the runs by ``job``, but the end of them
+        for row in sorted(self.rows, key=lambda row: (row[1], last.get(Kind(row[0]), 0))):
             log.append(row)
         return Schedule(self.cluster, self.jobs, log, **rest)
