@@ -45,14 +45,16 @@ from dagsim.families.formats.google import (
 )
 from dagsim.files import parsed_json
 from dagsim.model import Cluster, Edge, Node, Task, TaskGraph
-from dagsim.traces.chunks import Form, Table, csv_form, read_rows, read_tables, tables_of
+from dagsim.traces.chunks import read_rows, read_tables
 from dagsim.traces.fields import Dirty, FaultsAt, count, finite_number
 from dagsim.traces.grouping import in_parts, repeated, rows_by_job
 from dagsim.traces.reader import Downtime, JobBlock, Reader
 from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import Checks, JobBatch, job_blocks
 from dagsim.traces.source import NumberedRow, Source
+from dagsim.traces.text_forms import Form, csv_form
 from dagsim.traces.trace_options import TraceOptions
+from dagsim.traces.typed_table import Table, tables_of
 from dagsim.workload.arrays import Labels, combinations, objects, optional, renumbered
 from dagsim.workload.records import clipped_repr
 

@@ -14,11 +14,10 @@ from typing import Any, Self
 from dagsim.metrics.utilization import DEFAULT_POWER, Watts, off_watts
 from dagsim.model import Kind, PowerState, RejectReason
 from dagsim.model.arithmetic import ordered_sum, whole_sum
-from dagsim.model.log import LogRow, Schedule
+from dagsim.model.log import RUN_ENDS, LogRow, Schedule
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 
-_ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
 _RUNS = (int(Kind.STARTED), int(Kind.COMPUTING), int(Kind.FINISHED))
 _ARRIVED, _LEFT = int(Kind.ARRIVED), (int(Kind.COMPLETED), int(Kind.REJECTED))
 
@@ -132,7 +131,7 @@ class IdleGpuSeconds(Accrual):
             self._in_system -= 1
         elif row[0] == Kind.STARTED:
             self._held += row[8]
-        elif row[0] in _ENDS:
+        elif row[0] in RUN_ENDS:
             self._held -= row[8]
         idle_share = 1.0 - self._held / self._gpus if self._in_system else 0.0
         self.change(row[1], idle_share - self.rate)
@@ -168,7 +167,7 @@ class Joules(Accrual):
                 self._up_watts += self._changed(row)
         elif kind == Kind.STARTED:
             self.change(now, row[8] * self._extra[node])
-        elif kind in _ENDS:
+        elif kind in RUN_ENDS:
             self.change(now, -row[8] * self._extra[node])
         elif kind in (Kind.DOWN, Kind.UP, Kind.POWER) and (change := self._changed(row)):
             self.change(now, change)
@@ -211,7 +210,7 @@ class Unfairness(Accrual):
                 del self._jobs[tenant]
         elif kind == Kind.STARTED:
             self._held[tenant] = self._held.get(tenant, 0.0) + row[8]
-        elif kind in _ENDS:
+        elif kind in RUN_ENDS:
             self._held[tenant] -= row[8]
         held = [max(self._held.get(name, 0.0), 0.0) for name in self._jobs]
         squares = len(held) * ordered_sum(gpus * gpus for gpus in held)
