@@ -253,7 +253,7 @@ def test_the_codecs_of_a_system_of_ones_own_are_known_by_name(tmp_path: Path, mo
         "    kind: str = 'world'\n"
         "    @property\n"
         "    def codecs(self):\n"
-        "        return Registry('codec', [Entry('rows', f'{__name__}:Rows')], method='build')\n",
+        "        return Registry('codec', [Entry('rows', Rows)], method='build')\n",
         encoding="utf-8",
     )
     monkeypatch.syspath_prepend(str(tmp_path))
