@@ -3,7 +3,7 @@ and rewards are read.
 
 An episode is a simulation that stops wherever there is a choice (``play``). Everything that changes
 during an episode is in arrays whose sizes never change. To start or fork an episode, it is
-therefore enough to copy one block of bytes (``side_by_side``).
+therefore enough to copy one block of bytes (``images``).
 """
 
 from __future__ import annotations

@@ -180,8 +180,8 @@ def test_a_placement_that_is_not_compiled_stays_in_the_kernel() -> None:
 
 def test_make_takes_it_if_the_code_is_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     for warm, kind in ((True, CompiledSchedulingEnv), (False, SchedulingEnv)):
-        monkeypatch.setattr("dagsim.families.episodes.side_by_side.are_warm", lambda warm=warm: warm)
+        monkeypatch.setattr("dagsim.families.episodes.episode_calls.are_warm", lambda warm=warm: warm)
         assert type(make_env("heterogeneous", FEW)) is kind
-    monkeypatch.setattr("dagsim.families.episodes.side_by_side.are_warm", lambda: True)
+    monkeypatch.setattr("dagsim.families.episodes.episode_calls.are_warm", lambda: True)
     assert type(make_env("heterogeneous", [*FEW, "engine=simpy"])) is SchedulingEnv
     assert type(make_env("heterogeneous", FEW, observation="graph")) is SchedulingEnv
