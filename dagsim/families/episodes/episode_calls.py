@@ -10,12 +10,12 @@ from dagsim.families.compiled import jit
 from dagsim.families.compiled.jit import by_pointer, inner, int64, outer
 from dagsim.families.episodes.episode_state import EpisodeState
 from dagsim.families.episodes.features import (
-    PROPOSED,
     show_choices,
     show_relative,
     show_relative_state,
     show_state,
     show_types,
+    show_wait,
 )
 from dagsim.families.episodes.images import begin_episode, episode_at, example_episode
 from dagsim.families.episodes.play import play_on, reward, take_choice
@@ -112,11 +112,7 @@ def observe_episodes(which: np.ndarray, addresses: np.ndarray, batch: EpisodeBat
             _show(e, tokens, row, choices, batch.context[place], batch.gpus[place])
             row += choices
         if e.tally.pending:
-            for column in range(tokens.shape[1]):
-                tokens[row, column] = 0.0
-            tokens[row, 0] = 1.0
-            if e.tally.relative:
-                tokens[row, PROPOSED] = 1.0 if e.tally.proposed < 0 else 0.0
+            show_wait(e, tokens, row)
             row += 1
     batch.first[len(which)] = row
 
@@ -163,9 +159,7 @@ def step_episodes(
         for row in range(choices):
             mask[number, row] = 1
         if e.tally.pending:
-            tokens[number, last, 0] = 1.0
-            if e.tally.relative:
-                tokens[number, last, PROPOSED] = 1.0 if e.tally.proposed < 0 else 0.0
+            show_wait(e, tokens[number], int64(last))
         if e.tally.pending or over[number]:
             mask[number, last] = 1
 

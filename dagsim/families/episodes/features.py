@@ -196,7 +196,7 @@ def _job_left(e: EpisodeState, job: int) -> float:
     return e.jobs[job].left
 
 
-PROPOSED = COLUMN["proposed"]
+_PROPOSED = COLUMN["proposed"]
 """The column that marks the proposal of the reference. The features of the type follow it."""
 _WORK_RANK, _SECONDS_RANK = COLUMN["work_rank"], COLUMN["seconds_rank"]
 _RELATIVE_CLIP = 4.0
@@ -256,7 +256,7 @@ def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int)
     s, now = e.state, e.state.clock.now_s
     unit_s = e.all_s[e.tally.waiting // 2]
     shown_columns = e.exact.shape[1]
-    further = tokens.shape[1] > PROPOSED + 1 + shown_columns
+    further = tokens.shape[1] > _PROPOSED + 1 + shown_columns
     task, job, kind = int64(-1), int64(-1), int64(-1)
     on_best_s = first_s = second_s = shorter = left_s = 0.0
     for choice in range(e.tally.choices):
@@ -293,13 +293,23 @@ def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int)
         row[16] = shorter
         row[17] = e.slowdown[task, type_] - shown[3]
         row[18] = _log_over(work_s, unit_s)
-        row[PROPOSED] = 1.0 if task == e.tally.proposed and type_ == e.tally.on else 0.0
+        row[_PROPOSED] = 1.0 if task == e.tally.proposed and type_ == e.tally.on else 0.0
         for column in range(shown_columns):
-            row[PROPOSED + 1 + column] = shown[column]
+            row[_PROPOSED + 1 + column] = shown[column]
         if further:
-            row[PROPOSED + 1 + shown_columns] = 1.0
+            row[_PROPOSED + 1 + shown_columns] = 1.0
     _show_ranks(e, tokens, first, choices, int64(0), int64(_WORK_RANK))
     _show_ranks(e, tokens, first, choices, int64(1), int64(_SECONDS_RANK))
+
+
+@inner
+def show_wait(e: EpisodeState, tokens: np.ndarray, row: int) -> None:
+    """Fill the row of the choice to wait."""
+    for column in range(tokens.shape[1]):
+        tokens[row, column] = 0.0
+    tokens[row, 0] = 1.0
+    if e.tally.relative:
+        tokens[row, _PROPOSED] = 1.0 if e.tally.proposed < 0 else 0.0
 
 
 @inner
