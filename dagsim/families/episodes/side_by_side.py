@@ -42,6 +42,7 @@ from dagsim.families.episodes.episode_state import (
     whole_log_of,
 )
 from dagsim.families.episodes.images import Image, aligned, by_address
+from dagsim.families.episodes.playout import WAIT
 from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig, StackedObservations, StepOutcomes
 from dagsim.families.learning.codecs.further import DerivedColumns
 from dagsim.families.learning.column_rewards import ColumnReward, gathered
@@ -65,6 +66,9 @@ class CompiledEpisodes:
         ConfigError: The engine does not support the codec's placement or reference; or, in
             ``begin``, an episode is too large.
     """
+
+    wait = WAIT
+    """The choice to wait in ``advance``. It needs no row."""
 
     def __init__(
         self,
@@ -190,7 +194,7 @@ class CompiledEpisodes:
 
     def advance(self, which: np.ndarray, choices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Carry out a choice in each of the episodes ``which``, and continue to the next choice. A
-        choice is the index of a row in the episode's last observation.
+        choice is the index of a row in the episode's last observation, or ``wait``.
 
         Returns (N,) float64 rewards, and (N,) bool: True for episodes that are over. Both are views
         that the next call overwrites.

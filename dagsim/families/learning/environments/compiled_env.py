@@ -13,8 +13,6 @@ from dagsim.families.learning.environments.scheduling_env import SchedulingEnv
 from dagsim.model import Decision
 
 _ONE = np.zeros(1, np.int64)
-_WAIT = 1 << 40
-"""The choice to wait, which has no row in the observation."""
 
 
 class CompiledSchedulingEnv(SchedulingEnv):
@@ -108,7 +106,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
         if not (0 <= action < len(self._mask) and self._mask[action]):
             self._count_illegal(action)
             return 0
-        return _WAIT if action == len(self._mask) - 1 else action
+        return int(self._episodes.wait) if action == len(self._mask) - 1 else action
 
     def _begin(self, seed: int, **options: Any) -> None:
         # The compiled engine does not support these episodes, for example because of their
