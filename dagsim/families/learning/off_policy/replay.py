@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dagsim.errors import RunFolderError
-from dagsim.families.learning.checkpoint import read_plain, write_plain
+from dagsim.families.learning.checkpoint_file import read_plain, write_plain
 from dagsim.families.learning.codecs.codec import Observation
 from dagsim.families.learning.nets.actor import ObservationBatch, Observations, ObservationStore, ScoreNet
 from dagsim.families.learning.training.rollouts import EpisodeSteps
