@@ -225,9 +225,9 @@ def _mean_jct_s(schedule: Schedule) -> float:
     log. Converting the rows to an array would take ten times as long.
     """
     jct_s = np.full(len(schedule.jobs), np.nan)
-    for row in schedule.log.since(0):
-        if row[0] == Kind.COMPLETED:
-            jct_s[row[2]] = row[1] - schedule.jobs[row[2]].arrival_s
+    for kind, now_s, job, _, _, _, _, _, _ in schedule.log.since(0):
+        if kind == Kind.COMPLETED:
+            jct_s[job] = now_s - schedule.jobs[job].arrival_s
     return float(np.mean(jct_s))
 
 
