@@ -57,7 +57,7 @@ class WarmStart(CheckedSettings):
 
 def _all_codecs() -> Registry[Any]:
     """Return the codecs of all systems. If a codec belongs to another system, ``check_training``
-    rejects it later."""
+    rejects it later. If two systems have codecs of the same name, ``for_system`` takes that of its system."""
     entries = {entry.name: entry for system in all_systems().values() for entry in system.codecs.describe()}
     return Registry("codec", entries.values(), group="dagsim.codecs", listing="dagsim list codecs", method="build")
 

@@ -36,9 +36,16 @@ def for_system(section: Any, system: System | type[System]) -> Any:
             filled[name] = {"kind": default, **value}
     codec = filled.get("codec")
     kind = codec.get("kind") if isinstance(codec, dict) else codec
-    if isinstance(kind, str) and ":" not in kind and kind not in ALL_CODECS:
+    if isinstance(kind, str) and ":" not in kind and _is_its_own(kind, system):
         filled["codec"] = Registered(system.codecs).read({"kind": codec} if isinstance(codec, str) else codec)
     return filled
+
+
+def _is_its_own(codec: str, system: System | type[System]) -> bool:
+    """Return True if ``ALL_CODECS`` has no codec of this name, or that of another system."""
+    if codec not in ALL_CODECS:
+        return True
+    return codec in system.codecs and system.codecs.get(codec) is not ALL_CODECS.get(codec)
 
 
 def check_training(train: TrainConfig, scenario: Scenario) -> None:
