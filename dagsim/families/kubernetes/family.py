@@ -29,6 +29,6 @@ FAMILY = Family(
         "node_lists": (Entry("kubectl get nodes -o json (or yaml)", ".kube.kube_nodes:KUBECTL"),),
         "sites": (Entry("Kueue", ".kueue.kueue_site:read_kueue_site", "Kueue's ClusterQueues"),),
         "site_rules": (Entry("Kueue", ".kueue.kueue_policy:rules_of_site"),),
-        "readers": (Entry("kubernetes", ".kubectl:Kubernetes"), Entry("kubernetes-now", ".kubectl:KubernetesNow")),
+        "readers": (Entry("kubernetes", ".kubectl:Kubernetes"), Entry("kubernetes-now", ".kubectl_now:KubernetesNow")),
     },
 )

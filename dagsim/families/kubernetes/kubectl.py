@@ -13,10 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
 from math import ceil, inf
-from statistics import median
 from typing import Any
-from weakref import WeakKeyDictionary
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -29,7 +26,7 @@ from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.grouping import in_parts, rows_by_job
-from dagsim.traces.reader import Reader, WaitingJob
+from dagsim.traces.reader import Reader
 from dagsim.traces.report import Dropping, ImpossibleTimes, OnlyInText, ReadReport
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import NumberedRow, Source
@@ -63,7 +60,7 @@ class Kubernetes(Reader):
         return head.lstrip()[:1] in ("{", "[") and _KIND.search(head) is not None and '"metadata"' in head
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        reading = _Reading(source, options, report, options.named_gpus(), _scheduled(source), _around(source))
+        reading = PodReading(source, options, report, options.named_gpus(), times_bound(source), objects_around(source))
         yield from filter(None, map(reading.job, reading.groups()))
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
@@ -80,85 +77,18 @@ class Kubernetes(Reader):
         }
 
 
-class KubernetesNow(Kubernetes):
-    """The jobs that are running or waiting when ``kubectl get`` is called, which is when the
-    simulation begins. Running pods have occupied their nodes since their containers started.
-
-    The remaining time of a job is derived from its time limit. Without a limit, a running job is
-    assumed to take twice its current age, which is the median if the tail of the run times falls as
-    1 / t. A waiting job is assumed to take the median of the running ones. Pods and pod sets with
-    different demands become separate jobs.
-    """
-
-    name = "kubernetes-now"
-    summary = "Kubernetes at one moment: kubectl get pods,workloads -A -o json (name it with --format)"
-    uses = Kubernetes.uses - {"keep_partial", "count_pull"}
-
-    def recognises(self, source: Source) -> bool:
-        return False
-
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        reading, groups = _present(source, options, report)
-        now_s = _instant_s(entry.piece for entries in groups for entry in entries)
-        running = [entry.piece for entries in groups for entry in _counted(_of(entries, PodFate.RUNS))]
-        usual_s = median([piece.limit_s or 2 * _age_s(piece, now_s) for piece in running] or [_USUAL_S])
-        jobs = [
-            job
-            for entries in groups
-            for fate in (PodFate.RUNS, PodFate.WAITS)
-            for job in reading.jobs_now(_of(entries, fate), now_s, usual_s)
-        ]
-        yield from sorted(jobs, key=lambda job: job.arrival_s)
-
-    def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
-        """Yield the waiting pods and workloads, each with the reason why it waits. The reason is
-        ``quota`` if Kueue reports that others use the quota. Otherwise, it is Kueue's message or
-        the reason in the pod's condition.
-        """
-        for _, object in elements(source, "items"):
-            kind, status = object_kind(object), object_in(object, "status")
-            try:
-                pieces = [pod(object)] if kind == "Pod" else list(kueue_workload(object)) if kind == "Workload" else []
-            except Dirty:
-                continue
-            wanted = "QuotaReserved" if kind == "Workload" else "PodScheduled"
-            condition: Any = next(
-                (entry for entry in list_in(status, "conditions") if text_in(entry, "type") == wanted), {}
-            )
-            message = text_in(condition, "message") if kind == "Workload" else ""
-            held = "quota" in text_in(condition, "message") and "maximum" not in message
-            reason = "quota" if held else message or text_in(condition, "reason")
-            if any(piece.fate is PodFate.WAITS for piece in pieces):
-                yield WaitingJob(pieces[0].name, reason)
-
-    def begins_s(self, source: Source, options: TraceOptions) -> float | None:
-        """Return the time of the last event in any object, plus one second."""
-        _, groups = _present(source, options, report := ReadReport())
-        _ALREADY_READ[source] = options, report, groups
-        pieces = [entry.piece for entries in groups for entry in entries]
-        return _instant_s(pieces) if pieces else None
-
-    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        return {
-            "instant": "a second after the last event that the objects state",
-            "work": "the limit (activeDeadlineSeconds, maximumExecutionTimeSeconds); else twice the age of a running "
-            "job, and for a waiting one the median of the running ones",
-            "tenant": f"the {options.tenant or 'queue, or else the namespace'} (--read tenant=)",
-        }
-
-
-_USUAL_S = 3600.0
-"""Time in seconds that waiting jobs are assumed to take if no job is running."""
-
-
 @dataclass(frozen=True, slots=True)
-class _Found:
+class LocatedPod:
+    """A pod or pod set, and the place where the source lists it."""
+
     place: int
     piece: PodRecord
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class PodReading:
+    """Reads pods and pod sets from a source, groups them, and builds jobs."""
+
     source: Source
     options: TraceOptions
     report: ReadReport
@@ -168,14 +98,14 @@ class _Reading:
     without_gpus: bool = False
     """True if pods without a GPU count, because they hold cores and memory of nodes."""
 
-    def groups(self) -> Iterator[list[_Found]]:
+    def groups(self) -> Iterator[list[LocatedPod]]:
         """Yield the pods and pod sets of each job, in the order in which they were created."""
 
         def read(report: ReadReport) -> Iterator[Table]:
             return tables_of(self.source, 3, replace(self, report=report)._rows(), (1,))
 
         for table in in_parts(read, _keys, self.report):
-            entries = list(map(_Found, table.line.tolist(), table.texts(2).tolist()))
+            entries = list(map(LocatedPod, table.line.tolist(), table.texts(2).tolist()))
             groups = rows_by_job(*_keys(table))
             for rows in np.split(groups.row, groups.first[1:-1]):
                 yield [entries[row] for row in rows.tolist()]
@@ -221,7 +151,7 @@ class _Reading:
             else:
                 self.report.skip("of pods without a GPU")
 
-    def job(self, pieces: list[_Found]) -> Job | None:
+    def job(self, pieces: list[LocatedPod]) -> Job | None:
         """Build a job from its pods or pod sets. Return ``None`` if the job has to be dropped."""
         created_s = min(entry.piece.created_s for entry in pieces)
         # prefer a workload to its pods, because the data of the workload is more complete and more
@@ -235,48 +165,10 @@ class _Reading:
             return job
         return None
 
-    def now(self, pieces: list[_Found]) -> list[_Found]:
-        """Return the pods or pod sets of a job that are running or waiting. A pod that is bound to
-        a node counts as running, because it occupies the node."""
-        bound = [
-            replace(entry, piece=replace(entry.piece, fate=PodFate.RUNS))
-            if entry.piece.fate is PodFate.WAITS and entry.piece.node
-            else entry
-            for entry in pieces
-        ]
-        current = [entry for entry in bound if entry.piece.fate in (PodFate.RUNS, PodFate.WAITS)]
-        self.report.skip("of pods that have ended", len(bound) - len(current))
-        if not any(entry.piece.is_workload for entry in current):
-            return current
-        named = [entry for entry in current if entry.piece.is_workload or entry.piece.fate is PodFate.RUNS]
-        self.report.skip("of pods that belong to a workload", sum(not entry.piece.is_workload for entry in current))
-        return named
-
-    def jobs_now(self, entries: Sequence[_Found], now_s: float, usual_s: float) -> Iterator[Job]:
-        """Build one job for each kind of demand among these pods, which must all be running or all
-        be waiting."""
-        nodes = _nodes_of(entry.piece for entry in entries)
-        kinds: dict[object, list[_Found]] = {}
-        for entry in _counted(entries):
-            kinds.setdefault(_kind(entry.piece), []).append(entry)
-        for number, alike in enumerate(kinds.values()):
-            arrival_s = min(entry.piece.created_s for entry in alike)
-            expected = [_Found(place, _as_expected(piece, now_s, usual_s)) for place, piece in map(_parts, alike)]
-            with self._dropping(expected):
-                job = self._made(arrival_s, expected)
-                self.report.kept += len(alike)
-                runs = alike[0].piece.fate is PodFate.RUNS
-                yield replace(
-                    job,
-                    id=job.id if len(kinds) == 1 else f"{job.id}/{number}",
-                    observed_start_s=job.observed_start_s if runs else None,
-                    observed_nodes=(nodes if len(kinds) == 1 else job.observed_nodes) if runs else (),
-                )
-
-    def _dropping(self, pieces: Sequence[_Found]) -> Dropping:
+    def _dropping(self, pieces: Sequence[LocatedPod]) -> Dropping:
         return self.report.dropping(*[partial(self.source.where, entry.place) for entry in pieces])
 
-    def _made(self, arrival_s: float, located: Sequence[_Found]) -> Job:
+    def _made(self, arrival_s: float, located: Sequence[LocatedPod]) -> Job:
         """Build a job from its pods or pod sets.
 
         Raises:
@@ -299,7 +191,7 @@ class _Reading:
         gang = any(piece.gang for piece in last)
         kinds: dict[object, list[PodRecord]] = {}
         for piece in last:
-            kinds.setdefault((*_kind(piece), piece.ran_on), []).append(piece)
+            kinds.setdefault((*kind_of_pod(piece), piece.ran_on), []).append(piece)
         if len(kinds) > 1:
             self.report.note("with several kinds of pods, which need not start together in the simulation",
                              self.source.where(located[0].place))  # fmt: skip
@@ -316,7 +208,7 @@ class _Reading:
             self._tenant(last),
             observed_start_s=max(arrival_s, max(bound) if gang else min(bound)) if bound else None,
             eligible_s=arrival_s,
-            observed_nodes=_nodes_of(last),
+            observed_nodes=nodes_of(last),
             account=last[0].namespace,
             partition=_queue(last),
             request=next((_terms(piece) for piece in last if piece.level), None),
@@ -377,65 +269,7 @@ def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
     return table.texts(0), table.numbers(1)
 
 
-def _of(entries: Sequence[_Found], fate: PodFate) -> list[_Found]:
-    return [entry for entry in entries if entry.piece.fate is fate]
-
-
-def _counted(entries: Sequence[_Found]) -> Sequence[_Found]:
-    """Return the pod sets of the workloads if there are any, because a workload represents its
-    pods. Otherwise, return the pods.
-    """
-    return [entry for entry in entries if entry.piece.is_workload] or entries
-
-
-def _parts(entry: _Found) -> tuple[int, PodRecord]:
-    return entry.place, entry.piece
-
-
-_ALREADY_READ: WeakKeyDictionary[Source, tuple[TraceOptions, ReadReport, list[list[_Found]]]] = WeakKeyDictionary()
-"""The objects that ``begins_s`` has read, kept until ``read`` uses them. A simulation needs both
-methods, and reading takes most of the time."""
-
-
-def _present(source: Source, options: TraceOptions, report: ReadReport) -> tuple[_Reading, list[list[_Found]]]:
-    """Return the running and waiting pods and pod sets of each job, together with the object that
-    builds jobs from them. Record the number of rows in the report.
-    """
-    named = options.named_gpus()
-    kept = _ALREADY_READ.pop(source, None)
-    if kept is not None and kept[0] == options and not (report.strict or report.full):
-        report.adopt(kept[1])
-        return _Reading(source, options, report, named, {}, ClusterObjects(), True), kept[2]
-    reading = _Reading(source, options, report, named, _scheduled(source), _around(source), True)
-    return reading, list(map(reading.now, reading.groups()))
-
-
-def _instant_s(pieces: Iterable[PodRecord]) -> float:
-    moments = [(piece.created_s, piece.bound_s, piece.started_s, piece.ended_s) for piece in pieces]
-    return max([moment for times in moments for moment in times if moment is not None], default=0.0) + 1.0
-
-
-def _age_s(piece: PodRecord, now_s: float) -> float:
-    began_s = piece.bound_s if piece.started_s is None else piece.started_s
-    return now_s - (piece.created_s if began_s is None else began_s)
-
-
-def _as_expected(piece: PodRecord, now_s: float, usual_s: float) -> PodRecord:
-    """Return the pod as it is expected to be when it ends. A waiting pod is treated as if it
-    had started immediately.
-    """
-    if piece.fate is PodFate.WAITS:
-        begin_s = piece.created_s
-        return replace(piece, fate=PodFate.OVER, started_s=begin_s, ended_s=begin_s + (piece.limit_s or usual_s))
-    age_s = _age_s(piece, now_s)
-    lasts_s = 2 * age_s if piece.limit_s is None else max(piece.limit_s, age_s + 1.0)
-    if piece.ends_s is not None:
-        lasts_s = max(age_s + piece.ends_s - now_s, age_s + 1.0)
-    began_s = now_s - age_s
-    return replace(piece, fate=PodFate.OVER, bound_s=began_s, started_s=began_s, ended_s=began_s + lasts_s)
-
-
-def _kind(piece: PodRecord) -> tuple[object, ...]:
+def kind_of_pod(piece: PodRecord) -> tuple[object, ...]:
     """Return a key that groups the pods of a job into tasks: pods with equal keys are instances of
     the same task. Labels that differ from pod to pod (such as an index) are ignored, but different
     pod sets are different tasks.
@@ -455,7 +289,7 @@ def _bound(piece: PodRecord) -> float | None:
     return piece.started_s if piece.bound_s is None else piece.bound_s
 
 
-def _nodes_of(pieces: Iterable[PodRecord]) -> tuple[str, ...]:
+def nodes_of(pieces: Iterable[PodRecord]) -> tuple[str, ...]:
     """Return the nodes of the pods whose node is known."""
     return tuple([node for piece in pieces for node in (*piece.nodes, piece.node) if node])
 
@@ -482,7 +316,7 @@ _AROUND = re.compile(
 )
 
 
-def _around(source: Source) -> ClusterObjects:
+def objects_around(source: Source) -> ClusterObjects:
     """Return the objects that affect the pods' scheduling. Only files that contain such objects are
     parsed."""
     around = ClusterObjects()
@@ -493,7 +327,7 @@ def _around(source: Source) -> ClusterObjects:
     return around
 
 
-def _scheduled(source: Source) -> dict[str, float]:
+def times_bound(source: Source) -> dict[str, float]:
     """Return the time at which each pod (by uid) was bound, according to the events."""
     bound_s: dict[str, float] = {}
     for file in source.files:
