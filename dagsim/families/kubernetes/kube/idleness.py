@@ -10,7 +10,8 @@ from typing import NamedTuple
 from dagsim.families.kubernetes.server.api_server import NODES, PODS
 from dagsim.families.kubernetes.server.object_store import ObjectChange, ObjectKey
 from dagsim.families.kubernetes.server.patches import field as value_at
-from dagsim.families.kubernetes.server.program import Beside, Metrics, series, summed
+from dagsim.families.kubernetes.server.program import Beside
+from dagsim.families.kubernetes.server.prometheus import Metrics, series, summed
 from dagsim.model.arithmetic import ordered_sum
 
 _PATIENCE_S = 0.5

@@ -2,5 +2,5 @@
 
 ``store`` contains the objects, and ``patches`` changes them when clients request it. ``api_server``
 serves them to the program on the loopback interface. ``program`` runs the program next to the
-simulation.
+simulation, and ``prometheus`` reads the program's metrics.
 """
