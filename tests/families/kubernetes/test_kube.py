@@ -258,6 +258,17 @@ def test_room_that_is_promised_is_kept_from_equals_and_not_from_the_more_importa
     assert feasible(one, pod("2"), 10) == [0]
 
 
+def test_pods_on_trial_are_gone_at_the_end_whatever_happens() -> None:
+    one = cycle(node("a"))
+    run(one, 0, "stays", pod("2"))
+    with pytest.raises(ZeroDivisionError), one.snapshot.trial() as add:
+        add(0, BoundPod("tried", pod("6"), 0, 0))
+        assert feasible(one, pod("1")) == []
+        raise ZeroDivisionError
+    assert list(one.snapshot.pods[0]) == ["stays"]
+    assert feasible(one, pod("6")) == [0]
+
+
 def test_a_profile_is_read_with_its_weights_and_says_what_it_leaves_out(tmp_path: Path) -> None:
     file = tmp_path / "profile.yaml"
     document = {

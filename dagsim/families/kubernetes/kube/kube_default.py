@@ -174,7 +174,7 @@ class KubeDefault:
                 self._nominated.pop(other.key, None)
         snapshot.withdraw(key)
         state.nominate(task, victims.node)
-        for run in dict.fromkeys([bound.key[0] for bound in victims.pods if not bound.leaving]):
+        for run in dict.fromkeys([bound.key.run for bound in victims.pods if not bound.leaving]):
             if self._grace_s:
                 self._nominated[key] = victims.node
                 pods = state.pods_of(view.running[run])

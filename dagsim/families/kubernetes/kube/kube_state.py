@@ -23,6 +23,17 @@ PieceKey: TypeAlias = tuple[int, int, int]
 """Number of the job, index of the task and number of the piece."""
 
 
+class RunPodKey(NamedTuple):
+    """Identifies a pod of a run in the snapshot."""
+
+    run: int
+    node: int
+    number: int
+    """Number of the pod among the pods of the run on the node."""
+    leaving: bool = False
+    """True for a pod that still holds its node although its run was preempted."""
+
+
 class Leaving(NamedTuple):
     """The pods that are terminating, each with its node and the time at which it will be gone."""
 
@@ -70,7 +81,7 @@ class KubeState:
         """Remove the pods of a run."""
         for machine, count, *_ in run.held:
             for number in range(count):
-                self.snapshot.remove(machine.index, (run.id, machine.index, number))
+                self.snapshot.remove(machine.index, RunPodKey(run.id, machine.index, number))
             self.freed.append(machine.index)
             if not machine.up:
                 self.lost[machine.index] += count
@@ -83,7 +94,7 @@ class KubeState:
             [
                 (
                     machine.index,
-                    BoundPod((run.id, machine.index, number), pod, priority, run.started_s, pod.terminating),
+                    BoundPod(RunPodKey(run.id, machine.index, number), pod, priority, run.started_s, pod.terminating),
                 )
                 for machine, count, *_ in run.held
                 for number in range(count)
@@ -94,13 +105,13 @@ class KubeState:
         """Keep the resources of a preempted run occupied until its pods have terminated, unless
         this has already been done."""
         for node, bound in leaving.pods:
-            if (key := ("leaving", *bound.key)) not in self.snapshot.pods[node]:
+            if (key := bound.key._replace(leaving=True)) not in self.snapshot.pods[node]:
                 self.snapshot.add(node, bound._replace(key=key, leaving=True))
 
     def leave(self, leaving: Leaving) -> None:
         """Free the resources of pods that have terminated."""
         for node, bound in leaving.pods:
-            if (key := ("leaving", *bound.key)) in self.snapshot.pods[node]:
+            if (key := bound.key._replace(leaving=True)) in self.snapshot.pods[node]:
                 self.snapshot.remove(node, key)
             self.freed.append(node)
 
@@ -153,17 +164,15 @@ class KubeState:
             if not machines.fits_on(demand, candidate):
                 continue
             taken: dict[int, int] = {}
-            for number in range(wanted):
-                nodes = self._allowed(self.cycle.feasible(self._waiting(task)), demand, candidate)
-                room = [node for node in nodes.tolist() if machines.list[node].room(demand) > taken.get(node, 0)]
-                if not room:
-                    break
-                node = self.cycle.best(pod, np.array(room))
-                taken[node] = taken.get(node, 0) + 1
-                self.snapshot.add(node, BoundPod(("gang", number, node), pod, task.job.job.priority, inf))
-            for node in taken:
-                for key in [key for key in self.snapshot.pods[node] if key[0] == "gang"]:
-                    self.snapshot.remove(node, key)
+            with self.snapshot.trial() as add:
+                for number in range(wanted):
+                    nodes = self._allowed(self.cycle.feasible(self._waiting(task)), demand, candidate)
+                    room = [node for node in nodes.tolist() if machines.list[node].room(demand) > taken.get(node, 0)]
+                    if not room:
+                        break
+                    node = self.cycle.best(pod, np.array(room))
+                    taken[node] = taken.get(node, 0) + 1
+                    add(node, BoundPod(("gang", number), pod, task.job.job.priority, inf))
             if whole_sum(taken.values()) == wanted:
                 return tuple([Share(*pair) for pair in sorted(taken.items())])
         return None
@@ -178,7 +187,7 @@ class KubeState:
             if not len(self._allowed(np.array([victims.node]), task.demand, None)):
                 continue
             machine: NodeState = view.machines.list[victims.node].copy()
-            for run in dict.fromkeys([bound.key[0] for bound in victims.pods if bound.key[0] != "leaving"]):
+            for run in dict.fromkeys([bound.key.run for bound in victims.pods if not bound.key.leaving]):
                 for held, count, mask, on in view.running[run].held:
                     if held.index == victims.node:
                         machine = machine.after(view.running[run].task.demand, count, mask, on)

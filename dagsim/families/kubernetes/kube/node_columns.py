@@ -4,7 +4,8 @@ these columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -118,6 +119,21 @@ class NodeColumns:
         bound = self.pods[index].pop(key)
         self._change(index, bound, -1)
         return bound
+
+    @contextmanager
+    def trial(self) -> Iterator[Callable[[int, BoundPod], None]]:
+        """Yield a function that adds pods until the end of the block, where they are removed again."""
+        added: list[tuple[int, PodKey]] = []
+
+        def add(index: int, bound: BoundPod) -> None:
+            self.add(index, bound)
+            added.append((index, bound.key))
+
+        try:
+            yield add
+        finally:
+            for index, key in added:
+                self.remove(index, key)
 
     def _change(self, index: int, bound: BoundPod, sign: int) -> None:
         pod = bound.pod

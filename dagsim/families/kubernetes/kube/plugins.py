@@ -76,12 +76,13 @@ class Filters:
             for bound in snapshot.nominated.get(node, {}).values()
             if bound.priority >= priority and bound.key != key
         ]
-        for bound in others:
-            snapshot.add(node, bound._replace(key=("nominated", bound.key)))
-        passes = self.passes(pod, node)
-        for bound in others:
-            snapshot.remove(node, ("nominated", bound.key))
-        return passes and (not others or self.passes(pod, node))
+        if others:
+            with snapshot.trial() as add:
+                for bound in others:
+                    add(node, bound._replace(key=("nominated", bound.key)))
+                if not self.passes(pod, node):
+                    return False
+        return self.passes(pod, node)
 
     def static(self, pod: Pod) -> np.ndarray:
         """Return, for each node, the number of the first filter that rejects the node because of
