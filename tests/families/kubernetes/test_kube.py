@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -261,7 +262,7 @@ def test_room_that_is_promised_is_kept_from_equals_and_not_from_the_more_importa
 def test_pods_on_trial_are_gone_at_the_end_whatever_happens() -> None:
     one = cycle(node("a"))
     run(one, 0, "stays", pod("2"))
-    with pytest.raises(ZeroDivisionError), one.snapshot.trial() as add:
+    with suppress(ZeroDivisionError), one.snapshot.trial() as add:
         add(0, BoundPod("tried", pod("6"), 0, 0))
         assert feasible(one, pod("1")) == []
         raise ZeroDivisionError
