@@ -125,9 +125,12 @@ class SchedulingEnv(EpisodeEnv):
         episode.step(self._row(int(action)))
 
     def _ended(self, episode: Episode) -> tuple[bool, bool]:
-        terminated = episode.observation is None
+        return self._flags(episode.observation is None, episode.now)
+
+    def _flags(self, terminated: bool, now_s: float) -> tuple[bool, bool]:
+        """Return ``terminated`` and ``truncated``."""
         over = self.config.max_steps is not None and self._steps >= self.config.max_steps
-        return terminated, not terminated and (over or episode.now >= self.config.horizon_s)
+        return terminated, not terminated and (over or now_s >= self.config.horizon_s)
 
     def _another(self) -> Self:
         if not type(self).__module__.startswith("dagsim."):
