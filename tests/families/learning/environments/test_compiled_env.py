@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from families.learning.environments.comparing import assert_same
 
 from dagsim.families.compiled import jit
 from dagsim.families.episodes.side_by_side import CompiledEpisodes
@@ -35,19 +36,6 @@ def both(*settings: str, **changes: Any) -> tuple[CompiledSchedulingEnv, Schedul
     slow = make_env("heterogeneous-dag", [*FEW, *settings, "engine=simpy"], **changes)
     scenario = make_env("heterogeneous-dag", [*FEW, *settings], **changes).scenario
     return CompiledSchedulingEnv(scenario, slow.config, changes.get("render_mode")), slow
-
-
-def assert_same(one: Any, other: Any) -> None:
-    if isinstance(one, dict):
-        assert list(one) == list(other)
-        for name in one:
-            assert_same(one[name], other[name])
-    elif isinstance(one, tuple):
-        for mine, theirs in zip(one, other, strict=True):
-            assert_same(mine, theirs)
-    else:
-        assert type(one) is type(other)
-        np.testing.assert_array_equal(one, other, strict=isinstance(one, np.ndarray))
 
 
 def steps(env: SchedulingEnv, other: SchedulingEnv, seed: int, most: int = 10_000) -> int:
