@@ -52,8 +52,7 @@ class ScorerNet(NamedTuple):
     own: np.ndarray  # (H, H) float32
     inner: np.ndarray  # (H, H) float32
     inner_bias: np.ndarray  # (H,) float32
-    # (H,) float32; the bias of the score is omitted because it does not change any choice
-    score: np.ndarray
+    score: np.ndarray  # (H,) float32; the bias of the score is omitted because it does not change any choice
     tokens: np.ndarray  # (rows, F) float32
     context: np.ndarray  # (C,) float32
     gpus: np.ndarray  # (1, D) float32
