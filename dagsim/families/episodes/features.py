@@ -18,7 +18,7 @@ from dagsim.families.episodes.episode_state import EpisodeState
 from dagsim.families.episodes.play import below, exact_sum
 from dagsim.families.episodes.proposals import work_left_s
 from dagsim.families.learning.codecs.candidates import Candidates
-from dagsim.families.learning.codecs.pool import STATIC
+from dagsim.families.learning.codecs.pool import SCALE_S, STATIC
 from dagsim.families.learning.codecs.relative import COLUMN
 
 FIXED, MOVING, SHOWN = 1 + len(STATIC), 10, len(Candidates.gpu_features)
@@ -67,7 +67,7 @@ def show_types(e: EpisodeState) -> None:
         area, slowdowns = e.sums[classes + type_], e.sums[classes + types + type_]
         shown[0] = idle / gpus
         shown[1] = gpus / e.tally.gpus
-        shown[2] = log1p(exact_sum(area[0], area[1]) / gpus / 600)
+        shown[2] = log1p(exact_sum(area[0], area[1]) / gpus / SCALE_S)
         shown[3] = exact_sum(slowdowns[0], slowdowns[1]) / e.tally.waiting
         for probe in range(4):  # seconds until 1, 2, 4 and 8 GPUs are free
             wait_s = freed_in_s(e, (1 << probe) - idle, type_)
@@ -88,12 +88,12 @@ def show_state(e: EpisodeState, context: np.ndarray) -> None:
     context[0] = log1p(float(e.tally.waiting))
     context[1] = log1p(float(e.state.count.runs))
     context[2] = log1p(float(e.tally.jobs))
-    context[3] = log1p(exact_sum(high, low) / gpus / 600)
+    context[3] = log1p(exact_sum(high, low) / gpus / SCALE_S)
     for width in range(classes):
         held = e.widths[width].held
         context[4 + 3 * width] = log1p(float(held))
         context[5 + 3 * width] = _log_time(e.sorted_s[e.widths[width].at]) if held else -1.0
-        context[6 + 3 * width] = log1p(exact_sum(e.sums[width, 0], e.sums[width, 1]) / gpus / 600)
+        context[6 + 3 * width] = log1p(exact_sum(e.sums[width, 0], e.sums[width, 1]) / gpus / SCALE_S)
     at = 4 + 3 * classes
     for column in range(e.shown.shape[1]):
         total = e.shown[0, column]
@@ -192,7 +192,7 @@ def _job_left(e: EpisodeState, job: int) -> float:
             if s.todo[task].unfinished:
                 total += e.facts[task].least_s
         e.jobs[job].tasks_left = s.jobs[job].left
-        e.jobs[job].left = log1p(total / 600) / 3
+        e.jobs[job].left = log1p(total / SCALE_S) / 3
     return e.jobs[job].left
 
 
