@@ -21,8 +21,8 @@ from dagsim.families.learning.training.learner import LearnerContext
 from dagsim.families.learning.training.rollouts import EpisodeSteps, RngPurpose
 from dagsim.model.arithmetic import ordered_sum
 
-SettingsT = TypeVar("SettingsT", D3qnConfig, RainbowConfig, SacConfig)
-ConfigT = TypeVar("ConfigT", D3qnConfig, RainbowConfig)
+SettingsT = TypeVar("SettingsT", bound=D3qnConfig | RainbowConfig | SacConfig)
+ConfigT = TypeVar("ConfigT", bound=D3qnConfig | RainbowConfig)
 QT = TypeVar("QT", bound=nn.Module)
 
 
