@@ -33,7 +33,7 @@ from dagsim import services
 from dagsim.config.schema import Setting, load_config
 from dagsim.experiment.scenario import on_its_cluster
 from dagsim.families.forecast.explanation import Explanation, explain_wait, same_reason
-from dagsim.families.forecast.live import Question, workload_of
+from dagsim.families.forecast.question import Question, workload_of
 
 SITES = ("site-A", "site-C")
 SEED, JOBS, GATE = 20261128, 40, 36

@@ -156,8 +156,17 @@ class Statements:
     """A method that returns the rules that can make a task wait, for ``dagsim why``."""
     outlook: ClassVar[Callable[..., Any] | None] = None
     """A method that returns these rules with their current usage, and the waiting tasks in order."""
+    cycle_s: ClassVar[Callable[..., float] | None] = None
+    """A method that returns, for the queues of a site, the seconds from the end of a cycle of the
+    policy to the beginning of the next one, in which it starts what has become possible. A policy
+    without this method decides at every change."""
+    past_usage: ClassVar[Callable[..., Any] | None] = None
+    """A method that returns the usage that a log contains, for the policy at a site. Its method
+    ``before`` returns the usage before a time, for ``beginning``."""
     beginning: ClassVar[Callable[..., Any] | None] = None
     """A method that returns the policy for a simulation that begins with past usage."""
+    load_searches: ClassVar[Callable[[], None] | None] = None
+    """A function that loads the policy's compiled code in a process that will run many simulations."""
 
 
 def stated(part: object, name: str) -> Any:

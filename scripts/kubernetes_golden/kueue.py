@@ -13,8 +13,8 @@ from typing import Any
 
 from dagsim.config.schema import load_config
 from dagsim.errors import DagsimError
-from dagsim.families.forecast.futures import QueueState
-from dagsim.families.forecast.live import Question
+from dagsim.families.forecast.question import Question
+from dagsim.families.forecast.queue_state import QueueState
 from dagsim.families.kubernetes.kueue.amounts import text, whole
 from dagsim.families.kubernetes.kueue.engine import Admission, Cycle, EndlessPreemption
 from dagsim.families.kubernetes.kueue.kueue_objects import PodSetAssignment

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from functools import partial
 from math import log1p, nan
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,12 +17,13 @@ import numpy as np
 from dagsim.config.schema import Config
 from dagsim.errors import InputError, SimulationError
 from dagsim.families.forecast.calibration import Outcomes, calibrated, censoring_weights, pooled
-from dagsim.families.forecast.futures import Player, QueueState, policy_of, starts_by
+from dagsim.families.forecast.futures import Player, policy_of, starts_by
 from dagsim.families.forecast.job_log import JobLog, read_job_log
 from dagsim.families.forecast.journal import HORIZONS
 from dagsim.families.forecast.members import Forecaster, KnownPast, is_long
-from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
-from dagsim.families.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
+from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log
+from dagsim.families.forecast.queue_state import QueueState
+from dagsim.families.forecast.scores import CEILING, LEVELS, MEDIAN, Score, crps, log_wait, ratio, score
 from dagsim.families.forecast.time_spans import HOUR_S
 from dagsim.model.arithmetic import DAY_S, whole_sum
 from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
@@ -45,6 +45,10 @@ _MOST_CHUNK = 16
 """Maximum number of times that a process handles before it returns their forecasts."""
 _REFUTED_S = 300.0
 """Once a job has waited for this long, a forecast that it starts immediately counts as wrong."""
+_REFUTED_AGES_S = (2 * HOUR_S, 12 * HOUR_S)
+"""Ages that divide these jobs into ranges of their own, which follow the ranges of the median forecast."""
+_FIRST_REFUTED, _MOST_RANGES = 10, 100
+"""Number of the first of these ranges, and a number that is larger than that of any range."""
 _MANY_CENSORED = 0.05
 """If a larger share of the forecasts has no start, scores with inverse-censoring weights are
 added."""
@@ -148,7 +152,7 @@ def played(
         listing = None
         if queue is not None and (place := queue.latest(t)) >= 0:
             listing = queue.listings[place]
-        rows = rows_of(QueueState.at(log, t), listing, partial(forecaster.player.obstacle, t=t))
+        rows = forecaster.player.rows(QueueState.at(log, t), listing)
         yield forecasts_of(rows, forecaster.raw(rows, past, number))
 
 
@@ -258,7 +262,7 @@ class Backtest:
         else:
             self.calibrated = {name: self._calibrated(quantiles) for name, quantiles in self.raw.items()}
             history = self.raw.get("history_account")
-            key = None if history is None or not self._long else np.digitize(history[:, 9], _HORIZONS)
+            key = None if history is None or not self._long else np.digitize(history[:, MEDIAN], _HORIZONS)
             members = [name for name in (*_MEMBERS, *(("limits",) if self._long else ())) if name in self.raw]
             self.members = members
             self.forecast = pooled(self.outcomes, [self.calibrated[name] for name in members], lag_s, key)
@@ -283,14 +287,18 @@ class Backtest:
         )
 
     def _calibrated(self, quantiles: np.ndarray) -> np.ndarray:
+        """Calibrate the forecasts of a method by earlier forecasts of the same class: the same range
+        of the median (or of the age, if the job has waited longer than forecast), in the same
+        partition or of the same kind.
+        """
         rows = self.forecasts
-        horizon = np.digitize(quantiles[:, 9], _HORIZONS)
-        refuted = (quantiles[:, 9] <= _NOW) & (rows.age_s > _REFUTED_S)
-        horizon = np.where(refuted, 10 + np.digitize(rows.age_s, [7200.0, 43200.0]), horizon)
+        horizon = np.digitize(quantiles[:, MEDIAN], _HORIZONS)
+        refuted = (quantiles[:, MEDIAN] <= _NOW) & (rows.age_s > _REFUTED_S)
+        horizon = np.where(refuted, _FIRST_REFUTED + np.digitize(rows.age_s, _REFUTED_AGES_S), horizon)
         _, partition = np.unique(rows.partition.astype(str), return_inverse=True)
         classes = [
-            horizon + 100 * partition,
-            horizon + 100 * rows.kind,
+            horizon + _MOST_RANGES * partition,
+            horizon + _MOST_RANGES * rows.kind,
             refuted.astype(int),
             np.zeros(len(horizon), int),
         ]
@@ -365,7 +373,7 @@ class Backtest:
             weighted = score(self.forecast[counted], self.outcomes.y[counted], weights[counted])
             answer["censoring_weighted"] = weighted.to_dict()
         if "runs" in self.raw:
-            answer["beyond_horizon"] = int(np.count_nonzero(self.raw["runs"][self.scored, 9] >= CEILING))
+            answer["beyond_horizon"] = int(np.count_nonzero(self.raw["runs"][self.scored, MEDIAN] >= CEILING))
         answer["instants"] = len(np.unique(rows.t))
         answer["no_forecast"] = self.no_forecast
         baselines: dict[str, Any] = {}
@@ -391,10 +399,10 @@ class Backtest:
             for number, kind in enumerate(KINDS)
             if (rows.kind == number).any()
         }
-        number = np.digitize(self.forecast[:, 9], _HORIZONS)
+        number = np.digitize(self.forecast[:, MEDIAN], _HORIZONS)
         parts = self._by(np.array([*HORIZONS], object)[number].astype(str))
         answer["by_horizon"] = {name: parts[name] for name in HORIZONS if name in parts}
-        now = counted & (self.forecast[:, 9] <= np.log(61.0))
+        now = counted & (self.forecast[:, MEDIAN] <= _NOW)
         started_s = (rows.seen_s - rows.t)[now]
         answer["starts_now"] = {
             "n": int(now.sum()),

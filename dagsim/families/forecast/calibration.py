@@ -87,7 +87,7 @@ def calibrated(outcomes: Outcomes, quantiles: np.ndarray, classes: Sequence[np.n
     forecast is unchanged.
     """
     result = quantiles.copy()
-    median = quantiles[:, 9]
+    median = quantiles[:, MEDIAN]
     low, high = (np.maximum(gap, _LEAST_SPREAD) for gap in (median - quantiles[:, 0], quantiles[:, -1] - median))
     starts = np.unique(outcomes.t, return_index=True)[1].tolist()
     groups: list[dict[int, list[int]]] = [{} for _ in classes]

@@ -204,8 +204,8 @@ def _forecast(
     """Forecast the jobs of a snapshot, or a planned job. If progress is shown, also show
     preliminary answers.
     """
-    from dagsim.families.forecast.live import Question, is_idle
     from dagsim.families.forecast.planned_jobs import PlannedJob, shapes_of
+    from dagsim.families.forecast.question import Question, is_idle
     from dagsim.families.forecast.texts import queue_grid, shapes_grid, shapes_sentences, without_grid, without_sentence
     from dagsim.report.terminal import show_grid
     from dagsim.systems.cluster.knowledge import Knowledge
@@ -269,7 +269,7 @@ def explain_waiting(
     """Print why a job of a snapshot is waiting (``dagsim why --state``)."""
     from dagsim.errors import InputError
     from dagsim.families.forecast.explanation import explain_wait
-    from dagsim.families.forecast.live import Question, is_idle
+    from dagsim.families.forecast.question import Question, is_idle
     from dagsim.families.forecast.texts import why_grids, why_sentences
     from dagsim.report.terminal import show_grid
 
@@ -386,7 +386,7 @@ def _of_snapshot(state: Path, asked: Experiment, reading: TraceFlags, *, watched
     """
     from dagsim.config.schema import Setting
     from dagsim.errors import InputError
-    from dagsim.families.forecast.live import workload_of
+    from dagsim.families.forecast.question import workload_of
 
     first = [Setting(f"--state {state}", "workload", workload_of(state))]
     with TemporaryDirectory() as scratch:

@@ -6,19 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.families.forecast.futures import Future, Player, QueueState
+from dagsim.families.forecast.future_jobs import Future
+from dagsim.families.forecast.futures import Player
 from dagsim.families.forecast.job_changes import JobChange, changed, changes_of
 from dagsim.families.forecast.job_log import JobLog
-from dagsim.families.forecast.live import Question
 from dagsim.families.forecast.members import KnownPast
-from dagsim.families.forecast.queue_rows import Listed, rows_of, states_begin
+from dagsim.families.forecast.question import Question
+from dagsim.families.forecast.queue_rows import Listed, states_begin
+from dagsim.families.forecast.queue_state import QueueState
 from dagsim.families.forecast.reasons import Fate, verdict_of
 from dagsim.families.forecast.texts import span
 from dagsim.model.arithmetic import ordered_sum
@@ -248,9 +249,7 @@ def explain_wait(question: Question, job: str, futures: int = FUTURES) -> Explan
         user, partition = (listed.user, listed.partition) if listed else ("", "")
         return Explanation(job, user, partition, hindrance, stated)
     first = own[0]
-    obstacle = partial(player.obstacle, t=t)
-    played = rows_of(state, listing or None, obstacle, keeps_all=player.knows_queue).state.waiting
-    state = replace(state, waiting=np.union1d(played, own))
+    state = replace(state, waiting=np.union1d(player.rows(state, question.listing).state.waiting, own))
     members = np.flatnonzero(np.isin(state.waiting, own))
     present, tasks, zero_s = player.present(state)
     task = next((tasks[id] for id in log.jobs.ids[state.waiting[members]].tolist() if id in tasks), None)
@@ -264,7 +263,7 @@ def explain_wait(question: Question, job: str, futures: int = FUTURES) -> Explan
     if hindrance.words == "waits for its turn":
         hindrance = hindrance._replace(words=_turn(ahead, log.partition[first]))
     start_s, nodes = (inf, ()) if never or not known else player.planned_start(state, int(members[0]))
-    if hindrance.reason == "Priority" and start_s <= 0:
+    if hindrance.reason == "Priority" and start_s <= player.cycle_s:
         hindrance = hindrance._replace(words=f"{hindrance.words}; there is room for it at the scheduler's next cycle")
     frees = list(_frees(log, state, present, hindrance, start_s, nodes))
     trials: Iterator[tuple[JobChange | None, float]] = iter([(None, inf)])

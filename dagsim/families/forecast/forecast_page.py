@@ -17,10 +17,10 @@ import numpy as np
 
 from dagsim.errors import DagsimError
 from dagsim.families.forecast import services
-from dagsim.families.forecast.futures import QueueState
 from dagsim.families.forecast.journal import Figures, Watched
 from dagsim.families.forecast.live import EarlierForecasts, Expected, ExpectedShape, Prospect
 from dagsim.families.forecast.queue_rows import KINDS, SCORED
+from dagsim.families.forecast.queue_state import QueueState
 from dagsim.families.forecast.scores import CEILING, MEDIAN, Q05, Q25, Q75, Q90, Q95
 from dagsim.families.forecast.snapshots import FIRST, QUEUE, Forecasted, ForecastSettings
 from dagsim.families.forecast.texts import (
@@ -195,7 +195,7 @@ def forecast_snapshot(settings: ForecastSettings, state: Path, whole: bool) -> F
     """
     from dagsim.config.schema import Setting, load_config
     from dagsim.experiment.scenario import on_its_cluster
-    from dagsim.families.forecast.live import Question, workload_of
+    from dagsim.families.forecast.question import Question, workload_of
     from dagsim.families.forecast.texts import span
 
     try:

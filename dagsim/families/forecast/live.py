@@ -1,53 +1,43 @@
-"""Forecasts of the jobs that are waiting now, and of jobs that are only planned."""
+"""Forecasts of the jobs that are waiting at one time, and of jobs that are only planned."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
 from math import ceil, floor
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from dagsim.config.schema import Config
-from dagsim.errors import InputError, NotRecognised, TraceError
-from dagsim.experiment.simulate import make_policy
+from dagsim.errors import InputError
 from dagsim.families.forecast.backtest import Backtest, Forecasts, forecasts_of
-from dagsim.families.forecast.futures import Future, Player, QueueState, policy_of, run_time_classes
-from dagsim.families.forecast.job_log import JobLog, read_job_log, read_snapshot
+from dagsim.families.forecast.future_jobs import Future
+from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.journal import BASELINES
 from dagsim.families.forecast.members import Forecaster, KnownPast
 from dagsim.families.forecast.planned_jobs import PlannedJob, with_planned
-from dagsim.families.forecast.queue_rows import KINDS, Listed, Rows, read_reasons, rows_of
-from dagsim.families.forecast.reasons import UNLISTED, Fate, is_limit, verdict_of
+from dagsim.families.forecast.queue_rows import KINDS, Listed, Rows
+from dagsim.families.forecast.queue_state import QueueState
+from dagsim.families.forecast.run_times import run_time_classes
 from dagsim.families.forecast.scores import LEVELS, MEDIAN, log_wait, quantiles_of
 from dagsim.families.forecast.time_spans import HOUR_S, WEEK_S
-from dagsim.model import Cluster, QueueTree
+from dagsim.model import Cluster
 from dagsim.model.arithmetic import DAY_S
-from dagsim.registry import nearest_file
-from dagsim.systems.cluster.past.recall import forgotten
-from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.systems.cluster.waits.causes import NextStep
-from dagsim.systems.seam import stated
-from dagsim.text import count_of, on_one_line
-from dagsim.traces import TraceOptions, format_of
-from dagsim.traces.documents import elements
-from dagsim.traces.source import Source
-from dagsim.workload.accept import accepting
-from dagsim.workload.records import clipped
 
 _INSTANTS = 24
 """Number of earlier times within a week at which forecasts are made to calibrate the current
 ones."""
 _LEAST_STEPS = 17
+"""Minimum number of steps of the grid of earlier times."""
 _FUTURES = 10
 """Number of futures at earlier times, which are used only for calibration."""
 _BACK_S = WEEK_S
+"""How far back the earlier times reach."""
 _DRAWN = 500
+"""Number of run times drawn for a planned job."""
 _LEAST_WAITS = 8
+"""Minimum number of starts in the log for past waits to count as a method."""
 
 
 class Expected(NamedTuple):
@@ -151,6 +141,15 @@ def _named(quantiles_s: Sequence[float]) -> dict[str, float]:
 ListedById = dict[str, Listed]
 
 
+class _Raw(NamedTuple):
+    """The raw forecasts at one time."""
+
+    rows: dict[str, int]
+    """The place of each row, by the id of its first job."""
+    quantiles: dict[str, np.ndarray]
+    """The forecasts of each method."""
+
+
 class EarlierForecasts:
     """The raw forecasts at earlier times, kept from one snapshot of a queue to the next.
 
@@ -159,8 +158,8 @@ class EarlierForecasts:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[float, tuple[dict[str, int], dict[str, np.ndarray]]] = {}
-        """For each time, the place of each row by the id of its first job, and the raw forecasts."""
+        self._kept: dict[float, _Raw] = {}
+        """The forecasts at each time."""
 
     def keep(self, grid: Sequence[float]) -> None:
         """Drop all times that are not on the grid."""
@@ -172,172 +171,12 @@ class EarlierForecasts:
         """
         t, ids = rows.state.t, rows.state.log.jobs.ids[rows.first].tolist()
         if t not in self._kept:
-            raw = forecaster.raw(rows, past, abs(int(t // 60)))
-            self._kept[t] = {id: place for place, id in enumerate(ids)}, raw
-        places, raw = self._kept[t]
-        chosen = [number for number, id in enumerate(ids) if id in places]
-        order = [places[ids[number]] for number in chosen]
-        return forecasts_of(rows.chosen(chosen), {name: quantiles[order] for name, quantiles in raw.items()})
-
-
-class Question(NamedTuple):
-    """A snapshot from which to forecast, read together with its history."""
-
-    log: JobLog
-    forecaster: Forecaster
-    t: float
-    listing: ListedById | None
-    scenario: ClusterScenario
-    remarks: list[str]
-
-    @classmethod
-    def read(
-        cls, config: Config, state: Path, history: Path | None, policy: str | None, futures: int, arrivals: int
-    ) -> Question:
-        """Read the snapshot that is the workload of the configuration.
-
-        Raises:
-            InputError: The file is not a snapshot, or does not match the cluster in the
-                configuration.
-        """
-        scenario, file = cluster_scenario_of(config), config.trace()
-        trace = file.open(scenario.cluster, scenario.runtime)
-        log, t = read_snapshot(trace)
-        listing = read_reasons(trace)
-        remarks = _remarks(log, scenario.cluster) + _doubtful_reasons(listing, scenario.queues)
-        if later := int(np.count_nonzero(log.submit_s > t)):
-            remarks.append(f"left out: {count_of(later, 'job')} submitted after the time of the snapshot")
-        if trace.report.dropped:
-            remarks.append(str(trace.report))
-        if history is not None:
-            log = log.beside(_history(history, file.options, _stamp(history)), t)
-        log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
-        played_by = policy or policy_of(config)
-        remarks.append(
-            f"the futures are simulated under {played_by}{_unknown(scenario, played_by, history is not None)}"
-        )
-        forecaster = Forecaster(Player(scenario, played_by, log), futures, arrivals, config.seed, baselines=False)
-        return cls(log, forecaster, t, listing or None, scenario, remarks)
-
-    def with_baselines(self) -> Question:
-        """Return the same question with answers that also contain the medians of simple forecasts."""
-        return self._replace(forecaster=replace(self.forecaster, baselines=True))
-
-    def answers(
-        self, jobs: Collection[str] = (), early: IsDue | None = None, kept: EarlierForecasts | None = None
-    ) -> Iterator[Prospect[Expected]]:
-        """Yield increasingly accurate forecasts for the waiting jobs (``expected``)."""
-        return expected(self.log, self.forecaster, self.t, listing=self.listing, jobs=jobs, early=early, kept=kept)
-
-    def shapes(self, shapes: Sequence[PlannedJob], early: IsDue | None = None) -> Iterator[Prospect[ExpectedShape]]:
-        """Yield increasingly accurate forecasts for planned jobs (``expected_shapes``)."""
-        cluster, listing = self.scenario.cluster, self.listing
-        return expected_shapes(self.log, self.forecaster, self.t, shapes, cluster, listing=listing, early=early)
-
-
-def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
-    """Return the name, the modification time and the size of a file, or of each file in a
-    folder."""
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
-    try:
-        return tuple((file.name, facts.st_mtime_ns, facts.st_size) for file in files for facts in [file.stat()])
-    except FileNotFoundError:
-        raise TraceError(f"{path}: no such file or folder{nearest_file(path)}") from None
-
-
-@lru_cache(maxsize=1)
-def _history(path: Path, options: TraceOptions, stamp: tuple[tuple[str, int, int], ...]) -> JobLog:
-    """Read accounting records. The result is cached, and read again only if the files have changed."""
-    log = read_job_log(path, options)
-    assert log is not None
-    return log
-
-
-def is_idle(state: Path) -> bool:
-    """Return True for a Slurm snapshot in which nothing is running or waiting, so that there is no
-    job to read.
-    """
-    if state.is_dir():
-        return False
-    source = Source(state)
-    head = "\n".join(source.head(1 << 16)).lstrip()
-    return head.startswith("{") and _IDLE.search(head) is not None and not any(elements(source, "jobs"))
-
-
-_IDLE = re.compile(r'"jobs"\s*:\s*\[\s*\]')
-
-
-def workload_of(state: Path) -> dict[str, str]:
-    """Return the workload section for a snapshot.
-
-    Raises:
-        TraceError: The file cannot be read, or is not in a known format.
-    """
-    workload = {"kind": "trace", "path": str(state)}
-    try:
-        named = format_of(state, TraceOptions())
-    except NotRecognised:
-        raise TraceError(
-            f"{state}: not a complete snapshot of a queue; give the output of squeue --json or kubectl "
-            "get pods -o json, and write it to another file first, which you rename when it is complete"
-        ) from None
-    return workload | ({"format": "kubernetes-now"} if named == "kubernetes" else {})
-
-
-def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
-    """Return the end of a sentence that lists the facts from before the snapshot that the policy
-    needs but does not have."""
-    decider = make_policy(scenario, policy, 0)
-    unknown = forgotten(decider)
-    if not has_history and (remembers := stated(decider, "remembers")):
-        unknown.append(f"{remembers} (--history provides it)")
-    return f"; the snapshot does not show {', or '.join(unknown)}" if unknown else ""
-
-
-def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
-    """Return remarks on a snapshot: nodes that do not exist, and limits that the site does not
-    have."""
-    names = {name for names in log.nodes.words for name in names}
-    unknown = sorted(names - {node.name for node in cluster.nodes})
-    remarks = []
-    if 2 * len(unknown) > len(names):
-        remarks.append(
-            f"jobs run on {count_of(len(names), 'node')}, of which the cluster of the configuration "
-            f"lacks {len(unknown):,}, "
-            f"such as {unknown[0]}. Is it another cluster? These jobs are placed by best fit"
-        )
-    return remarks
-
-
-def _doubtful_reasons(listing: ListedById, queues: QueueTree | None) -> list[str]:
-    """Return remarks on jobs with doubtful reasons: a kind of limit that the configuration lacks,
-    or a reason that dagsim does not recognise.
-    """
-    tree = queues or QueueTree()
-    nodes = [node for node, _ in tree.walk()]
-    there = {
-        "QOS": any(qos.limits or qos.user_limits or qos.account_limits for qos in tree.qos),
-        "Assoc": any(node.limits or node.user_limits or node.limits_of for node in nodes),
-        "quota": tree.has_quota,
-    }
-    remarks = []
-    for kind, known in there.items():
-        reasons = [job.reason for job in listing.values() if job.reason.startswith(kind) and is_limit(job.reason)]
-        reasons = [reason for reason in reasons if verdict_of(reason).fate is Fate.KNOWN]
-        if reasons and not known:
-            remarks.append(
-                f"{count_of(len(reasons), 'job waits', 'jobs wait')} for a limit such as {reasons[0]}, but the "
-                "configuration has no such limit, so the forecasts are too early"
-            )
-    unlisted = [job.reason for job in listing.values() if verdict_of(job.reason) is UNLISTED]
-    if unlisted:
-        remarks.append(
-            f"warning: {count_of(len(unlisted), 'job waits', 'jobs wait')} for reasons that dagsim does not list, "
-            "such as "
-            f"{clipped(on_one_line(unlisted[0]))!r}: the forecasts assume that only resources and rules keep them "
-            "waiting"
-        )
-    return remarks
+            quantiles = forecaster.raw(rows, past, abs(int(t // 60)))
+            self._kept[t] = _Raw({id: place for place, id in enumerate(ids)}, quantiles)
+        raw = self._kept[t]
+        chosen = [number for number, id in enumerate(ids) if id in raw.rows]
+        order = [raw.rows[ids[number]] for number in chosen]
+        return forecasts_of(rows.chosen(chosen), {name: values[order] for name, values in raw.quantiles.items()})
 
 
 def expected(
@@ -357,7 +196,7 @@ def expected(
     past = KnownPast(log, baselines=forecaster.baselines)
     past.move(t)
     player = forecaster.player
-    rows = rows_of(QueueState.at(log, t), listing, partial(player.obstacle, t=t), keeps_all=player.knows_queue)
+    rows = player.rows(QueueState.at(log, t), listing)
     if jobs:
         rows = rows.chosen([place for place, job in enumerate(rows.first.tolist()) if log.array[job] in jobs])
     without = [job for job in _without(log, rows, listing) if not jobs or job.job in jobs]
@@ -400,7 +239,7 @@ def expected_shapes(
     if not kept:
         why = player.obstacle(places[0], t) or "it does not start within a week in any of the simulated futures"
         raise InputError(f"--job: {shapes[0]} could never start, even on the idle cluster: {why}")
-    queue = rows_of(state, listing, partial(player.obstacle, t=t), keeps_all=player.knows_queue).state
+    queue = player.rows(state, listing).state
     others = queue.waiting[~np.isin(queue.waiting, places)]
     rows = [
         Rows(
@@ -449,8 +288,7 @@ def _earlier(
         past = KnownPast(log, baselines=False)
         for place in places:
             past.move(grid[place])
-            obstacle = partial(forecaster.player.obstacle, t=grid[place])
-            parts[place] = kept.at(rows_of(QueueState.at(log, grid[place]), None, obstacle), fewer, past)
+            parts[place] = kept.at(forecaster.player.rows(QueueState.at(log, grid[place])), fewer, past)
         yield [parts[place] for place in sorted(parts) if len(parts[place].t)]
 
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dagsim.families.forecast.futures import Future, Player, run_times_at
+from dagsim.families.forecast.future_jobs import Future
+from dagsim.families.forecast.futures import Player
 from dagsim.families.forecast.job_log import JobLog
-from dagsim.families.forecast.past_waits import History, RunTimes
+from dagsim.families.forecast.past_waits import History
 from dagsim.families.forecast.queue_rows import SCORED, Rows
+from dagsim.families.forecast.run_times import RunTimes, run_times_at
 from dagsim.families.forecast.scores import LEVELS, log_wait, quantiles_of
 from dagsim.model.arithmetic import DAY_S
 

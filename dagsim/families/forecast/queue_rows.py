@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.errors import TraceError
-from dagsim.families.forecast.futures import QueueState
 from dagsim.families.forecast.job_log import JobLog
+from dagsim.families.forecast.queue_state import QueueState
 from dagsim.families.forecast.reasons import Fate, is_limit, verdict_of
 from dagsim.files import open_lines
 from dagsim.traces import Trace, reader

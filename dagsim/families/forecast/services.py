@@ -4,25 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dagsim.services import FamilyService
 
 if TYPE_CHECKING:
-    from dagsim.model.cluster import Cluster
-    from dagsim.model.queues import QueueTree
     from dagsim.report.grid import Grid
-
-
-@FamilyService
-def past_usage(log: Any, cluster: Cluster, queues: QueueTree) -> Any:
-    """Return the usage in a log, for a policy whose priorities depend on past usage. The result's
-    method ``beginning`` returns the policy for a simulation that begins after that usage."""
-
-
-@FamilyService
-def load_searches() -> None:
-    """Load the compiled search functions of a policy in a process that will run many simulations."""
 
 
 @FamilyService

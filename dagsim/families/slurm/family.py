@@ -24,8 +24,6 @@ FAMILY = Family(
         "sites": (Entry("Slurm", ".site.slurm_site_files:read_slurm_site", "slurm.conf or `scontrol show partition`"),),
         "services": (
             Entry("listed_users", ".scheduler.slurm_priority:listed_users"),
-            Entry("load_searches", ".scheduler.run_table:load_compiled"),
-            Entry("past_usage", ".scheduler.past_usage:past_usage"),
             Entry("slurm_settings", ".scheduler.slurm_settings:slurm_settings"),
         ),
         "site_rules": (Entry("Slurm", ".scheduler.slurm_waits:rules_of_site"),),

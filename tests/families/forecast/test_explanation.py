@@ -91,6 +91,15 @@ def test_jobs_ahead_are_counted_with_the_part_of_the_priority_that_puts_them_the
     assert "3 jobs in the partition day are ahead of it, mainly because of QOS" in answer["sentence"]
 
 
+@pytest.mark.parametrize("interval_s", [30, 600])
+def test_a_job_behind_others_starts_at_the_next_cycle_if_there_is_room(tmp_path: Path, interval_s: int) -> None:
+    site = SITE.replace("scheduler: {", f"scheduler: {{bf_interval_s: {interval_s}, ")
+    answer = why(tmp_path, [queued(5, 1, qos="high"), queued(3, 1)], "3", site)
+    assert answer["reason"] == "Priority"
+    assert 0 < answer["start_by_limits_s"] <= interval_s
+    assert "there is room for it at the scheduler's next cycle" in answer["sentence"]
+
+
 def test_the_next_in_line_waits_for_resources(tmp_path: Path) -> None:
     other = {"account": "bio", "user_name": "ann"}
     answer = why(tmp_path, [queued(1, 4, "RUNNING", **other), queued(2, 1, "RUNNING", nodes="n2"), queued(3, 4)], "3")

@@ -21,21 +21,17 @@ from dagsim.cli import app
 from dagsim.errors import TraceError
 from dagsim.families.forecast.backtest import Backtest, Forecasts, instants_of, played
 from dagsim.families.forecast.calibration import Outcomes, calibrated, censoring_weights, kaplan_meier, pooled
-from dagsim.families.forecast.futures import (
-    Future,
-    Player,
-    QueueState,
-    run_time_classes,
-    run_times_at,
-    starts_by,
-)
+from dagsim.families.forecast.future_jobs import Future
+from dagsim.families.forecast.futures import Player, starts_by
 from dagsim.families.forecast.job_log import JobLog, read_job_log
 from dagsim.families.forecast.live import expected
 from dagsim.families.forecast.members import Forecaster, KnownPast
-from dagsim.families.forecast.past_waits import History, RunTimes, binomial_quantile, classes_of
+from dagsim.families.forecast.past_waits import History, binomial_quantile
 from dagsim.families.forecast.queue_rows import QueueLog, read_queue_log, rows_of
+from dagsim.families.forecast.queue_state import QueueState
+from dagsim.families.forecast.run_times import RunTimes, classes_of, run_time_classes, run_times_at
 from dagsim.families.forecast.scores import CEILING, LEVELS, crps, quantiles_of, score
-from dagsim.model import Cluster, Demand, Node, NodePartition, NodeReservation, QueueTree
+from dagsim.model import Cluster, Demand, Node, NodePartition, NodeReservation, QueueNode, QueueTree
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -428,14 +424,14 @@ def test_nothing_after_the_instant_matters_on_a_real_site(data: Path, site_a: tu
 @pytest.mark.data
 def test_usage_is_that_of_sshare(data: Path, site_a: tuple[ClusterScenario, JobLog]) -> None:
     """What Slurm had charged each user after ten hours, running jobs included: within 4%."""
-    from dagsim.families.slurm.scheduler.past_usage import past_usage
+    from dagsim.families.slurm.scheduler.multifactor import SlurmMultifactor
 
     site, log_ = site_a
     assert site.queues is not None
     snapshot = data / "golden/slurm/site-A/snap/036420"
     t = float((snapshot / "epoch").read_text().split()[0])
     until_now = replace(log_, end_s=np.where(log_.start_s <= t, np.fmin(log_.end_s, t), log_.end_s))
-    usage = past_usage(until_now, site.cluster, site.queues).at(QueueState.at(until_now, t), t)
+    usage = SlurmMultifactor().past_usage(until_now, site.cluster, site.queues).at(QueueState.at(until_now, t), t)
     rows = [[cell.strip() for cell in line.split("|")] for line in (snapshot / "sshare.txt").read_text().splitlines()]
     charged = {f"{row[0]}/{row[1]}": float(row[4]) for row in rows[1:] if row[1] and row[0] != "root"}
     assert len(charged) == 12
@@ -448,10 +444,11 @@ def test_usage_counts_what_ended_jobs_have_used(scenario: ClusterScenario, easy:
     """Without decay it is their core-seconds, or what the log says that the site charges. The simulation charges
     those that run since their own starts, which are in its past.
     """
-    from dagsim.families.slurm.scheduler.past_usage import past_usage
+    from dagsim.families.slurm.scheduler.multifactor import SlurmMultifactor
 
     t = float(easy.submit_s[150])
-    queues = QueueTree(partitions=(NodePartition("all", billing={"cpus": 1.0}),), scheduler={"half_life_s": 0.0})
+    past_usage = SlurmMultifactor(half_life_s=0.0).past_usage
+    queues = QueueTree(partitions=(NodePartition("all", billing={"cpus": 1.0}),))
     ran_s = easy.end_s - easy.start_s
     assert len(QueueState.at(easy, t).running)
     cores_s = float(np.sum((easy.jobs.instances * ran_s)[easy.end_s <= t]))
@@ -461,6 +458,75 @@ def test_usage_counts_what_ended_jobs_have_used(scenario: ClusterScenario, easy:
     charged = replace(easy, billing=3.0 * easy.jobs.instances)
     usage = past_usage(charged, scenario.cluster, queues).at(QueueState.at(charged, t), t)
     assert sum(usage.values()) == pytest.approx(3 * cores_s)
+
+
+def forecast_starts(scenario: ClusterScenario, policy: str, log_: JobLog, state: QueueState, count: int) -> np.ndarray:
+    """The starts of the waiting jobs in some futures, (futures, n)."""
+    return np.array(
+        list(Player(scenario, policy, log_).starts(state, Future.RUNS, count, RunTimes(), np.random.default_rng(0)))
+    )
+
+
+@pytest.mark.family("slurm")
+def test_on_an_idle_cluster_a_job_waits_for_the_next_cycle_of_the_policy(
+    scenario: ClusterScenario, easy: JobLog
+) -> None:
+    """The snapshot does not show when the last cycle began, so the wait is uniform over the time between two."""
+    from scipy.stats import kstest
+
+    t = float(easy.submit_s[150])
+    state = QueueState(easy, t, np.array([], int), np.array([150]))
+    site = replace(scenario, queues=QueueTree(scheduler={"bf_interval_s": 60.0}))
+    waits_s = forecast_starts(site, "slurm-multifactor", easy, state, 200)[:, 0]
+    assert kstest(waits_s / 60.0, "uniform").pvalue > 0.01
+    by_name = forecast_starts(scenario, "slurm-multifactor[bf_interval_s=60]", easy, state, 200)[:, 0]
+    assert (by_name == waits_s).all()
+    usual = forecast_starts(site, "slurm-multifactor[bf_interval_s=30]", easy, state, 200)[:, 0]
+    assert usual == pytest.approx(waits_s / 2)
+    for policy in ("easy", "fifo", "slurm-multifactor[backfill=false]"):
+        assert not forecast_starts(site, policy, easy, state, 3).any(), policy
+
+
+@pytest.mark.family("slurm")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"bf_interval_s": 60.0},
+        {"fair_share": 1000.0, "age": 0.0, "half_life_s": 3600.0},
+        {"fair_share": 1000.0, "age": 0.0, "calc_period_s": 7200.0, "calc_phase_s": 5000.0},
+    ],
+)
+def test_parameters_in_the_name_of_a_policy_and_settings_of_the_site_give_the_same_forecast(
+    scenario: ClusterScenario, easy: JobLog, settings: dict[str, float]
+) -> None:
+    """The parameters of the policy decide, also about its past: the settings of the site do not, if it has any."""
+    t = float(easy.submit_s[150])
+    state = QueueState.at(easy, t)
+    words = ",".join(f"{name}={value:g}" for name, value in settings.items())
+    parts = (NodePartition("all", billing={"cpus": 1.0}),)
+    own, others, none = (
+        replace(scenario, queues=QueueTree(partitions=parts, scheduler=scheduler))
+        for scheduler in (settings, {"bf_interval_s": 7.0, "half_life_s": 60.0}, {})
+    )
+    of_site = forecast_starts(own, "slurm-multifactor", easy, state, 2)
+    for site in (others, none):
+        assert (forecast_starts(site, f"slurm-multifactor[{words}]", easy, state, 2) == of_site).all()
+    assert (forecast_starts(none, "slurm-multifactor", easy, state, 2) != of_site).any()
+
+
+@pytest.mark.family("kubernetes")
+def test_a_job_that_never_starts_holds_up_a_strict_queue_at_past_times_too(scenario: ClusterScenario) -> None:
+    """Kueue decides about it in every cycle, so the jobs behind it wait in a back-test as they do in a forecast."""
+    jobs = replace(some_jobs(3), arrival_s=np.arange(3.0), instances=np.array([1, 4, 1]))
+    jobs = replace(jobs, tenant=Labels.numbered(["lab"] * 3))
+    log_ = JobLog.of(jobs, 1e9, np.array([0.0, np.nan, np.nan]))
+    strict = replace(scenario, queues=QueueTree((QueueNode("lab", quota={"cpus": 2.0}, order="strict"),)))
+    forecaster = Forecaster(Player(strict, "kueue", log_), 1)
+    (past,) = played(log_, None, forecaster, [1e9 + 10.0])
+    (answer,) = expected(log_, replace(forecaster, baselines=False), 1e9 + 10.0, 0)
+    assert past.job.tolist() == [2]
+    assert [row.job for row in answer.rows] == ["2"]
+    assert past.raw["runs"].min() == CEILING
 
 
 def test_rows_join_the_tasks_of_an_array(easy: JobLog) -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import Setting, load_config
 from dagsim.experiment.simulate import make_policy
-from dagsim.families.forecast.live import workload_of
+from dagsim.families.forecast.question import workload_of
 from dagsim.families.forecast.reasons import UNLISTED, Fate, verdict_of
 from dagsim.model import Kind
 from dagsim.systems.cluster.scenario import cluster_scenario_of
@@ -329,6 +329,11 @@ def test_a_limit_that_the_configuration_lacks_is_named(tmp_path: Path) -> None:
         "1 job waits for a limit such as QOSMaxCpuPerUserLimit, but the configuration has no such limit"
         in answer.warnings
     )
+
+
+def test_a_policy_without_limits_is_named_where_a_job_waits_for_one(tmp_path: Path) -> None:
+    answer = Answer(tmp_path, [queued(1, state_reason="QOSMaxCpuPerUserLimit")], f"{LIMITED}policy: easy\n")
+    assert "1 job waits for a limit such as QOSMaxCpuPerUserLimit, but easy applies no limits" in answer.warnings
 
 
 def test_a_suspended_job_comes_back_for_the_rest_of_its_limit(tmp_path: Path) -> None:

@@ -323,7 +323,7 @@ def test_usage_before_the_simulation_makes_another_policy() -> None:
     waiting = [job(user, at_s, 5, 4, user=user, account="lab") for at_s, user in ((1, "ada"), (2, "bo"))]
     jobs = [job("long", 0, 10, 4, user="cy", account="lab"), *waiting]
     policy = SlurmMultifactor(fair_share=1000, age=0, job_size=0, partition=0, calc_period_s=1, backfill=False)
-    later = policy.beginning(UsageBefore({"lab/ada": 1e6}), inf)
+    later = policy.beginning(UsageBefore({"lab/ada": 1e6}), inf, 0.0)
     plain, charged = (starts(ClusterScenario(cluster(1), jobs).kernel(0).run(one)) for one in (policy, later))
     assert (plain["ada"], plain["bo"], charged["ada"], charged["bo"]) == (10, 15, 15, 10)
     assert isinstance(POLICIES.create("slurm-multifactor"), SlurmMultifactor)

@@ -30,16 +30,18 @@ from dagsim.families.slurm.scheduler.job_placing import JobPlacing
 from dagsim.families.slurm.scheduler.job_priorities import JobPriorities
 from dagsim.families.slurm.scheduler.main_loop import MainLoop, SchedulerParts
 from dagsim.families.slurm.scheduler.node_choice import NodeChoice
+from dagsim.families.slurm.scheduler.past_usage import Usage
 from dagsim.families.slurm.scheduler.pending_jobs import PendingJobs
 from dagsim.families.slurm.scheduler.priority_formulas import truncated
 from dagsim.families.slurm.scheduler.refused_jobs import RefusedJobs
+from dagsim.families.slurm.scheduler.run_table import load_compiled
 from dagsim.families.slurm.scheduler.running_jobs import NodeSharing, RunningJobs
 from dagsim.families.slurm.scheduler.slurm_preemption import SlurmPreemption
 from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, account_of, user_of
 from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings, slurm_settings
 from dagsim.families.slurm.scheduler.slurm_waits import SlurmWaits
 from dagsim.families.slurm.scheduler.start_limits import StartLimits
-from dagsim.model import Decision, Kill, NodePartition, RejectReason, Wait
+from dagsim.model import Cluster, Decision, Kill, NodePartition, QueueTree, RejectReason, Wait
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, Run, Standing, TaskState
 
@@ -110,6 +112,7 @@ class SlurmMultifactor:
 
     __signature__ = signature(SlurmSettings)
     remembers = "the usage by account and user"
+    load_searches = staticmethod(load_compiled)
     _set: SlurmSettings
     """The parameters in use."""
     _rules: SlurmRules
@@ -121,16 +124,22 @@ class SlurmMultifactor:
     _times: BackfillTimes
     _refused: RefusedJobs
 
-    def __init__(self, usage: UsageBefore | None = None, coarse_after_s: float = inf, **settings: Any) -> None:
-        """Set up the policy; ``settings`` are the fields of ``SlurmSettings`` by name. ``usage``
-        and ``coarse_after_s`` have the same meaning as in ``beginning``.
+    def __init__(
+        self,
+        usage: UsageBefore | None = None,
+        coarse_after_s: float = inf,
+        zero_s: float | None = None,
+        **settings: Any,
+    ) -> None:
+        """Set up the policy; ``settings`` are the fields of ``SlurmSettings`` by name. The other
+        parameters have the same meaning as in ``beginning``.
 
         Raises:
             ConfigError: A value is out of range.
         """
-        self._set = SlurmSettings(**settings)
+        self._own = self._set = SlurmSettings(**settings)
         self._set.priorities()  # called only for its check: it raises an error if a weight is out of range
-        self._usage, self._coarse_after_s = usage or UsageBefore(), coarse_after_s
+        self._usage, self._coarse_after_s, self._zero_s = usage or UsageBefore(), coarse_after_s, zero_s
         self._given = settings
         """The parameters; if there are none, the site's parameters apply."""
         self._now = inf
@@ -146,19 +155,31 @@ class SlurmMultifactor:
         self.latest = "main"
         """The part that made the latest start: ``main`` (the main loop) or ``backfill``."""
 
-    def beginning(self, usage: UsageBefore | None, coarse_after_s: float) -> SlurmMultifactor:
-        """Return the policy for a simulation that begins with past ``usage``. From
-        ``coarse_after_s`` on, backfill runs at ever longer intervals, each at least 10% of the time
-        since ``coarse_after_s``. This is acceptable for forecasts, because for them only relative
-        errors matter.
+    # Beginning in the middle of a log.
+
+    def cycle_s(self, queues: QueueTree | None) -> float:
+        """Return the time from the end of a backfill cycle to the beginning of the next one at a
+        site, or 0 without backfill."""
+        settings = self._of_site(queues)
+        return settings.bf_interval_s if settings.backfill else 0.0
+
+    def past_usage(self, log: Any, cluster: Cluster, queues: QueueTree | None) -> Usage:
+        """Return the usage in a log (``forecast.job_log.JobLog``) at a site."""
+        return Usage(log, cluster, queues or QueueTree(), self._of_site(queues))
+
+    def beginning(self, usage: UsageBefore | None, coarse_after_s: float, zero_s: float) -> SlurmMultifactor:
+        """Return the policy for a simulation that begins with past ``usage``, and whose time 0 is
+        ``zero_s`` on the site's clock. From ``coarse_after_s`` on, backfill runs at ever longer
+        intervals, each at least 10% of the time since ``coarse_after_s``. This is acceptable for
+        forecasts, because for them only relative errors matter.
         """
-        return type(self)(usage, coarse_after_s, **self._given)
+        return type(self)(usage, coarse_after_s, zero_s, **self._given)
 
     # Reporting.
 
     def wait_rules(self, view: ClusterView) -> SlurmWaits:
         """Return the site's limits and partitions, from which the reasons for waits are derived."""
-        settings = self._of_site(view)
+        settings = self._of_site(view.queues)
         return SlurmWaits(view, SlurmRules(view, kill="never", distinct=settings.distinct))
 
     def outlook(self, view: ClusterView) -> tuple[SlurmWaits, list[Standing]]:
@@ -339,14 +360,14 @@ class SlurmMultifactor:
                     pending.list_task(copy(task))
                 yield Kill(task.job.number, RejectReason.CANCELLED)
 
-    def _of_site(self, view: ClusterView) -> SlurmSettings:
+    def _of_site(self, queues: QueueTree | None) -> SlurmSettings:
         """Return the policy's own parameters, or the site's if the policy was created without any."""
-        has_own = not self._given and view.queues is not None and view.queues.scheduler
-        return slurm_settings(view.queues) if has_own and view.queues is not None else self._set
+        return self._own if self._given or queues is None else slurm_settings(queues)
 
     def _set_up(self, view: ClusterView) -> None:
         """Prepare for a simulation."""
-        self._set = settings = self._of_site(view)
+        settings = self._of_site(view.queues)
+        self._set = settings = settings if self._zero_s is None else settings.moved(self._zero_s)
         self._recalls = True
         rules = SlurmRules(view, kill=settings.kill, distinct=settings.distinct, safe=settings.limits == "safe")
         running, limits = RunningJobs(len(view.cluster.nodes)), StartLimits(rules)

@@ -8,28 +8,23 @@ from typing import Any
 import numpy as np
 
 from dagsim.families.slurm.scheduler.holdings import PastUse, UsageBefore
-from dagsim.families.slurm.scheduler.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
-from dagsim.families.slurm.scheduler.slurm_settings import slurm_settings
+from dagsim.families.slurm.scheduler.slurm_priority import Asked, Capacity, PriorityBook
+from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
 from dagsim.model import Cluster, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 
 _MOST_DOUBLINGS = 500.0
 
 
-def past_usage(log: Any, cluster: Cluster, queues: QueueTree) -> Usage:
-    """Return the usage in a log (``forecast.job_log.JobLog``) at a site."""
-    return Usage(log, cluster, queues)
-
-
 class Usage:
-    """The usage that policies with fair share need: what each account had used before the forecast.
-    It is what the site billed or, if the log does not state that, what its partitions and QOS would
-    bill.
+    """The usage in a log (``forecast.job_log.JobLog``) at a site: what each account had used before
+    a time. It is what the site billed or, if the log does not state that, what its partitions and
+    QOS would bill.
     """
 
-    def __init__(self, log: Any, cluster: Cluster, queues: QueueTree) -> None:
+    def __init__(self, log: Any, cluster: Cluster, queues: QueueTree, settings: SlurmSettings) -> None:
         sums = [ordered_sum(getattr(node, name) for node in cluster.nodes) for name in ("cpus", "memory_gb", "gpus")]
-        book = PriorityBook(PrioritySettings(), queues, Capacity(len(cluster.nodes), *sums))
+        book = PriorityBook(settings.priorities(), queues, Capacity(len(cluster.nodes), *sums))
         amounts = [log.jobs.asked(name) * log.jobs.instances for name in ("cpus", "memory_gb", "gpus")]
         qos = [""] * len(log) if log.jobs.qos is None else log.jobs.qos.tolist()
         rows = zip(log.account, log.user, log.partition, qos, *[column.tolist() for column in amounts], strict=True)
@@ -46,7 +41,7 @@ class Usage:
         self._amounts = dict(zip(("cpus", "memory_gb", "gpus"), amounts, strict=True))
         owners = zip(log.account, log.user, qos, log.partition, strict=True)
         self._groups, self._group = np.unique(["\t".join(owner) for owner in owners], return_inverse=True)
-        self._half_life_s = slurm_settings(queues).half_life_s
+        self._half_life_s = settings.half_life_s
         self._log = log
 
     def before(self, state: Any, zero_s: float) -> UsageBefore:

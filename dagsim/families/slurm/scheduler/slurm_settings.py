@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import inf
 from typing import Any
 
@@ -109,8 +109,16 @@ class SlurmSettings:
         """Return the time of the first priority calculation, which is at or before time 0. Later
         calculations are counted from this time. ``clock_s`` is the time on the site's clock at time
         0."""
-        phase_s = (self.calc_phase_s - clock_s) % self.calc_period_s if self.calc_phase_s else 0.0
+        phase_s = self.moved(clock_s).calc_phase_s
         return phase_s - self.calc_period_s if phase_s else 0.0
+
+    def moved(self, zero_s: float) -> SlurmSettings:
+        """Return the settings on a clock that begins at ``zero_s`` on the site's clock. The first
+        backfill cycle is not moved, because it is not a time on the site's clock: a simulation that
+        begins later does not know when a cycle begins.
+        """
+        phase_s = (self.calc_phase_s - zero_s) % self.calc_period_s if self.calc_phase_s else 0.0
+        return replace(self, calc_phase_s=phase_s, bf_phase_s=0.0)
 
     @property
     def backfill_period_s(self) -> float:
