@@ -8,10 +8,10 @@ import numpy as np
 
 
 def assert_same(one: Any, other: Any) -> None:
-    """Equal keys, values and types, at any depth."""
+    """Equal keys (in any order), values and types, at any depth."""
     assert type(one) is type(other)
     if isinstance(one, dict):
-        assert list(one) == list(other)
+        assert one.keys() == other.keys()
         for name in one:
             assert_same(one[name], other[name])
     elif isinstance(one, list | tuple) or (isinstance(one, np.ndarray) and one.dtype == object):
