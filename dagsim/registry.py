@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from itertools import chain, islice
 from pathlib import Path
@@ -207,7 +207,7 @@ class Registry(Generic[T]):
         """Return the entry points of other packages. An entry point never replaces a built-in name."""
         if self.group is None:
             return {}
-        plugins = sorted(_installed(tuple(sys.path)).select(group=self.group), key=lambda plugin: plugin.name)
+        plugins = _of_group(tuple(sys.path), self.group)
         return {plugin.name: plugin for plugin in plugins if plugin.name not in self._entries}
 
     def _own(self, name: str) -> object:
@@ -313,6 +313,12 @@ def _installed(path: tuple[str, ...]) -> EntryPoints:
     them, and searching the packages takes milliseconds.
     """
     return entry_points()  # type: ignore[return-value]  # Python 3.11 has another class with the same ``select``
+
+
+@cache
+def _of_group(path: tuple[str, ...], group: str) -> list[EntryPoint]:
+    """Return the entry points of a group in order of their names."""
+    return sorted(_installed(path).select(group=group), key=lambda plugin: plugin.name)
 
 
 def _has(value: object, method: str) -> bool:

@@ -232,6 +232,10 @@ class Start(NamedTuple):
     task: Task
     nodes: list[int]
     now: float
+    eligible: set[str]
+    """The nodes on which it may be."""
+    counts: dict[str, int]
+    """How many of its nodes must have a feature."""
 
     @property
     def names(self) -> list[str]:
@@ -273,7 +277,7 @@ class Judge:
                 own = self.site.jobs[job]
                 self.first_s.setdefault(own.id, now)
                 self.runs[run] = own, own.tasks[task], [*nodes[run].items()]
-                self._start(Start(own, own.tasks[task], [*nodes[run]], now))
+                self._start(Start(own, own.tasks[task], [*nodes[run]], now, *self.eligible(own, own.tasks[task])))
             elif kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED, Kind.RELEASED):
                 self.runs.pop(run, None)
             elif kind == Kind.REJECTED and now == self.site.jobs[job].arrival_s:  # it never came: nobody waits for it
@@ -300,9 +304,8 @@ class Judge:
     def _features(self, start: Start) -> Iterator[str]:
         """Counts of nodes with a feature, and parts of a constraint that all nodes satisfy."""
         request = start.job.request or Request()
-        _, counted = self.eligible(start.job, start.task)
         held = [self.site.cluster.nodes[node].features for node in start.nodes]
-        for feature, least in counted.items():
+        for feature, least in start.counts.items():
             if sum(feature in features for features in held) < least:
                 yield f", which has fewer than {least} nodes with {feature}"
         alike = any(all(way in features for features in held) for way in _ways(request))
@@ -313,10 +316,9 @@ class Judge:
         """Nodes outside of the partition or the constraint, drained ones, and those reserved for others."""
         request, queues, now = start.job.request or Request(), self.site.queues, start.now
         ends_s = now + self.limit_s(start.job, start.task)
-        eligible, _ = self.eligible(start.job, start.task)
         has_own = any(period.name == request.reservation for period in queues.reservations)
         for name in start.names:
-            if name not in eligible:
+            if name not in start.eligible:
                 yield ", outside its partition or constraint"
             for period in queues.reservations:
                 if name not in period.nodes or period.name == request.reservation or now < (period.known_s or 0.0):

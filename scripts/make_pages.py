@@ -195,40 +195,44 @@ def gains() -> Iterator[str]:
 
 def transfer() -> Iterator[str]:
     """For each network and cell, the ratio of mean completion times to the best heuristic of the cell on validation."""
-    yield from _on_cells("held-out-transfer", r"(?:transfer-)?(\w+)\.pt", "trained on")
+    yield from _on_cells("transfer", r"(?:transfer-)?(\w+)\.pt", "trained on", "transfer-heuristics")
 
 
 def balanced() -> Iterator[str]:
     """The same for networks that were trained on the balanced mixture, by training seed."""
-    yield from _on_cells("held-out-balanced", r"balanced-(\d+(?:-\d+)?)\.pt", "training seed")
+    yield from _on_cells("balanced", r"balanced-(\d+)(?:-(\d+))?\.pt", "training seed", "transfer-heuristics")
 
 
 def alibaba_large() -> Iterator[str]:
     """The same for networks on all jobs of Alibaba 2018."""
-    best = {"normal": "weighted-fair[alpha=0.25,order=shortest]", "overloaded": "srpt-cp[cap=16]"}
-    yield from _on_cells("held-out-alibaba-large", r"(w2|alibaba-large)\.pt", "network", best)
+    yield from _on_cells("alibaba-large", r"(w2|alibaba-large)\.pt", "network", "alibaba-large-heuristics")
 
 
-def _on_cells(name: str, pattern: str, head: str, best: Mapping[str, str] | None = None) -> Iterator[str]:
-    file = read_json(f"decima/{name}.json")
+def _on_cells(name: str, pattern: str, head: str, heuristics: str) -> Iterator[str]:
+    file = read_json(f"decima/held-out-{name}.json")
     times = {(line["policy"], line["system"]): line["by_seed_s"] for line in file["lines"]}
-    networks = {policy: match[1] for policy, _ in times if (match := re.search(pattern, policy))}
+    networks = {policy: match for policy, _ in times if (match := re.search(pattern, policy))}
+    longer = {
+        policy: f", {match[2]} iterations" if match.re.groups > 1 and match[2] else ""
+        for policy, match in networks.items()
+    }
     cells = list(dict.fromkeys(cell for _, cell in times))
-    best = best or {cell: _best_on_validation(cell) for cell in cells}
+    best = {cell: _best_on_validation(cell, heuristics) for cell in cells}
     rows = [["best heuristic", *(f"`{best[cell]}`, {fmean(times[best[cell], cell]):.1f} s" for cell in cells), ""]]
     pairs = {at: paired(times[at], times[best[at[1]], at[1]]) for at in product(networks, cells)}
     ps = dict(zip(pairs, holm([pair.p for pair in pairs.values()]), strict=True))
     means = {policy: geometric_mean([pairs[policy, cell].ratio for cell in cells]) for policy in networks}
-    for policy, network in networks.items():
+    for policy, match in networks.items():
         ratios = (_ratio(pairs[policy, cell], ps[policy, cell]) for cell in cells)
-        seed, _, longer = network.partition("-") if head == "training seed" else (network, "", "")
-        rows.append([f"`{seed}`" + (f", {longer} iterations" if longer else ""), *ratios, f"{means[policy]:.3f}"])
-    alike = [policy for policy, network in networks.items() if network.isdigit()]
-    if head == "training seed" and len(alike) > 1:
+        rows.append([f"`{match[1]}`{longer[policy]}", *ratios, f"{means[policy]:.3f}"])
+    for length in dict.fromkeys(longer.values()):
+        alike = [policy for policy, match in networks.items() if match[1].isdigit() and longer[policy] == length]
         columns = [*([pairs[policy, cell].ratio for policy in alike] for cell in cells), [means[one] for one in alike]]
-        rows.append(["smallest to largest", *(f"{min(ratios):.3f} to {max(ratios):.3f}" for ratios in columns)])
+        if len(alike) > 1:
+            spread = (f"{min(ratios):.3f} to {max(ratios):.3f}" for ratios in columns)
+            rows.append([f"smallest to largest{length}", *spread])
     yield from markdown((head, *cells, "mean"), rows)
-    yield from ("", f"*{name}: {file['made']}*")
+    yield from ("", f"*held-out-{name}: {file['made']}*")
 
 
 def _ratio(pair: Paired, p: float) -> str:
@@ -238,9 +242,9 @@ def _ratio(pair: Paired, p: float) -> str:
     return f"{mark} ({interval(pair.low, pair.high)})"
 
 
-def _best_on_validation(cell: str) -> str:
-    """The heuristic of the least geometric mean in a cell of ``transfer-heuristics``."""
-    lines = [line for line in read_json("decima/transfer-heuristics.json")["lines"] if line["system"] == cell]
+def _best_on_validation(cell: str, heuristics: str) -> str:
+    """The heuristic of the least geometric mean in a cell of the table ``heuristics``."""
+    lines = [line for line in read_json(f"decima/{heuristics}.json")["lines"] if line["system"] == cell]
     best: str = min(lines, key=lambda line: rounded(geometric_mean(line["by_seed_s"])))["policy"]
     return best
 

@@ -13,7 +13,6 @@ magnitude. Give your own prices with ``--price`` or with ``prices`` in the confi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -181,38 +180,6 @@ def canonical(name: str) -> str:
     variants with less memory.
     """
     return _ALIASES.get(name, name)
-
-
-_PROFILE = re.compile(r"(\d)g\.(\d{1,3})gb", re.IGNORECASE)
-_SLICES, _A30_SLICES = 7, 4
-
-
-def mig_slice(gpu: GpuType, profile: str) -> GpuType:
-    """Return the GPU type that represents one partition of ``gpu`` with a MIG profile such as
-    ``1g.5gb``. The profile's name states the partition's compute slices and memory.
-
-    Raises:
-        ModelError: The GPU has no such profile.
-    """
-    match = _PROFILE.fullmatch(profile)
-    of = _A30_SLICES if gpu.name == "A30" else _SLICES
-    size, memory_gb = (int(match[1]), float(match[2])) if match else (0, 0.0)
-    if not 1 <= size <= of or not 0 < memory_gb <= gpu.memory_gb:
-        raise ModelError(
-            f"{profile!r} is not a MIG profile of {gpu.name}, which has {of} compute slices and {gpu.memory_gb:g} GB"
-        )
-    part = size / of
-    return GpuType(
-        f"{gpu.name}-{size}g.{match[2] if match else ''}gb",
-        gpu.fp32_tflops * part,
-        memory_gb,
-        gpu.bandwidth_gb_s * memory_gb / gpu.memory_gb,
-        gpu.tdp_watts * part,
-        gpu.idle_watts * part,
-        gpu.tf32_tflops and gpu.tf32_tflops * part,
-        gpu.fp16_tflops and gpu.fp16_tflops * part,
-        sources={"fp32_tflops": f"{size} of {of} compute slices of {gpu.name}"},
-    )
 
 
 def gpu_type(name: str) -> GpuType:

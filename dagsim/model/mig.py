@@ -8,15 +8,20 @@ begin only at certain memory slices.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from dagsim.errors import ModelError
 from dagsim.model.arithmetic import whole_sum
-from dagsim.model.gpu import canonical
+from dagsim.model.gpu import GpuType, canonical
 
 _ROUNDING = 1e-9
+_PROFILE = re.compile(r"(\d)g\.(\d{1,3})gb", re.IGNORECASE)
+_SLICES, _A30_SLICE_GB = 7, 6
+"""Compute slices of the types that have no table, and the memory of a slice of the A30."""
 
 
 class MigProfile(NamedTuple):
@@ -132,6 +137,40 @@ MIG_TABLES: Mapping[str, MigTable] = {
     )
 }
 """The table of each GPU type that can be partitioned. Profiles with media extensions are left out."""
+
+
+def mig_share(size: int, memory_gb: int) -> float:
+    """Return the share of a GPU that the MIG profile ``{size}g.{memory_gb}gb`` has."""
+    is_a30 = memory_gb == _A30_SLICE_GB * size  # no other GPU has slices of this size
+    return size / (MIG_TABLES["A30"].compute if is_a30 else _SLICES)
+
+
+def mig_slice(gpu: GpuType, profile: str) -> GpuType:
+    """Return the GPU type that represents one partition of ``gpu`` with a MIG profile such as
+    ``1g.5gb``. The profile's name states the partition's compute slices and memory.
+
+    Raises:
+        ModelError: The GPU has no such profile.
+    """
+    match = _PROFILE.fullmatch(profile)
+    of = MIG_TABLES[gpu.name].compute if gpu.name in MIG_TABLES else _SLICES
+    size, memory_gb = (int(match[1]), float(match[2])) if match else (0, 0.0)
+    if not 1 <= size <= of or not 0 < memory_gb <= gpu.memory_gb:
+        raise ModelError(
+            f"{profile!r} is not a MIG profile of {gpu.name}, which has {of} compute slices and {gpu.memory_gb:g} GB"
+        )
+    part = size / of
+    return GpuType(
+        name=f"{gpu.name}-{size}g.{match[2] if match else ''}gb",
+        fp32_tflops=gpu.fp32_tflops * part,
+        memory_gb=memory_gb,
+        bandwidth_gb_s=gpu.bandwidth_gb_s * memory_gb / gpu.memory_gb,
+        tdp_watts=gpu.tdp_watts * part,
+        idle_watts=gpu.idle_watts * part,
+        tf32_tflops=gpu.tf32_tflops and gpu.tf32_tflops * part,
+        fp16_tflops=gpu.fp16_tflops and gpu.fp16_tflops * part,
+        sources={"fp32_tflops": f"{size} of {of} compute slices of {gpu.name}"},
+    )
 
 
 def slice_type(name: str) -> tuple[str, str] | None:

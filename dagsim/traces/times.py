@@ -128,6 +128,8 @@ def in_seconds(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.where((moments >= _UNITS[0][0]) & (moments < _UNITS[-1][1]), nan, moments), scaled
 
 
+TWICE = ImpossibleTimes("in an hour that occurs twice in their time zone (taken as the first)")
+"""The note for a row whose date has two meanings."""
 DAY_NUMBERS = "with times that look like day numbers of a spreadsheet (45234.5), taken as seconds"
 """The reason with which rows are noted if ``are_day_numbers`` returns True."""
 _DAYS = (36526.0, 55153.0)
@@ -205,7 +207,7 @@ def with_offsets(
         dated, only = reading_of([texts[column][row] for column in columns], lasts_s(row), zone)
         if repeats and not only:
             report.note(
-                ImpossibleTimes("in an hour that occurs twice in their time zone (taken as the first)"),
+                TWICE,
                 table.where(row),
             )
         for column, text in zip(columns, dated, strict=True):

@@ -7,7 +7,7 @@ import pytest
 
 from dagsim.errors import ConfigError, IllegalDecision, ModelError
 from dagsim.model import Cluster, Job, Kind, Node, Share, Start, Task, gpu_type
-from dagsim.model.mig import MIG_TABLES, slice_type
+from dagsim.model.mig import MIG_TABLES, mig_share, slice_type
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -141,6 +141,13 @@ def test_names_of_parts():
     assert slice_type("A100-3g.20gb") == ("A100-40", "3g.20gb")
     assert slice_type("H100-3g.40gb") == ("H100", "3g.40gb")
     assert slice_type("A100-40") is slice_type("A100-40-5g.20gb") is slice_type("T4-1g.5gb") is None
+
+
+def test_the_share_of_a_part_follows_from_the_name_of_its_profile():
+    for table in MIG_TABLES.values():
+        for profile in table.profiles:
+            size, memory_gb = map(int, profile.name.removesuffix("gb").split("g."))
+            assert mig_share(size, memory_gb) == profile.compute / table.compute
 
 
 def test_a_part_is_made_once_and_used_again():

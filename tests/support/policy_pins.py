@@ -92,7 +92,9 @@ def outcome(case: Case, spec: str) -> str:
     return sha256(repr(rows).encode()).hexdigest()[:8]
 
 
-def schedules(spec: str, cases: int, *, queues: bool = False) -> str:
-    """The digests of a policy's schedules, in queues or without."""
-    drawn = [random_case(seed) for seed in range(500, 500 + cases)]
+def schedules(spec: str, cases: int, *, queues: bool = False, also: Sequence[int] = ()) -> str:
+    """The digests of a policy's schedules, in queues or without: of the first cases, and of those with the seeds
+    ``also``.
+    """
+    drawn = [random_case(seed) for seed in (*range(500, 500 + cases), *also)]
     return " ".join(outcome(spread(case) if queues else case, spec) for case in drawn)

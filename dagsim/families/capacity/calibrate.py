@@ -187,7 +187,7 @@ class _Search:
         for name, values in tried.items():
             for value in values if name not in stated else ():
                 yield self._trial(name, value, self._with({name: value}))
-        settings = services.slurm_settings(self.queues)
+        settings = services.scheduler_settings(self.queues)
         for name, period_s in (("bf_phase_s", settings.bf_interval_s), ("calc_phase_s", settings.calc_period_s)):
             for value in (period_s / 4, period_s / 2, 3 * period_s / 4) if name not in stated else ():
                 yield self._trial(name, value, self._with({name: value}))

@@ -233,28 +233,31 @@ def compiled(
         return "the compiled engine does not support elastic tasks"
     if scenario.engine == "auto" and not jobs.may_have(fewest()):
         return _few(fewest())
+    from dagsim.families.compiled import warming
     from dagsim.families.compiled.drive import is_warm
     from dagsim.families.compiled.reading import read_scenario
-    from dagsim.families.compiled.warming import warm_beside
 
-    if scenario.engine == "auto":
-        if why := _unknown(scenario, policy):
-            return why
-        least = pays(policy)
-        if not jobs.may_have(least):
-            return _few(least)
-    # Loading compiled code does not need numba, so check numba only if something has to be compiled.
-    if not is_warm(plan_for(policy, scenario.preemption)):
-        if why := why_broken():
+    try:
+        plan = plan_for(policy, scenario.preemption)
+    except DagsimError as error:
+        if scenario.engine == "compiled":
+            raise
+        return str(error)
+    least = int(costs()[plan.loop]["pays"])
+    if scenario.engine == "auto" and not jobs.may_have(least):
+        return _few(least)
+    # Importing numba takes longer than a short run in SimPy. Loading compiled code does not need it, and a compilation
+    # beside the run finds out by itself whether it can be imported.
+    if not is_warm(plan):
+        if (scenario.engine == "compiled" or warming.has_failed()) and (why := why_broken()):
             return why
         if scenario.engine == "auto":
-            return BESIDE if warm_beside(policy) else "not compiled yet: `dagsim warm` does it once"
+            return BESIDE if warming.warm_beside(policy) else "not compiled yet: `dagsim warm` does it once"
     arrays = jobs.arrays()
     if scenario.engine == "auto" and arrays.tasks < least:
         return _few(least)
     if why := unplayable(arrays):
         return why
-    plan = plan_for(policy, scenario.preemption)
     scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed, scenario.queues)
     jobs.measure(arrays, scene.work.truth)
     if on_arrivals is not None:
@@ -272,8 +275,12 @@ def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engin
 
     The caller prints only the first hint of each command.
     """
+    from dagsim.families.compiled import warming
+
     name = PolicySpec.parse(policy).name
     if engine.reason == BESIDE:
+        if warming.has_failed() and (why := why_broken()):
+            return why
         return (
             f"the compiled engine for {name} is being compiled in the background, once for this machine; later runs "
             f"are about {faster(policy)} times as fast"

@@ -8,10 +8,10 @@ in the class fit. Therefore, each class has a heap, and only its first task is e
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Mapping
+from functools import cache, cached_property
 from math import inf
-from types import SimpleNamespace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -25,23 +25,34 @@ from dagsim.systems.cluster.policies.orders import LongestWait, Ordered, TypedOr
 
 
 class KeyColumns:
-    """The columns from which the keys of n tasks are computed."""
+    """The columns from which the keys of n tasks are computed, each of them when a key first reads it."""
 
     def __init__(self, work: Work, classes: Classes) -> None:
-        rows, jobs = work.rows, work.jobs
-        job, kind = rows.job, rows.kind
-        gpus, gang = classes.table.gpus, classes.table.gang
-        width = gpus * np.maximum(gang, 1)
-        self.kind = kind
-        self.seconds = work.seconds
-        self.best_s = work.best_s
-        self.order = job.astype(np.int64) << 32 | (np.arange(len(job)) - jobs.first[job])
-        self.gpus, self.gang = gpus[kind], gang[kind]
-        self.width = np.where(width, width, 1.0)[kind]
-        self.instances = rows.instances
-        self.arrival_s, self.priority = jobs.arrival_s[job], jobs.priority[job]
-        self.deadline_s, self.weight = jobs.deadline_s[job], jobs.weight[job]
-        self._work = work
+        self._work, self._classes = work, classes
+        self.job, self.kind = work.rows.job, work.rows.kind
+        self.seconds, self.best_s = work.seconds, work.best_s
+        self.instances = work.rows.instances
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """(n,) int64: the place of each task in the order of jobs, and of tasks within a job."""
+        return self.job.astype(np.int64) << 32 | (np.arange(len(self.job)) - self._work.jobs.first[self.job])
+
+    @cached_property
+    def gpus(self) -> np.ndarray:
+        """(n,) float64: GPUs of one instance, or of one member of a gang."""
+        return self._classes.table.gpus[self.kind]
+
+    @cached_property
+    def gang(self) -> np.ndarray:
+        """(n,) int64: the members of a gang, 0 for other tasks."""
+        return self._classes.table.gang[self.kind]
+
+    @cached_property
+    def width(self) -> np.ndarray:
+        """(n,) float64: GPUs of one instance or of a whole gang, at least 1 if it needs none."""
+        width = self._classes.table.gpus * np.maximum(self._classes.table.gang, 1)
+        return np.where(width, width, 1.0)[self.kind]
 
     @cached_property
     def rank_s(self) -> np.ndarray:
@@ -51,7 +62,49 @@ class KeyColumns:
     @cached_property
     def ideal_s(self) -> np.ndarray:
         """(n,) float64: the longest path through the job of each task."""
-        return ideal_s(self._work, self.rank_s)[self._work.rows.job]
+        return ideal_s(self._work, self.rank_s)[self.job]
+
+    @cached_property
+    def arrival_s(self) -> np.ndarray:
+        """(n,) float64: when the job of each task arrived."""
+        return self._work.jobs.arrival_s[self.job]
+
+    @cached_property
+    def priority(self) -> np.ndarray:
+        """(n,) float64: the priority of each task's job."""
+        return self._work.jobs.priority[self.job]
+
+    @cached_property
+    def deadline_s(self) -> np.ndarray:
+        """(n,) float64: the deadline of each task's job, or infinity."""
+        return self._work.jobs.deadline_s[self.job]
+
+    @cached_property
+    def weight(self) -> np.ndarray:
+        """(n,) float64: the weight of each task's job."""
+        return self._work.jobs.weight[self.job]
+
+    def sample(self, size: int) -> list[int]:
+        """Return the positions of ``size`` tasks, and of one without a deadline if there is any."""
+        count, jobs = len(self.job), self._work.jobs
+        spread = np.linspace(0, count - 1, min(count, size), dtype=int).tolist()
+        return [*spread, int(jobs.first[jobs.deadline_s.argmax()])]
+
+
+_Names = Mapping[str, "str | _Names"]
+_NAMES: _Names = {
+    "seconds": "seconds",
+    "best_s": "best_s",
+    "order": "order",
+    "rank_s": "rank_s",
+    "task": {"gpus": "gpus", "instances": "instances"},
+    "demand": {"width": "width", "gang": "gang", "demand": {"gpus": "gpus"}},
+    "job": {
+        "ideal_s": "ideal_s",
+        "job": {"arrival_s": "arrival_s", "priority": "priority", "deadline_s": "deadline_s", "weight": "weight"},
+    },
+}
+"""What keys may read of a ``TaskState``, each with the column that stands for it."""
 
 
 class AllTasks:
@@ -63,40 +116,23 @@ class AllTasks:
     With ``place``, the object stands for the task at this position.
     """
 
-    def __init__(self, columns: KeyColumns, place: int | None = None) -> None:
-        def pick(column: np.ndarray) -> Any:
-            return column if place is None else column[place].item()
+    def __init__(self, columns: KeyColumns, place: int | None = None, names: _Names = _NAMES) -> None:
+        self._columns, self._place, self._names = columns, place, names
 
-        self._columns, self._pick = columns, pick
-        self.seconds = [pick(column) for column in columns.seconds.T]
-        self.best_s, self.order = pick(columns.best_s), pick(columns.order)
-        self.task = SimpleNamespace(gpus=pick(columns.gpus), instances=pick(columns.instances))
-        self.demand = SimpleNamespace(
-            width=pick(columns.width), gang=pick(columns.gang), demand=SimpleNamespace(gpus=self.task.gpus)
-        )
-        deadline_s = pick(columns.deadline_s)
-        job = SimpleNamespace(
-            arrival_s=pick(columns.arrival_s),
-            priority=pick(columns.priority),
-            weight=pick(columns.weight),
-            deadline_s=None if place is not None and deadline_s == inf else deadline_s,
-        )
-        self.job = _AllJobs(job, lambda: pick(columns.ideal_s))
+    def __getattr__(self, name: str) -> Any:
+        try:
+            column = self._names[name]
+        except KeyError:
+            raise AttributeError(f"the compiled engine has no column {name!r}") from None
+        if not isinstance(column, str):
+            return AllTasks(self._columns, self._place, column)
+        if column == "seconds":
+            return [self._pick(seconds) for seconds in self._columns.seconds.T]
+        value = self._pick(getattr(self._columns, column))
+        return None if column == "deadline_s" and self._place is not None and value == inf else value
 
-    @property
-    def rank_s(self) -> Any:
-        return self._pick(self._columns.rank_s)
-
-
-class _AllJobs:
-    """The jobs of all tasks together, like ``AllTasks``."""
-
-    def __init__(self, job: Any, ideal_s: Callable[[], Any]) -> None:
-        self.job, self._ideal_s = job, ideal_s
-
-    @property
-    def ideal_s(self) -> Any:
-        return self._ideal_s()
+    def _pick(self, column: np.ndarray) -> Any:
+        return column if self._place is None else column[self._place].item()
 
 
 _SAMPLE = 64
@@ -111,40 +147,63 @@ def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns
         ConfigError: The key cannot be computed for all tasks at once, or the result for a single
             task differs.
     """
+    keys = _keys_of(order)
+    types = range(columns.seconds.shape[1]) if isinstance(order, TypedOrdered) else None
 
     def ask(task: Any) -> list[Any]:
-        if isinstance(order, TypedOrdered):
-            return [order.key(task, type_) for type_ in range(columns.seconds.shape[1])]
-        if isinstance(order, LongestWait):
-            return [key(task) for key in (order.rate, order.since) if key is not None]
-        return [order.static_key(task)]
+        return [key(task) for key in keys] if types is None else [keys[0](task, type_) for type_ in types]
 
-    count = len(columns.best_s)
-    places = [*np.linspace(0, count - 1, min(count, _SAMPLE), dtype=int).tolist(), int(columns.deadline_s.argmax())]
     try:
         # Suppress NumPy's warnings: tasks that cannot run anywhere take inf seconds, so computing
         # keys may give inf - inf. The jobs of these tasks are rejected.
         with np.errstate(all="ignore"):
-            keys = ask(AllTasks(columns))
+            found = ask(AllTasks(columns))
+            places = [] if all(map(_is_shipped, keys)) else columns.sample(_SAMPLE)
             singly = np.array([ask(AllTasks(columns, place)) for place in places], float)
     except Exception as error:
         raise ConfigError(
             "its key cannot be evaluated for all tasks at once (it must work on arrays): "
             f"{type(error).__name__}: {error}"
         ) from error
-    if not all(isinstance(key, np.ndarray) and key.shape == (count,) for key in keys):
-        raise ConfigError(f"the policy's key must return one number per task, got {keys[0]!r} for {count} tasks")
-    table = np.ascontiguousarray(np.stack(keys, axis=1), np.float64)
-    differs = (table[places] != singly) & ~(np.isnan(table[places]) & np.isnan(singly))
-    if differs.any():
-        at = int(differs.any(axis=1).argmax())
-        raise ConfigError(
-            f"its key is {singly[at].tolist()} for a single task, but {table[places[at]].tolist()} when it is computed "
-            "for all tasks at once"
-        )
+    count = len(columns.best_s)
+    if not all(isinstance(key, np.ndarray) and key.shape == (count,) for key in found):
+        raise ConfigError(f"the policy's key must return one number per task, got {found[0]!r} for {count} tasks")
+    table = np.ascontiguousarray(np.stack(found, axis=1), np.float64)
+    if places:
+        _check_singly(table[places], singly)
     return table
 
 
+def _keys_of(order: Ordered | TypedOrdered | LongestWait) -> list[Any]:
+    match order:
+        case TypedOrdered():
+            return [order.key]
+        case LongestWait():
+            return [key for key in (order.rate, order.since) if key is not None]
+    return [order.static_key]
+
+
+def _is_shipped(key: Any) -> bool:
+    """Return True if a key is known to give a task the same value alone and among all tasks: an
+    attribute, or a function of dagsim (tests compare these). Other keys are compared in each run.
+    """
+    if isinstance(key, attrgetter):
+        return True
+    # A function inside another one may call a user's function.
+    return str(getattr(key, "__module__", "")).startswith("dagsim.") and getattr(key, "__closure__", ()) is None
+
+
+def _check_singly(together: np.ndarray, singly: np.ndarray) -> None:
+    differs = (together != singly) & ~(np.isnan(together) & np.isnan(singly))
+    if differs.any():
+        at = int(differs.any(axis=1).argmax())
+        raise ConfigError(
+            f"its key is {singly[at].tolist()} for a single task, but {together[at].tolist()} when it is computed "
+            "for all tasks at once"
+        )
+
+
+@cache
 def sample_columns() -> KeyColumns:
     """Return two artificial tasks. With them, one can check whether a key works on columns at
     all."""

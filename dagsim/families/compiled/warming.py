@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 from dagsim import processes
 from dagsim.errors import ConfigError
@@ -64,6 +65,15 @@ def _let_go() -> None:
         process.returncode = 0
 
 
+def has_failed() -> bool:
+    """Return True if the last compilation beside a run could not import numba."""
+    return _failure().exists()
+
+
+def _failure() -> Path:
+    return jit.folder() / "failure"
+
+
 def _lock() -> Lock:
     return Lock(jit.folder() / "warming")
 
@@ -90,7 +100,7 @@ def _end_with_run() -> None:
 
 def compile_for(policy: str) -> int:
     """Compile what a policy needs, unless another process is doing so."""
-    from dagsim.families.compiled.choice import plan_for
+    from dagsim.families.compiled.choice import plan_for, why_broken
     from dagsim.families.compiled.drive import compile_loop
     from dagsim.systems.cluster.models.failures import Preemption
 
@@ -100,6 +110,10 @@ def compile_for(policy: str) -> int:
     if not lock.claim():
         return 0
     try:
+        if why := why_broken():
+            _failure().write_text(why)
+            return 1
+        _failure().unlink(missing_ok=True)
         if policy == EPISODES:
             services.compile_episodes()
         else:

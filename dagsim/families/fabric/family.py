@@ -22,7 +22,7 @@ FAMILY = Family(
             ),
             Entry(
                 "defrag",
-                ".topology_policies:Defrag",
+                ".defrag:Defrag",
                 "like topology, but runs migrate to make room if the gain exceeds the cost",
                 ("estimates", "preemptive", "costly"),
             ),
@@ -30,15 +30,15 @@ FAMILY = Family(
         "placements": (
             Entry(
                 "topology",
-                ".topology_policies:SmallestDomain",
+                ".topology_placement:SmallestDomain",
                 "smallest sufficient node, rack or pod, fullest first",
             ),
             Entry(
-                "block", ".topology_policies:SegmentsInBlocks", "segments within blocks, as in Slurm's topology/block"
+                "block", ".topology_placement:SegmentsInBlocks", "segments within blocks, as in Slurm's topology/block"
             ),
             Entry(
                 "skew",
-                ".topology_policies:SkewRule",
+                ".topology_placement:SkewRule",
                 "Tiresias' rule: models with skewed tensor sizes on few nodes, others anywhere",
             ),
         ),

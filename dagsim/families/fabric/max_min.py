@@ -172,11 +172,11 @@ class SharedLinks:
 
     def rate_of(self, flow: LinkFlow) -> float:
         """Return the rate in bytes per second that a flow would have if it started next to the
-        current flows. Nothing is changed. There must be no pending updates."""
+        current flows, after the pending changes. Nothing is changed."""
         if not flow.route:
             return flow.cap
         before, changed = flow.number, self._changed
-        flow.number, self._changed = self._started, dict.fromkeys(flow.route)
+        flow.number, self._changed = self._started, changed | dict.fromkeys(flow.route)
         for link in flow.route:
             self._on[link][flow] = None
         bottlenecks = {other: other.bottleneck for links in self._on for other in links}

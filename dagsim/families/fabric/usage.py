@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -10,13 +10,13 @@ from dagsim.families.fabric.collectives import Exchange
 from dagsim.families.fabric.max_min import LinkFlow, SharedLinks
 from dagsim.families.fabric.shared_network import Gang, SharedNetwork, gang_exchange
 from dagsim.model import Job, Kind
-from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import Record, Schedule
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.cluster.network.base import Communication, Storage
+from dagsim.systems.cluster.network.base import Communication, Flow
 from dagsim.systems.cluster.network.links import LinkUse
+from dagsim.systems.cluster.network.run_inputs import output_flows, stored_flows
 from dagsim.systems.cluster.runs.gangs import gang_step
 
 
@@ -72,47 +72,47 @@ class LinkTraffic:
         runtime: Runtime,
         preemption: Preemption,
     ) -> None:
-        self.log, self.cluster, self.jobs, self.storage = schedule.log, schedule.cluster, jobs, network.storage
-        self.communication, self.runtime, self.preemption = communication, runtime, preemption
-        names = [node.name for node in self.cluster.nodes]
-        self.routing = network.routing(names)
-        self.usage = [LinkUse(link, []) for link in self.routing.links]
-        self.changes: list[_Change] = []
-        self.stores = [] if network.storage is None else network.storage.numbers(names)
-        self.running: dict[int, _Run] = {}
-        self.failed: dict[int, _Run] = {}
-        self.places: dict[tuple[int, int], dict[int, int]] = {}
-        """Finished instances of each task by node."""
-        self.stopped: dict[tuple[int, int], tuple[float, dict[int, int]]] = {}
+        self._log, self._cluster, self._jobs, self._storage = schedule.log, schedule.cluster, jobs, network.storage
+        self._communication, self._runtime, self._preemption = communication, runtime, preemption
+        names = [node.name for node in self._cluster.nodes]
+        self._routing = network.routing(names)
+        self._usage = [LinkUse(link, []) for link in self._routing.links]
+        self._changes: list[_Change] = []
+        self._stores = [] if network.storage is None else network.storage.numbers(names)
+        self._running: dict[int, _Run] = {}
+        self._failed: dict[int, _Run] = {}
+        self._places: dict[int, dict[int, dict[int, int]]] = {}
+        """Finished instances of each task by node, by the numbers of its job and the task."""
+        self._stopped: dict[tuple[int, int], tuple[float, dict[int, int]]] = {}
         """For tasks that have kept work: when a run stopped, and its nodes if these have its state."""
-        self.writes_s: dict[tuple[int, int], float] = {}
+        self._writes_s: dict[tuple[int, int], float] = {}
         """Time since which a run may be writing its state from a node (-1 for any node)."""
-        self.written_s: dict[tuple[int, int], float] = {}
+        self._written_s: dict[tuple[int, int], float] = {}
         """Time at which a state of a task was last in the storage."""
 
     def links(self) -> list[LinkUse]:
         """Read the log once, and return the traffic on each link."""
-        for row in self.log:
+        for row in self._log:
             self._read(row)
-        _replay(self.changes, self.usage)
-        return self.usage
+        _replay(self._changes, self._usage)
+        return self._usage
 
     def _read(self, row: Record) -> None:
         kind = row.kind
         if kind == Kind.STARTED:
-            self.running.setdefault(row.run, _Run(row)).held.append((row.node, row.instances, row.gpus))
+            self._running.setdefault(row.run, _Run(row)).held.append((row.node, row.instances, row.gpus))
         elif kind == Kind.COMPUTING:
-            if not (run := self.running[row.run]).computes:
+            if not (run := self._running[row.run]).computes:
                 self._fetch(run)
             run.since_s, run.computes = row.time_s, True
         elif kind == Kind.RATE:
-            self._change_rate(self.running[row.run], row)
-        elif kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED) and row.run in self.running:
-            run = self.running.pop(row.run)
+            self._change_rate(self._running[row.run], row)
+        elif kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED) and row.run in self._running:
+            run = self._running.pop(row.run)
             self._book(run, row.time_s)
             self._send_steps(run, row.time_s, 0.0)
             if kind == Kind.FINISHED:
-                ran = self.places.setdefault((run.job, run.task), {})
+                ran = self._places.setdefault(run.job, {}).setdefault(run.task, {})
                 for node, count in run.nodes.items():
                     ran[node] = ran.get(node, 0) + count
             else:
@@ -124,14 +124,14 @@ class LinkTraffic:
         """Add the traffic that the gang has sent since its last change."""
         if now > run.since_s:
             for link, bytes_s in run.load.items():
-                self.usage[link].traffic.append((run.since_s, now, bytes_s))
+                self._usage[link].traffic.append((run.since_s, now, bytes_s))
         run.since_s = now
 
     def _change_rate(self, run: _Run, row: Record) -> None:
         self._book(run, row.time_s)
         run.computes = True
         if not row.value:
-            self.writes_s[row.run, -1] = row.time_s
+            self._writes_s[row.run, -1] = row.time_s
         if run.exchange is None:
             self._find_exchange(run)
         if run.exchange is not None:
@@ -141,71 +141,82 @@ class LinkTraffic:
 
     def _find_exchange(self, run: _Run) -> None:
         """Determine the traffic that the gang sends in a step."""
-        if self.communication is None:
+        if self._communication is None:
             return
-        task, gpu = self.jobs[run.job].tasks[run.task], self.cluster.nodes[run.held[0][0]].gpu
-        step = gang_step(self.communication, self.runtime, task, self.cluster.gpu_types, gpu, run.held)
+        task, gpu = self._jobs[run.job].tasks[run.task], self._cluster.nodes[run.held[0][0]].gpu
+        step = gang_step(self._communication, self._runtime, task, self._cluster.gpu_types, gpu, run.held)
         if step is not None:
             run.steps_s, run.overlap = step.step_s, step.traffic.overlap
-            run.exchange = gang_exchange(self.routing, step.traffic, step.members, step.gpu)
+            run.exchange = gang_exchange(self._routing, step.traffic, step.members, step.gpu)
 
     def _send_steps(self, run: _Run, now: float, rate: float) -> None:
         """Set the rate at which the gang sends from now on. A rate of 0 means that it stops
         sending."""
         if run.flow is not None and not rate:
-            self.changes.append(_Change(now, False, run.flow))
+            self._changes.append(_Change(now, False, run.flow))
             run.flow = None
         elif run.flow is None and rate and run.exchange is not None and run.exchange.streams:
             run.flow = Gang(run.exchange, run.steps_s, run.overlap).flow
-            self.changes.append(_Change(now, True, run.flow))
+            self._changes.append(_Change(now, True, run.flow))
 
     def _fetch(self, run: _Run, stop_s: float = inf) -> bool:
         """Record that a run reads its inputs until ``stop_s``. Return False if it has no inputs."""
-        job = self.jobs[run.job]
-        sent = [(*flow, run.started_s) for flow in _outputs(job, run, self.places)]
-        if self.storage is not None:
-            begin_s = max(run.started_s, self.written_s.get((run.job, run.task), 0.0))
-            sent += [(*flow, begin_s) for flow in _stored(self.storage, self.stores, job, run, self.stopped)]
-        for flow in sent:
-            self._send(*flow, stop_s)
+        graph, here = self._jobs[run.job].graph, [(node, count) for node, count, _ in run.held]
+        sent = [(flow, run.started_s) for flow in output_flows(graph, run.task, here, self._places.get(run.job, {}))]
+        if self._storage is not None:
+            begin_s = max(run.started_s, self._written_s.get((run.job, run.task), 0.0))
+            store = self._stores[run.job % len(self._stores)]
+            flows = stored_flows(self._storage, store, graph.tasks[run.task], here, self._state(run))
+            sent += [(flow, begin_s) for flow in flows]
+        for flow, begin_s in sent:
+            self._send(flow, begin_s, stop_s)
         return bool(sent)
 
-    def _send(self, source: int, destination: int, size: float, start_s: float, stop_s: float = inf) -> None:
-        paths = self.routing.paths(source, destination)
+    def _state(self, run: _Run) -> Sequence[tuple[int, int]] | None:
+        """Return the nodes that have the state that a run reads. The result is empty if only the
+        storage has it, and None if the run begins anew."""
+        key = run.job, run.task
+        if self._storage is None or not self._storage.checkpoints or key not in self._stopped:
+            return None
+        stopped_s, nodes = self._stopped[key]
+        return list(nodes.items()) if stopped_s == run.started_s else ()
+
+    def _send(self, sent: Flow, start_s: float, stop_s: float = inf) -> None:
+        paths = self._routing.paths(sent.source, sent.destination)
         for path in paths:
-            flow, begin_s = LinkFlow(path, size / len(paths)), start_s + self.routing.latency_s(path)
+            flow, begin_s = LinkFlow(path, sent.size / len(paths)), start_s + self._routing.latency_s(path)
             if path and begin_s < stop_s:
-                self.changes.append(_Change(begin_s, True, flow))
+                self._changes.append(_Change(begin_s, True, flow))
                 if stop_s < inf:
-                    self.changes.append(_Change(stop_s, False, flow))
+                    self._changes.append(_Change(stop_s, False, flow))
 
     def _write(self, row: Record) -> None:
         """Record that a run has written its state, or a part of it, to the storage."""
-        since_s = max(self.writes_s[row.run, -1], self.writes_s.get((row.run, row.node), 0.0))
-        self.writes_s[row.run, row.node] = self.written_s[row.job, row.task] = row.time_s
-        self._send(row.node, self.stores[row.job % len(self.stores)], row.value * 1e9, since_s)
-        if row.run in self.running:
-            self.running[row.run].saved = True
-        elif row.run in self.failed:
-            whole_gb = self.jobs[row.job].tasks[row.task].memory_gb * self.failed[row.run].nodes[row.node]
+        since_s = max(self._writes_s[row.run, -1], self._writes_s.get((row.run, row.node), 0.0))
+        self._writes_s[row.run, row.node] = self._written_s[row.job, row.task] = row.time_s
+        self._send(Flow(row.node, self._stores[row.job % len(self._stores)], row.value * 1e9), since_s)
+        if row.run in self._running:
+            self._running[row.run].saved = True
+        elif row.run in self._failed:
+            whole_gb = self._jobs[row.job].tasks[row.task].memory_gb * self._failed[row.run].nodes[row.node]
             if row.value >= whole_gb * (1 - 1e-9):
-                self.stopped[row.job, row.task] = row.time_s, {}
+                self._stopped[row.job, row.task] = row.time_s, {}
 
     def _stop(self, run: _Run, row: Record) -> None:
         """Determine which part of its work a run keeps if it stops before its end."""
-        key, rules = (run.job, run.task), self.preemption
+        key, rules = (run.job, run.task), self._preemption
         computed = run.computes or not self._fetch(run, row.time_s)
-        self.writes_s.setdefault((row.run, -1), row.time_s)
+        self._writes_s.setdefault((row.run, -1), row.time_s)
         if row.kind == Kind.FAILED:
-            self.failed[row.run] = run
+            self._failed[row.run] = run
             if (rules.on_failure == "resume" and computed) or run.saved:
-                self.stopped[key] = row.time_s, {}
+                self._stopped[key] = row.time_s, {}
             elif rules.on_failure == "restart" and rules.checkpoint_interval_s is None:
-                self.stopped.pop(key, None)
+                self._stopped.pop(key, None)
         elif rules.on_resume == "restart":
-            self.stopped.pop(key, None)
+            self._stopped.pop(key, None)
         elif computed:
-            self.stopped[key] = row.time_s, run.nodes
+            self._stopped[key] = row.time_s, run.nodes
 
 
 def _replay(changes: list[_Change], usage: Sequence[LinkUse]) -> None:
@@ -237,39 +248,6 @@ def _replay(changes: list[_Change], usage: Sequence[LinkUse]) -> None:
         for flow in links.update(now):
             book(flow, now)
             rates[flow] = now, flow.rate
-
-
-def _outputs(job: Job, run: _Run, places: dict[tuple[int, int], dict[int, int]]) -> Iterator[tuple[int, int, float]]:
-    """Yield the source, destination and bytes of the outputs that a run reads."""
-    tasks = job.graph.tasks
-    for edge in job.graph.edges:
-        if edge.child == run.task and edge.bytes:
-            for source, count in places.get((run.job, edge.parent), {}).items():
-                for node, here, _ in run.held:
-                    if node != source:
-                        part = count / tasks[edge.parent].instances * here / tasks[run.task].instances
-                        yield source, node, edge.bytes * part
-
-
-def _stored(
-    storage: Storage,
-    stores: Sequence[int],
-    job: Job,
-    run: _Run,
-    stopped: dict[tuple[int, int], tuple[float, dict[int, int]]],
-) -> Iterator[tuple[int, int, float]]:
-    """Yield the source, destination and bytes of the data and states that a run reads."""
-    task = job.graph.tasks[run.task]
-    sources, size = {stores[run.job % len(stores)]: 1.0}, storage.load_bytes(task.model) / task.instances
-    if storage.checkpoints and (run.job, run.task) in stopped:
-        stopped_s, held = stopped[run.job, run.task]
-        size = task.memory_gb * 1e9
-        if stopped_s == run.started_s and held:
-            sources = {node: count / whole_sum(held.values()) for node, count in held.items()}
-    for node, count, _ in run.held:
-        for source, part in sources.items():
-            if source != node and size:
-                yield source, node, size * count * part
 
 
 def link_traffic(schedule: Schedule, jobs: list[Job], models: Models) -> list[LinkUse]:

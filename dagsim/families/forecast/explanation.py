@@ -15,7 +15,6 @@ from dagsim.errors import InputError
 from dagsim.families.forecast.future_jobs import Future
 from dagsim.families.forecast.futures import Player
 from dagsim.families.forecast.job_changes import JobChange, changed, changes_of
-from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.members import KnownPast
 from dagsim.families.forecast.question import Question
 from dagsim.families.forecast.queue_rows import Listed, states_begin
@@ -265,7 +264,7 @@ def explain_wait(question: Question, job: str, futures: int = FUTURES) -> Explan
     start_s, nodes = (inf, ()) if never or not known else player.planned_start(state, int(members[0]))
     if hindrance.reason == "Priority" and start_s <= player.cycle_s:
         hindrance = hindrance._replace(words=f"{hindrance.words}; there is room for it at the scheduler's next cycle")
-    frees = list(_frees(log, state, present, hindrance, start_s, nodes))
+    frees = list(_frees(state, present, hindrance, start_s, nodes))
     trials: Iterator[tuple[JobChange | None, float]] = iter([(None, inf)])
     if known:
         trials = _trials(question, past, state, first, members, futures, never=never)
@@ -505,13 +504,13 @@ def _turn(ahead: Ahead, partition: str) -> str:
 
 
 def _frees(
-    log: JobLog, state: QueueState, present: Present, hindrance: Hindrance, start_s: float, nodes: Sequence[str]
+    state: QueueState, present: Present, hindrance: Hindrance, start_s: float, nodes: Sequence[str]
 ) -> Iterator[Freeing]:
     """Yield the running jobs that end first, by their time limits, and free what a job needs. If a
     limit on usage holds the job back, these are the jobs that count towards it. Otherwise, these
     are the jobs on the nodes where the job would start if all jobs ran to their time limits.
     """
-    counted: set[str] | None = None
+    log, counted = state.log, None
     if hindrance.limits:
         running = present.running
         counted = {running[run].task.job.job.id for limit in hindrance.limits for run in limit.runs if run in running}

@@ -31,7 +31,7 @@ from dagsim.traces.reader import JobBlock, Reader
 from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import Checks, JobBatch, JobTimes, job_blocks
 from dagsim.traces.sites import site_gpu
-from dagsim.traces.source import Source
+from dagsim.traces.source import NumberedRow, Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, combinations, objects, optional, ranges
 
@@ -55,8 +55,10 @@ class Pbs(Reader):
         {"protocol", "keep_partial", "gpus_per_task", "reference_gpu", "floor_s", "tenant", "arrival", "gpu_names"}
         | {"timezone"}
     )
-    records = staticmethod(lambda *reading: finished_records(*reading))
-    """Reads the records of finished attempts."""
+
+    def records(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[NumberedRow]:
+        """Yield the records from which jobs are built, with the fields ``pbs_records.COLUMNS``."""
+        return finished_records(source, options, report)
 
     def recognises(self, source: Source) -> bool:
         return has_records(source)

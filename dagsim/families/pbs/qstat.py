@@ -24,6 +24,7 @@ from dagsim.families.pbs.qstat_listing import (
     printed_s,
     qstat_jobs,
 )
+from dagsim.model import UNLIMITED_S
 from dagsim.traces.fields import finite_number
 from dagsim.traces.reader import JobBlock, WaitingJob
 from dagsim.traces.report import ReadReport
@@ -41,7 +42,9 @@ class Qstat(Pbs):
     name = "qstat"
     summary = "PBS's queue at one moment: qstat -f, or qstat -f -F json"
     uses = frozenset({"gpus_per_task", "reference_gpu", "floor_s", "tenant", "gpu_names", "timezone"})
-    records = staticmethod(lambda *reading: _queued(*reading))
+
+    def records(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[NumberedRow]:
+        return _queued(source, options, report)
 
     def recognises(self, source: Source) -> bool:
         return is_qstat(source) and is_queue(source)
@@ -87,7 +90,8 @@ def _hold_of(job: Mapping[str, str]) -> str:
     return "JobHeldUser" if "u" in job.get("Hold_Types", "u") else "JobHeldAdmin"
 
 
-_YEAR_S, _LEAST_S = 365 * 86_400, 60.0
+_LEAST_S = 60.0
+"""Time left for a suspended job beyond its limit."""
 
 
 def _queued(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[NumberedRow]:
@@ -105,7 +109,7 @@ def _queued(source: Source, options: TraceOptions, report: ReadReport) -> Iterat
             report.skip("of arrays as a whole" if "[]" in id else reasons.get(state, "in other states"))
             continue
         with report.dropping(partial(source.where, place)):
-            limit_s = duration_s(fields.get("Resource_List.walltime", ""), "walltime") or _YEAR_S
+            limit_s = duration_s(fields.get("Resource_List.walltime", ""), "walltime") or UNLIMITED_S
             arrival_s = finite_number(fields.get("qtime") or fields["ctime"], "qtime")
             start_s = now_s
             if state in RUNNING_STATES:

@@ -12,9 +12,9 @@ from dagsim.families.pbs.pbs_requests import GPU_KEYS, parsed_chunk, with_gpus
 from dagsim.model.arithmetic import whole_sum
 from dagsim.traces.documents import object_in
 from dagsim.traces.fields import Dirty
-from dagsim.traces.report import ImpossibleTimes, OnlyInText, ReadReport
+from dagsim.traces.report import OnlyInText, ReadReport
 from dagsim.traces.source import Source
-from dagsim.traces.times import duration_s, reading_of
+from dagsim.traces.times import TWICE, duration_s, reading_of
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json
 
@@ -52,7 +52,7 @@ def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Ite
         moments, is_doubtful = _moments(job, zone)
         if is_doubtful:
             report.note(
-                ImpossibleTimes("in an hour that occurs twice in their time zone (taken as the first)"),
+                TWICE,
                 source.where(place),
             )
         fields = {"Resource_List.mem": "0"} | job | moments

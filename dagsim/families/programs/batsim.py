@@ -7,25 +7,17 @@ ready task, submitted when its last parent is done.
 
 from __future__ import annotations
 
-import json
 import re
-import socket
-import subprocess
-import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
-from hashlib import sha256
 from importlib import import_module
 from math import inf, isfinite
-from pathlib import Path
-from tempfile import gettempdir
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 from weakref import finalize
 
 from dagsim.errors import ConfigError, PolicyFailed, require
-from dagsim.families.programs.external import end_program, program_words, shown
-from dagsim.files import Lock, parsed_json
+from dagsim.families.programs.batsim_peer import BatsimPeer, batsim_event
+from dagsim.families.programs.process import program_words, shown
 from dagsim.model import Decision, Kill, RejectReason, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 
@@ -35,8 +27,6 @@ _ENDPOINT = re.compile(r"(tcp://[^\s/]+:(\d+|\*)|ipc://\S+)")
 _INTERVAL = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _RESOLUTION_S = 1e-9
 """Times that differ by less are equal, as in SimGrid. Schedulers of pybatsim answer 1e-21 s late."""
-_POLL_MS = 100
-_GOODBYE_MS = 500
 
 
 class Batsim:
@@ -87,11 +77,32 @@ class Batsim:
                 event.
         """
         if self._session is None:
-            peer = _Peer(self.name, self.endpoint, self.timeout_s, self._argv)
+            peer = BatsimPeer(self.name, self.endpoint, self.timeout_s, self._argv)
             finalize(self, peer.close)
             self._session = _Session(self.name, peer, view)
         view.follow(self._session)
         return self._session.decisions(view)
+
+
+class _Fault(NamedTuple):
+    """Something that Batsim's protocol cannot express."""
+
+    what: str
+
+
+class _Submitted(NamedTuple):
+    """A job whose submission has to be sent."""
+
+    job: str
+
+
+class _BatsimJob(NamedTuple):
+    """A job that is running."""
+
+    task: TaskState
+    resources: tuple[int, ...]
+    runs: set[int]
+    """Its runs that have not ended."""
 
 
 class _Session:
@@ -99,7 +110,7 @@ class _Session:
     been carried out yet.
     """
 
-    def __init__(self, name: str, peer: _Peer, view: ClusterView) -> None:
+    def __init__(self, name: str, peer: BatsimPeer, view: ClusterView) -> None:
         self.name, self._peer = name, peer
         self._node_of: list[int] = []
         """The node of each resource."""
@@ -112,12 +123,13 @@ class _Session:
         """Submitted jobs that wait, by id."""
         self._runs: dict[int, str] = {}
         """The job of each run."""
-        self._running: dict[str, tuple[TaskState, tuple[int, ...], set[int]]] = {}
-        """Running jobs by id: task, resources, and runs that have not ended."""
+        self._running: dict[str, _BatsimJob] = {}
+        """Running jobs by id."""
         self._placed: str | None = None
         """The job that is being started."""
         self._submitted = 0
-        self._events: list[dict[str, Any]] = []
+        self._events: list[dict[str, Any] | _Submitted | _Fault] = []
+        """What has to be sent, or reported, at the next decision."""
         self._orders: deque[tuple[float, dict[str, Any]]] = deque()
         self._ready_s = 0.0
         """When the scheduler has finished its last reply and can receive the next message."""
@@ -134,32 +146,32 @@ class _Session:
         message can name them.
         """
         if task.piece:
-            self._events.append({"fault": f"instances of {task.name} came back after a failure or a preemption"})
+            self._events.append(_Fault(f"instances of {task.name} came back after a failure or a preemption"))
             return
         id_ = f"{WORKLOAD}!{self._submitted}"
         self._submitted += 1
         self._tasks[id_] = task
-        self._events.append({"submit": id_})
+        self._events.append(_Submitted(id_))
 
     def started(self, run: Run, now: float) -> None:
         """Record which job a run belongs to."""
         id_ = self._placed
         if id_ is None:
-            self._events.append({"fault": f"{run.task.name} ran before the simulation began"})
+            self._events.append(_Fault(f"{run.task.name} ran before the simulation began"))
             return
         self._runs[run.id] = id_
-        self._running[id_][2].add(run.id)
+        self._running[id_].runs.add(run.id)
 
     def ended(self, run: Run, now: float) -> None:
         """Report a job as completed when its last run has ended."""
         id_ = self._runs.pop(run.id, None)
         if id_ is None or id_ not in self._running:
             return
-        _, resources, runs = self._running[id_]
-        runs.discard(run.id)
-        if not runs:
+        job = self._running[id_]
+        job.runs.discard(run.id)
+        if not job.runs:
             self._release(id_)
-            self._events.append(_completed(now, id_, "COMPLETED_SUCCESSFULLY", resources))
+            self._events.append(_completed(now, id_, "COMPLETED_SUCCESSFULLY", job.resources))
 
     def decisions(self, view: ClusterView) -> Iterator[Decision]:
         """Yield the decisions for the current time: orders that are due, then replies to new events."""
@@ -177,7 +189,7 @@ class _Session:
             if events:
                 self._exchange(view, events)
             elif over:
-                self._exchange(view, [_event(view.now, "SIMULATION_ENDS", {})])
+                self._exchange(view, [batsim_event(view.now, "SIMULATION_ENDS", {})])
                 self._peer.close()
                 self._ended = True
             else:
@@ -192,18 +204,18 @@ class _Session:
         events, self._events = self._events, []
         messages = []
         for event in events:
-            if "fault" in event:
-                self._fail(
-                    view, f"cannot schedule this simulation: {event['fault']}, which its protocol cannot express"
-                )
-            # A job that was killed while it was waiting is no longer in the system.
-            if (id_ := event.get("submit")) is None:
-                messages.append(event)
-            elif id_ in self._tasks:
-                messages.append(self._submission(view, id_, self._tasks[id_]))
+            match event:
+                case _Fault(what):
+                    self._fail(view, f"cannot schedule this simulation: {what}, which its protocol cannot express")
+                case _Submitted(id_):
+                    # A job that was killed while it was waiting is no longer in the system.
+                    if id_ in self._tasks:
+                        messages.append(self._submission(view, id_, self._tasks[id_]))
+                case message:
+                    messages.append(message)
         while self._calls and self._calls[0] <= view.now + _RESOLUTION_S:
             self._calls.pop(0)
-            messages.append(_event(view.now, "REQUESTED_CALL", {}))
+            messages.append(batsim_event(view.now, "REQUESTED_CALL", {}))
         return messages
 
     def _begin(self, view: ClusterView) -> dict[str, Any]:
@@ -240,7 +252,7 @@ class _Session:
             "workloads": {WORKLOAD: "dagsim"},
             "profiles": {WORKLOAD: {}},
         }
-        return _event(view.now, "SIMULATION_BEGINS", data)
+        return batsim_event(view.now, "SIMULATION_BEGINS", data)
 
     def _submission(self, view: ClusterView, id_: str, task: TaskState) -> dict[str, Any]:
         number = id_.partition("!")[2]
@@ -252,7 +264,7 @@ class _Session:
             "profile": number,
         }
         data = {"job_id": id_, "job": job, "profile": {"type": "delay", "delay": task.best_s}}
-        return _event(task.ready_s, "JOB_SUBMITTED", data)
+        return batsim_event(task.ready_s, "JOB_SUBMITTED", data)
 
     def _width(self, view: ClusterView, task: TaskState) -> int:
         """Return the number of resources that an instance needs. Fail if the task has a demand that
@@ -326,7 +338,7 @@ class _Session:
                     f"executes {id_!r} on {count} resources of node {node}; each instance needs {width} of one node",
                 )
         del self._tasks[id_]
-        self._running[id_] = (task, resources, set())
+        self._running[id_] = _BatsimJob(task, resources, set())
         self._busy.update(dict.fromkeys(resources, id_))
         self._placed = id_
         return Start(task, tuple(Share(node, count // width) for node, count in sorted(counts.items())))
@@ -351,15 +363,15 @@ class _Session:
                 self._fail(view, f"kills {id_!r}, which is not running")
             if id_ not in self._running:
                 continue
-            task, resources, runs = self._running[id_]
-            self._check_single(view, id_, task)
-            run = view.running[min(runs)]
+            job = self._running[id_]
+            self._check_single(view, id_, job.task)
+            run = view.running[min(job.runs)]
             done = (view.now - run.started_s) / run.estimate_s if run.estimate_s else 1.0
             progress[id_] = {"profile_name": id_.partition("!")[2], "progress": min(done, 1.0)}
             self._release(id_)
-            self._events.append(_completed(view.now, id_, "COMPLETED_KILLED", resources))
-            yield Kill(task.job.number, RejectReason.CANCELLED)
-        self._events.append(_event(view.now, "JOB_KILLED", {"job_ids": ids, "job_progress": progress}))
+            self._events.append(_completed(view.now, id_, "COMPLETED_KILLED", job.resources))
+            yield Kill(job.task.job.number, RejectReason.CANCELLED)
+        self._events.append(batsim_event(view.now, "JOB_KILLED", {"job_ids": ids, "job_progress": progress}))
 
     def _is_job(self, id_: str) -> bool:
         number = id_.removeprefix(f"{WORKLOAD}!")
@@ -373,8 +385,7 @@ class _Session:
             self._fail(view, f"ends {id_!r} ({task.name}); only jobs of a single task can be killed or rejected")
 
     def _release(self, id_: str) -> None:
-        _, resources, _ = self._running.pop(id_)
-        for resource in resources:
+        for resource in self._running.pop(id_).resources:
             del self._busy[resource]
 
     def _exchange(self, view: ClusterView, events: list[dict[str, Any]]) -> None:
@@ -402,105 +413,6 @@ class _Session:
         raise PolicyFailed(f"policy {self.name!r} at {view.now:g} s: the program {what} (docs/reference/batsim.md)")
 
 
-class _Peer:
-    """The connection to a scheduler, and the scheduler's process if dagsim has started it."""
-
-    def __init__(self, name: str, endpoint: str, timeout_s: float, argv: list[str] | None) -> None:
-        self.name, self.timeout_s = name, timeout_s
-        self._program: subprocess.Popen[bytes] | None = None
-        self._turn: Lock | None = None
-        self._may_send = False
-        if argv is None:
-            self._turn = _turn_at(endpoint)
-        elif endpoint.endswith(":*"):
-            endpoint = f"{endpoint[:-1]}{_free_port()}"
-        self.endpoint = endpoint
-        self._zmq = import_module("zmq")
-        self._context = self._zmq.Context()
-        self._socket = self._context.socket(self._zmq.REQ)
-        self._socket.linger = 0
-        try:
-            if argv is not None:
-                words = [word.replace("{endpoint}", endpoint) for word in argv]
-                self._program = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-            self._socket.connect(endpoint)
-        except (OSError, self._zmq.ZMQError) as error:
-            self.close()
-            raise PolicyFailed(f"policy {name!r} cannot be started: {error.strerror or error}") from None
-
-    def exchange(self, message: dict[str, Any]) -> Any:
-        """Send a message and return the reply.
-
-        Raises:
-            PolicyFailed: The scheduler ended, did not reply in time, or its reply is not JSON.
-        """
-        self._may_send = False
-        self._socket.send_string(json.dumps(message, allow_nan=False))
-        deadline = time.monotonic() + self.timeout_s
-        while not self._socket.poll(_POLL_MS):
-            if self._program is not None and self._program.poll() is not None:
-                raise PolicyFailed(f"ended with exit code {self._program.returncode}")
-            if time.monotonic() > deadline:
-                raise PolicyFailed(f"gave no reply at {self.endpoint} within {self.timeout_s:g} s")
-        text = self._socket.recv()
-        self._may_send = True
-        try:
-            return parsed_json(text)
-        except ValueError:
-            raise PolicyFailed(f"replied {shown(text)}, which is not JSON") from None
-
-    def close(self) -> None:
-        """Close the connection, end the process and release the lock. This method may be called
-        twice."""
-        if not self._socket.closed:
-            if self._may_send:  # the simulation stopped early, so tell the waiting scheduler to exit
-                message = json.dumps({"now": 0.0, "events": [_event(0.0, "SIMULATION_ENDS", {})]})
-                self._socket.linger = _GOODBYE_MS
-                with suppress(self._zmq.ZMQError):
-                    self._socket.send_string(message, self._zmq.NOBLOCK)
-            self._socket.close()
-            self._context.term()
-        if self._program is not None:
-            end_program(self._program)
-        if self._turn is not None:
-            self._turn.release()
-            _HELD.discard(self.endpoint)
-            self._turn = None
-
-
-_HELD: set[str] = set()
-"""Endpoints that this process uses."""
-
-
-def _turn_at(endpoint: str) -> Lock:
-    """Wait until no other process of this user communicates with the scheduler at ``endpoint``,
-    because the messages of two simulations would be mixed up.
-
-    Raises:
-        PolicyFailed: Another simulation in this process uses the endpoint.
-    """
-    if endpoint in _HELD:
-        raise PolicyFailed(f"batsim: another simulation in this process is using {endpoint} (docs/reference/batsim.md)")
-    key = sha256(f"{Path.home()} {endpoint}".encode()).hexdigest()[:16]
-    lock = Lock(Path(gettempdir()) / f"dagsim-batsim-{key}.lock")
-    while not lock.claim():
-        time.sleep(_POLL_MS / 1000)
-    _HELD.add(endpoint)
-    return lock
-
-
-def _free_port() -> int:
-    """Return a port on this machine that is currently unused."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
-def _event(time_s: float, type_: str, data: dict[str, Any]) -> dict[str, Any]:
-    return {"timestamp": time_s, "type": type_, "data": data}
-
-
 def _completed(time_s: float, id_: str, state: str, resources: tuple[int, ...]) -> dict[str, Any]:
     alloc = " ".join(map(str, resources))
-    return _event(time_s, "JOB_COMPLETED", {"job_id": id_, "job_state": state, "return_code": 0, "alloc": alloc})
+    return batsim_event(time_s, "JOB_COMPLETED", {"job_id": id_, "job_state": state, "return_code": 0, "alloc": alloc})

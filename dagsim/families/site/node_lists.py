@@ -13,7 +13,8 @@ from dagsim.errors import ModelError, TraceError
 from dagsim.family import family_entries
 from dagsim.model import OnDemand, QueueTree
 from dagsim.model.arithmetic import whole_sum
-from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type, mig_slice
+from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type
+from dagsim.model.mig import mig_slice
 from dagsim.own_code import attribute
 from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.source import Source

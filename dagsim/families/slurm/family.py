@@ -24,7 +24,7 @@ FAMILY = Family(
         "sites": (Entry("Slurm", ".site.slurm_site_files:read_slurm_site", "slurm.conf or `scontrol show partition`"),),
         "services": (
             Entry("listed_users", ".scheduler.slurm_priority:listed_users"),
-            Entry("slurm_settings", ".scheduler.slurm_settings:slurm_settings"),
+            Entry("scheduler_settings", ".scheduler.slurm_settings:slurm_settings"),
         ),
         "site_rules": (Entry("Slurm", ".scheduler.slurm_waits:rules_of_site"),),
         "anonymised": (Entry("sacct", ".accounting.anonymised_log:sacct_lines"),),

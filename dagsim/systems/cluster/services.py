@@ -54,9 +54,9 @@ def compiled_episodes(
 
 
 @FamilyService
-def slurm_settings(queues: QueueTree) -> Any:
-    """Return the parameters of ``slurm-multifactor`` that a site uses: those of
-    ``queues.scheduler``, and defaults."""
+def scheduler_settings(queues: QueueTree) -> Any:
+    """Return the parameters of the scheduler that a site uses: those of ``queues.scheduler``, and
+    defaults."""
 
 
 @FamilyService

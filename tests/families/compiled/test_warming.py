@@ -78,6 +78,27 @@ def test_the_next_run_is_compiled(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_a_numba_that_cannot_be_imported_is_found_beside_the_run(tmp_path: Path) -> None:
+    """As with a NumPy that is newer than an old numba allows. The runs themselves do not import numba."""
+    broken, why = tmp_path / "broken", "Numba needs NumPy 2.3 or less"
+    broken.mkdir()
+    (broken / "sitecustomize.py").write_text("import os\nos.nice = os.sched_setscheduler = lambda *_: None\n")
+    (broken / "numba.py").write_text(f"raise ImportError({why!r})")
+    begun(tmp_path, 8000, str(broken)).communicate(timeout=300)
+    assert eventually(lambda: not compilations(tmp_path))
+    begun(tmp_path, 8000, str(broken)).communicate(timeout=300)
+    first, second = sorted(tmp_path.glob("results/*/manifest.json"), key=os.path.getmtime)
+    assert why not in first.read_text()
+    assert why in second.read_text()
+    assert not compilations(tmp_path)
+    # once numba works again, it compiles
+    (broken / "numba.py").unlink()
+    begun(tmp_path, 8000, str(broken)).communicate(timeout=300)
+    assert eventually(lambda: list(tmp_path.rglob("advance_jobs-*.o")), within_s=300)
+    assert not list(tmp_path.rglob("failure"))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_it_ends_with_a_run_that_is_stopped(number: int, tmp_path: Path) -> None:
     run = begun(tmp_path, 400_000)

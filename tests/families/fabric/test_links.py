@@ -11,7 +11,21 @@ from dagsim.families.fabric.communication import ModelTraffic
 from dagsim.families.fabric.shared_network import SharedNetwork
 from dagsim.families.fabric.topologies import Island
 from dagsim.families.fabric.usage import LinkTraffic
-from dagsim.model import Cluster, Decision, Edge, Job, Migrate, Node, Share, Start, Task, TaskGraph, Wait, gpu_type
+from dagsim.model import (
+    Cluster,
+    Decision,
+    Edge,
+    Job,
+    Kind,
+    Migrate,
+    Node,
+    Share,
+    Start,
+    Task,
+    TaskGraph,
+    Wait,
+    gpu_type,
+)
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
 from dagsim.systems.cluster.models import Models
@@ -70,6 +84,16 @@ def test_a_slower_type_takes_fewer_steps_a_second_and_sends_as_much_in_all() -> 
     schedule = kernel.run(Steps({"t": [2, 3]}, {}))
     usage = LinkTraffic(schedule, [job], network, SENDS, Recorded(), Preemption()).links()
     assert {round(use.bytes / 1e9, 6) for use in usage if use.traffic} == {50 * 4.0}  # 50 steps of 1 s on the A100
+
+
+@pytest.mark.parametrize("output_gb", [1.0, 3.3, 7.0])
+def test_outputs_are_sent_until_exactly_the_time_at_which_their_readers_compute(output_gb: float) -> None:
+    graph = TaskGraph((Task("up", 1.0, 3), Task("down", 1.0, 3)), (Edge(0, 1, output_gb * 1e9),))
+    jobs = [Job("dag", graph)]
+    schedule = run(jobs, {"up": [0, 0, 1], "down": [1, 2, 2]})
+    usage = LinkTraffic(schedule, jobs, NETWORK, SENDS, Recorded(), Preemption()).links()
+    ends = {end_s for use in usage for _, end_s, _ in use.traffic}
+    assert ends == {row.time_s for row in schedule.log if row.kind == Kind.COMPUTING}
 
 
 def test_outputs_data_and_moved_states_are_counted() -> None:

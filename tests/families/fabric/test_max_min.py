@@ -16,8 +16,12 @@ from dagsim.errors import ConfigError
 from dagsim.families.fabric.topologies import LinkFlow, SharedLinks
 
 
+def streams(flow: LinkFlow, link: object) -> int:
+    return 1 if flow.weights is None or not isinstance(link, int) else flow.weights[link]
+
+
 def exact_rates(bandwidths: Sequence[float], flows: Sequence[LinkFlow]) -> list[Fraction]:
-    """Max-min rates by filling all flows at the same speed, in exact fractions; a cap is a link of its own."""
+    """Max-min rates by filling all streams at the same speed, in exact fractions; a cap is a link of its own."""
     free: dict[object, Fraction] = {link: Fraction(bandwidth) for link, bandwidth in enumerate(bandwidths)}
     routes: list[list[object]] = [list(flow.route) for flow in flows]
     for index, flow in enumerate(flows):
@@ -29,12 +33,23 @@ def exact_rates(bandwidths: Sequence[float], flows: Sequence[LinkFlow]) -> list[
         users = {
             link: [index for index, route in enumerate(routes) if link in route and index not in rates] for link in free
         }
-        share, bottleneck = min((free[link] / len(on), str(link)) for link, on in users.items() if on)
+        share, bottleneck = min(
+            (free[link] / sum(streams(flows[index], link) for index in on), str(link))
+            for link, on in users.items()
+            if on
+        )
         for index in next(on for link, on in users.items() if str(link) == bottleneck):
             rates[index] = share
             for link in routes[index]:
-                free[link] -= share
+                free[link] -= share * streams(flows[index], link)
     return [rates[index] for index in range(len(flows))]
+
+
+def drawn_flow(rng: random.Random, links: int) -> LinkFlow:
+    """A flow on some of the links, which may have several streams there, like a gang."""
+    route = rng.sample(range(links), rng.randint(1, min(4, links)))
+    weights = {link: rng.randint(1, 3) for link in route} if rng.random() < 0.4 else None
+    return LinkFlow(route, 1e12, rng.choice([inf, inf, 0.3e9, 2.5e9]), weights)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -44,8 +59,7 @@ def test_rates_are_those_of_exact_progressive_filling_after_every_change(seed: i
     links, running = SharedLinks(bandwidths), []
     for step in range(40):
         for _ in range(rng.randint(0, 3)):
-            route = rng.sample(range(len(bandwidths)), rng.randint(1, min(4, len(bandwidths))))
-            running.append(LinkFlow(route, 1e12, rng.choice([inf, inf, 0.3e9, 2.5e9])))
+            running.append(drawn_flow(rng, len(bandwidths)))
             links.start(running[-1], float(step))
         for _ in range(rng.randint(0, 2) if running else 0):
             if running:
@@ -58,6 +72,36 @@ def test_rates_are_those_of_exact_progressive_filling_after_every_change(seed: i
         assert [flow.rate for flow in running] == pytest.approx(
             list(map(float, exact_rates(bandwidths, running))), rel=1e-11
         )
+        assert [links.load(link) for link in range(len(bandwidths))] == pytest.approx(
+            [
+                sum(flow.rate * streams(flow, link) for flow in running if link in flow.route)
+                for link in range(len(bandwidths))
+            ]
+        )
+
+
+@pytest.mark.parametrize("pending", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_rate_of_a_flow_that_has_not_started_is_the_one_that_it_gets_and_changes_nothing(
+    seed: int, pending: bool
+) -> None:
+    rng = random.Random(seed)
+    links, running = SharedLinks([rng.choice([1e9, 3e9]) for _ in range(6)]), []
+    for step in range(20):
+        running.append(drawn_flow(rng, 6))
+        links.start(running[-1], float(step))
+        if not pending:
+            links.update(float(step))
+        before = [(flow.rate, flow.next_rate, flow.bottleneck, flow.ends_s) for flow in running]
+        flow, trial, untouched = drawn_flow(rng, 6), links.copy(), links.copy()
+        expected = links.rate_of(flow)
+        assert [(flow.rate, flow.next_rate, flow.bottleneck, flow.ends_s) for flow in running] == before
+        assert flow.number == -1
+        changed, alike = links.update(float(step)), untouched.update(float(step))
+        assert [(one.number, one.rate) for one in changed] == [(one.number, one.rate) for one in alike]
+        trial.start(flow, float(step))
+        trial.update(float(step))
+        assert flow.rate == expected
 
 
 def test_a_long_flow_gets_the_share_of_its_bottleneck_and_the_others_get_the_rest() -> None:

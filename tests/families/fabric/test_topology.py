@@ -16,7 +16,8 @@ from dagsim.families.fabric.collectives import StepTraffic
 from dagsim.families.fabric.communication import ModelTraffic
 from dagsim.families.fabric.shared_network import SharedNetwork
 from dagsim.families.fabric.topologies import Dragonfly, FabricLevel, FatTree, Island, Tree, TreeSwitch
-from dagsim.families.fabric.topology_policies import EasyOnNodes, SegmentsInBlocks, SmallestDomain
+from dagsim.families.fabric.topology_placement import SegmentsInBlocks, SmallestDomain
+from dagsim.families.fabric.topology_policies import EasyOnNodes
 from dagsim.model import Cluster, Decision, Job, Kind, Node, Placement, Request, Share, Start, Task, gpu_type
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Preemption
 from dagsim.systems.cluster.models import Models

@@ -19,7 +19,8 @@ import pytest
 
 pytest.importorskip("uvicorn")
 
-from dagsim.families.kubernetes.server.api_server import GROUPS, NODES, PODS, admitted, resource
+from dagsim.families.kubernetes.server.api_resources import GROUPS, NODES, PODS, resource
+from dagsim.families.kubernetes.server.api_server import admitted
 from dagsim.families.kubernetes.server.object_store import ObjectStore, Refusal, Resource
 from dagsim.families.kubernetes.server.patches import InvalidPatch, matcher, merged, stepwise, without_dropped
 from dagsim.families.kubernetes.server.program import Beside, kubeconfig

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dagsim.families.kubernetes.api.pod_context import PodContext
 from dagsim.families.kubernetes.api.pods import pod_demand, wanted_type
 from dagsim.families.kubernetes.api.terms import quantity
 from dagsim.model import Request
@@ -282,6 +283,17 @@ def test_nominations_and_deletions_are_states_of_a_pod(read: Reading, tmp_path: 
     leaving = waiting(nodeName="n1")
     leaving["metadata"]["deletionTimestamp"] = "2026-05-01T10:00:31Z"
     assert manifest_of(read, tmp_path, leaving)[1]["resolved"] == {"terminating": True}
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        PodContext({}, {}, "", False),
+        PodContext({"app": "db"}, {"lab/x": 0}, "n1", True),
+    ],
+)
+def test_a_manifest_contains_the_context_of_a_pod(context: PodContext) -> None:
+    assert PodContext.of({"spec": {}} | context.part()) == context
 
 
 def test_what_is_not_modelled_of_a_pod_is_noted(read: Reading, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ pytest.importorskip("uvicorn")
 
 from dagsim.errors import ConfigError, PolicyFailed, TraceError
 from dagsim.families.kubernetes.api.terms import Requirement, Taint, Toleration
-from dagsim.families.kubernetes.kueue.kueue_manager import KueueManager, manifests_of, workload_manifest
+from dagsim.families.kubernetes.kueue.kueue_manager import KueueManager
 from dagsim.families.kubernetes.kueue.kueue_objects import (
     ClusterQueue,
     Cohort,
@@ -37,6 +37,7 @@ from dagsim.families.kubernetes.kueue.kueue_objects import (
 from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
 from dagsim.families.kubernetes.kueue.kueue_site import read_kueue_site
 from dagsim.families.kubernetes.kueue.manifests import kueue_objects, kueue_workload_object
+from dagsim.families.kubernetes.kueue.written_manifests import manifests_of, workload_manifest
 from dagsim.model import Cluster, Job, Node, QueueTree, Task
 from dagsim.model.gpu import gpu_type
 from dagsim.systems.cluster.models.failures import Preemption as Resuming

@@ -16,7 +16,7 @@ from dagsim.errors import ModelError, TraceError
 from dagsim.families.site.cluster_file import import_site
 from dagsim.families.site.node_lists import FoundNode, grouped, read_nodes
 from dagsim.model import gpu_type
-from dagsim.model.gpu import mig_slice
+from dagsim.model.mig import mig_slice
 from dagsim.traces.sites import folded, hosts
 from dagsim.traces.source import Source
 

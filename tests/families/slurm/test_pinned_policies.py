@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from support.policy_pins import names_of_family, schedules, specs
@@ -24,8 +26,15 @@ SETTINGS += ["place=best", "place=best,gangs=distinct", "bf_max_job_user=1", "bf
 SETTINGS += ["sched_min_interval_s=1,accrue_always=true", "fair_share=0,age=5000,partition=3"]
 MORE = {"slurm-multifactor": [f"{PERIODS}{',' * bool(own)}{own}" for own in SETTINGS]}
 FEW = {"slurm-multifactor": 12}
+ALSO = (540, 670)
+"""Cases in which the formula of fair share and the rule for ties matter."""
 
 
 @pytest.mark.parametrize(("spec", "cases"), specs(names_of_family("slurm"), MORE, FEW))
 def test_a_policy_plays_the_schedules_that_were_recorded(spec: str, cases: int, pinned: Callable[..., None]) -> None:
-    pinned(spec, schedules(spec, cases, queues=True))
+    pinned(spec, schedules(spec, cases, queues=True, also=ALSO))
+
+
+def test_each_setting_changes_a_schedule_that_was_recorded() -> None:
+    kept = json.loads(Path(__file__).with_suffix(".json").read_text())
+    assert len({*kept.values()}) == len(kept)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dagsim.errors import ConfigError, TraceError
-from dagsim.families.slurm.accounting.accounting_values import array_tasks, state
+from dagsim.families.slurm.accounting.accounting_values import array_ids, array_tasks, state
 from dagsim.model import Request
 from dagsim.traces import TraceOptions, open_trace
 from dagsim.traces.fields import Dirty
@@ -965,12 +965,22 @@ def test_a_log_without_lines_of_submission_says_what_it_lacks(tmp_path: Path) ->
 )
 def test_an_array_of_slurm_jobs_is_counted(job: str, tasks: int | None) -> None:
     assert array_tasks(job) == tasks
+    cut_off = job.endswith("...]")  # the count is a lower bound, but the ids include the number that was cut off
+    assert len(array_ids(job)) == (tasks or 1) + cut_off
 
 
 @pytest.mark.parametrize("listed", ["a", "1-b", "1-9:c", "", "1,,2", "123456789", "-3", "0-99999999,0-99999999"])
 def test_an_array_that_is_no_list_of_tasks_is_refused(listed: str) -> None:
     with pytest.raises(Dirty, match="with an invalid list of array tasks"):
         array_tasks(f"9_[{listed}]")
+    assert array_ids(f"9_[{listed}]") == [f"9_[{listed}]"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "ids"), [("3-5,9x...", [3, 4, 5]), ("3,95-9...", [3, 95]), ("3,7-9:...", [3, 7, 8, 9])]
+)
+def test_the_end_of_a_list_that_was_cut_off_is_read_if_it_can_be(listed: str, ids: list[int]) -> None:
+    assert array_ids(f"9_[{listed}]") == [f"9_{task}" for task in ids]
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dagsim.errors import TraceError
-from dagsim.model import Job
+from dagsim.families.slurm.queue.queue_listings import queued_jobs
+from dagsim.model import Job, Request
 from dagsim.traces import Trace, TraceOptions, open_trace
+from dagsim.traces.source import Source
 
 NOW_S = 1_790_000_000
 
@@ -247,6 +249,131 @@ def test_every_state_and_flag_is_decided(tmp_path: Path, words: list[str], expec
         assert (job.observed_start_s is not None) == (expected == "runs")
     else:
         assert trace.report.skipped == {expected: 1}
+
+
+LISTED = {
+    "job_id": 8, "array_job_id": 7, "array_task_id": 14, "array_max_tasks": 3, "het_job_id": 11, "het_job_offset": 12,
+    "name": "fit", "user_name": "ida", "account": "bio", "qos": "day", "partition": "gpu", "priority": 9,
+    "job_state": ["RUNNING"], "state_reason": "Licenses", "dependency": "afterok:7(unfulfilled)",
+    "submit_time": 1789990000, "eligible_time": 1789990060, "start_time": 1789990120, "suspend_time": 1789990180,
+    "pre_sus_time": 50, "run_time": 600, "last_sched_evaluation": 1789990110, "time_limit": 90, "node_count": 6,
+    "cpus": 16, "tasks": 4, "sockets_per_node": 5, "nodes": "g[1-2]", "tres_req_str": "cpu=8,gres/gpu=4",
+    "tres_alloc_str": "cpu=8,gres/gpu=2", "gres_detail": ["gpu:a100:1(IDX:0)", "gpu:a100:1(IDX:0)"],
+    "tres_per_job": "gres/gpu:4", "tres_per_node": "gres/gpu:2", "tres_per_task": "gres/gpu:1",
+    "tres_per_socket": "gres/gpu:3", "features": "nvl", "resv_name": "course", "licenses": "cad:1",
+    "required_nodes": "g1", "excluded_nodes": "g3", "shared": "user",
+}  # fmt: skip
+"""A job with a different value in each field."""
+IN_SCONTROL = """JobId=8 ArrayJobId=7 ArrayTaskId=14 ArrayTaskThrottle=3 HetJobId=11 HetJobOffset=12 JobName=fit
+   UserId=ida(2001) GroupId=staff(2002)
+   Priority=9 Nice=0 Account=bio QOS=day
+   JobState=RUNNING Reason=Licenses Dependency=afterok:7(unfulfilled)
+   RunTime=00:10:00 TimeLimit=01:30:00
+   SubmitTime=2026-09-21T11:26:40 EligibleTime=2026-09-21T11:27:40
+   StartTime=2026-09-21T11:28:40 EndTime=2026-09-21T12:58:40
+   SuspendTime=2026-09-21T11:29:40 SecsPreSuspend=50 LastSchedEval=2026-09-21T11:28:30
+   Partition=gpu ReqNodeList=g1 ExcNodeList=g3
+   NodeList=g[1-2]
+   NumNodes=6 NumCPUs=16 NumTasks=4 CPUs/Task=2 Socks/Node=5
+   ReqTRES=cpu=8,gres/gpu=4
+   AllocTRES=cpu=8,gres/gpu=2
+   MinMemoryNode=64G Features=nvl Reservation=course Licenses=cad:1 OverSubscribe=USER
+   TresPerJob=gres/gpu:4 TresPerNode=gres/gpu:2 TresPerTask=gres/gpu:1 TresPerSocket=gres/gpu:3
+   Nodes=g[1-2] CPU_IDs=0-3 Mem=0 GRES=gpu:a100:1(IDX:0)
+"""
+IN_SQUEUE = """\
+JOBID|ARRAY_JOB_ID|ARRAY_TASK_ID|HET_JOB_ID|HET_JOB_OFFSET|NAME|USER|ACCOUNT|QOS|PARTITION|PRIORITY|STATE|REASON|DEPENDENCY
+8|7|14|11|12|fit|ida|bio|day|gpu|9|RUNNING|Licenses|afterok:7(unfulfilled)
+SUBMIT_TIME|ELIGIBLE_TIME|START_TIME|END_TIME|TIME|TIME_LIMIT
+2026-09-21T11:26:40|2026-09-21T11:27:40|2026-09-21T11:28:40|2026-09-21T12:58:40|10:00|1:30:00
+NODES|CPUS|TASKS|NODELIST|FEATURES|RESERVATION|LICENSES|TRES_ALLOC|MIN_MEMORY|OVER_SUBSCRIBE|REQ_NODES|EXC_NODES
+6|16|4|g[1-2]|nvl|course|cad:1|cpu=8,gres/gpu=2|64G|USER|g1|g3
+TRES_PER_JOB|TRES_PER_NODE|TRES_PER_TASK|TRES_PER_SOCKET
+gres/gpu:4|gres/gpu:2|gres/gpu:1|gres/gpu:3
+"""
+"""Columns of one table, in four parts."""
+
+
+def test_all_formats_state_the_same_fields_of_a_job_except_those_that_they_lack(tmp_path: Path) -> None:
+    names, values = ("|".join(IN_SQUEUE.splitlines()[at::2]) for at in (0, 1))
+    texts = (json.dumps({"jobs": [LISTED]}), IN_SCONTROL, f"{names}\n{values}\n")
+    found = []
+    for text in texts:
+        (tmp_path / "queue").write_text(text)
+        found += queued_jobs(Source(tmp_path / "queue"))
+    document, scontrol, squeue = map(asdict, found)
+    assert len({json.dumps(value) for value in LISTED.values()}) == len(LISTED)  # so that swapped fields are seen
+
+    def differences(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
+        return {name for name in one if one[name] != other[name]} - {"line", "gres_detail"}
+
+    assert differences(document, scontrol) == {"memory"}
+    assert ",".join(document["gres_detail"]) == ",".join(scontrol["gres_detail"])
+    assert differences(scontrol, squeue) == {
+        "array_max_tasks", "suspend_time", "pre_sus_time", "last_sched_evaluation", "sockets_per_node", "tres_req_str",
+    }  # fmt: skip
+    assert squeue["tres_req_str"] == scontrol["tres_alloc_str"]  # squeue has no column of what was requested
+
+
+TERMS = {
+    "dependency": "afterok:7(unfulfilled),after:7+2",
+    "licenses": "solver:3",
+    "required_nodes": "g[1-2]",
+    "excluded_nodes": "g7",
+    "features": "nvl",
+    "resv_name": "course",
+    "account": "bio",
+    "qos": "day",
+    "partition": "gpu,big",
+    "name": "fit : model",  # a colon between blanks separates components in a submit line, but not in a name
+}
+WAITS = {"job_state": ["PENDING"], "state_reason": "Priority", "start_time": 0, "nodes": "", "tres_alloc_str": ""}
+
+
+def test_the_terms_of_a_listed_job_reach_its_request(tmp_path: Path) -> None:
+    jobs = jobs_of(queue_of(tmp_path, json_job(7), json_job(8) | WAITS | TERMS))
+    assert jobs["8"].request == Request(
+        constraint="nvl",
+        partitions=("gpu", "big"),
+        reservation="course",
+        licences=(("solver", 3),),
+        after=("7", "start:7+120"),
+        nodes=("g1", "g2"),
+        excluded=("g7",),
+    )
+    assert (jobs["8"].account, jobs["8"].qos, jobs["8"].partition) == ("bio", "day", "gpu")
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        ({"shared": "none"}, Request(exclusive=True)),
+        ({"exclusive": "true"}, Request(exclusive=True)),
+        ({"shared": "user"}, Request(exclusive_user=True)),
+        ({"array_job_id": 8, "array_task_id": 0, "array_max_tasks": 4}, Request(array="8", array_limit=4)),
+        ({"array_job_id": 8, "array_task_string": "0%4"}, Request(array="8", array_limit=4)),
+    ],
+)
+def test_an_option_of_a_listed_job_reaches_its_request(
+    tmp_path: Path, listed: dict[str, Any], expected: Request
+) -> None:
+    (job,) = jobs_of(queue_of(tmp_path, json_job(8) | WAITS | listed)).values()
+    assert job.request == expected
+
+
+def test_only_a_suspended_job_goes_before_all_others(tmp_path: Path) -> None:
+    jobs = jobs_of(queue_of(tmp_path, json_job(4, job_state=["SUSPENDED"]), json_job(5) | WAITS))
+    assert jobs["4"].priority == 1e9
+    assert not jobs["5"].priority
+
+
+@pytest.mark.parametrize(
+    ("tasks", "ids"),
+    [("3-5", ["8_3", "8_4", "8_5"]), ("0x1a", ["8_1", "8_3", "8_4"]), ("9-3", ["8_9"]), ("a-b", ["8"])],
+)
+def test_tasks_that_wait_together_are_separate_jobs(tmp_path: Path, tasks: str, ids: list[str]) -> None:
+    trace = queue_of(tmp_path, json_job(8, array_task_string=tasks) | WAITS)
+    assert list(jobs_of(trace)) == ids
 
 
 @pytest.mark.data

@@ -20,7 +20,9 @@ from dagsim.families.site.cluster_file import import_site
 from dagsim.families.site.node_lists import FoundNode, grouped
 from dagsim.families.site.site_import import site_files
 from dagsim.families.slurm.accounting.submission import begin_after_s, submission
-from dagsim.families.slurm.site.slurm_site_files import read_slurm_site
+from dagsim.families.slurm.site.site_file_kinds import SITE_FILE_KINDS
+from dagsim.families.slurm.site.slurm_site_files import SITE_FILE_READERS, read_slurm_site
+from dagsim.families.slurm.site.slurm_site_values import gres_gpus
 from dagsim.model import Caps, NodeOutage, Request
 from dagsim.traces import open_trace
 from dagsim.traces.times import moment_s
@@ -110,6 +112,10 @@ def test_each_file_is_read_by_its_content(folder: Path) -> None:
     assert settings["bf_window_linear_s"] == 90
     assert settings["accrue_always"]
     assert set(site.unmodelled) == {"PriorityFlags=DEPTH_OBLIVIOUS", "SchedulerParameters=bf_strange=1"}
+
+
+def test_each_kind_of_file_has_a_reader() -> None:
+    assert {kind for kind, _ in SITE_FILE_KINDS} - {""} == {*SITE_FILE_READERS}
 
 
 def test_the_import_is_a_configuration_whose_scheduler_replay_uses(folder: Path, tmp_path: Path) -> None:
@@ -352,6 +358,18 @@ def test_a_node_of_two_gpu_types_stays_in_its_partition(folder: Path, tmp_path: 
     assert replay.exit_code == 0, replay.output
 
 
+@pytest.mark.parametrize(
+    ("gres", "gpus"),
+    [
+        ("gpu", [("", 1)]), ("gpu:2", [("", 2)]), ("gpu:a100", [("a100", 1)]), ("gpu:3g.20gb:2", [("3g.20gb", 2)]),
+        ("gpu:a100:8(S:0,1),shard:a100:8,gpu:t4:2", [("a100", 8), ("t4", 2)]), ("gpu:a100:no_consume:4", [("a100", 4)]),
+        ("gpu:a100:2,gpu:a100:3,gpu:t4:0", [("a100", 5)]), ("(null)", []), ("", []),
+    ],
+)  # fmt: skip
+def test_files_and_listings_state_the_gpus_of_a_node_in_one_syntax(gres: str, gpus: list[tuple[str, int]]) -> None:
+    assert list(gres_gpus(gres)) == gpus
+
+
 _HUGE = "9" * 5000
 
 
@@ -361,6 +379,7 @@ _HUGE = "9" * 5000
         ("nodes.conf", "Sockets=2", f"Sockets={_HUGE}", "node n1: a non-numeric value for sockets"),
         ("nodes.conf", "RealMemory=65536", "RealMemory=nan", "node n1: a non-numeric value for realmemory"),
         ("nodes.conf", "a100:2", f"a100:{_HUGE}", "node g1: a non-numeric value for number of GPUs"),
+        ("nodes.conf", "a100:2", "a100:two", "node g1: a non-numeric value for number of GPUs"),
         ("nodes.conf", "Weight=9", "Weight=heavy", "node g1: a non-numeric value for weight"),
         (
             "slurm.conf",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from dagsim.families.kubernetes.api.pod_context import PodContext
 from dagsim.families.kubernetes.api.terms import Selector, label_selector
 from dagsim.traces.documents import list_in, object_in, text_in
 
@@ -88,8 +89,7 @@ class ClusterObjects:
 
     def pod_manifest(self, object: Any) -> dict[str, Any]:
         """Return the parts of a pod that matter to kube-scheduler: its labels, the relevant parts
-        of its spec, and, under ``resolved``, what follows from its status and from other
-        objects."""
+        of its spec, and its context (``PodContext``)."""
         metadata, spec = object_in(object, "metadata"), object_in(object, "spec")
         labels, namespace = object_in(metadata, "labels"), text_in(metadata, "namespace") or "default"
         kept = {name: spec[name] for name in _KEPT if spec.get(name)}
@@ -105,15 +105,13 @@ class ClusterObjects:
         own = {"labels": labels, "namespace": "" if namespace == "default" else namespace}
         if own := {name: value for name, value in own.items() if value}:
             manifest["metadata"] = own
-        resolved = {
-            "services": self._services_of(metadata, labels, namespace),
-            "budgets": self._budgets_of(metadata, labels, namespace),
-            "nominated": "" if text_in(spec, "nodeName") else text_in(object, "status", "nominatedNodeName"),
-            "terminating": bool(text_in(metadata, "deletionTimestamp")),
-        }
-        if resolved := {name: value for name, value in resolved.items() if value}:
-            manifest["resolved"] = resolved
-        return manifest
+        context = PodContext(
+            services=self._services_of(metadata, labels, namespace),
+            budgets=self._budgets_of(metadata, labels, namespace),
+            nominated="" if text_in(spec, "nodeName") else text_in(object, "status", "nominatedNodeName"),
+            terminating=bool(text_in(metadata, "deletionTimestamp")),
+        )
+        return manifest | context.part()
 
     def _services_of(self, metadata: Any, labels: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         """Return the labels by which the Services and the owner of a pod select it."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from dagsim.families.kubernetes.api.cluster_objects import ClusterObjects
 from dagsim.families.kubernetes.api.terms import WHOLE_GPUS, pod_requests
 from dagsim.model.arithmetic import ordered_sum, whole_sum
+from dagsim.model.mig import mig_share
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty, InvalidValue
 from dagsim.traces.times import moment_s
@@ -109,10 +110,9 @@ def whole_gpus(value: float) -> int:
 
 
 def _slice(name: str) -> float:
-    """Return the share of a GPU that a MIG resource represents, or 0 for any other resource. An A30
-    has 4 slices, and other GPUs have 7."""
+    """Return the share of a GPU that a MIG resource represents, or 0 for any other resource."""
     match = _SLICE.match(name)
-    return 0.0 if match is None else int(match[1]) / (4 if int(match[2]) == 6 * int(match[1]) else 7)
+    return 0.0 if match is None else mig_share(int(match[1]), int(match[2]))
 
 
 _GROUP_LABELS = (
@@ -179,6 +179,13 @@ class PodRecord:
     """The parts of the pod that a scheduler reads (``pod_manifest``)."""
     ends_s: float | None = None
     """Latest time at which a terminating pod is gone."""
+
+    def age_s(self, now_s: float) -> float:
+        """Return the time since the pod started, was bound or was created: the first of these that
+        is known.
+        """
+        began_s = self.bound_s if self.started_s is None else self.started_s
+        return now_s - (self.created_s if began_s is None else began_s)
 
 
 def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | None = None) -> PodRecord:

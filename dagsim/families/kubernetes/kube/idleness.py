@@ -7,11 +7,11 @@ import time
 from collections import Counter
 from typing import NamedTuple
 
-from dagsim.families.kubernetes.server.api_server import NODES, PODS
+from dagsim.families.kubernetes.server.api_resources import NODES, PODS
+from dagsim.families.kubernetes.server.metrics_page import Metrics, series, summed
 from dagsim.families.kubernetes.server.object_store import ObjectChange, ObjectKey
 from dagsim.families.kubernetes.server.patches import field as value_at
 from dagsim.families.kubernetes.server.program import Beside
-from dagsim.families.kubernetes.server.prometheus import Metrics, series, summed
 from dagsim.model.arithmetic import ordered_sum
 
 _PATIENCE_S = 0.5

@@ -12,7 +12,15 @@ import numpy as np
 
 from dagsim.errors import require
 from dagsim.families.kubernetes.api.terms import WHOLE_GPUS
-from dagsim.families.kubernetes.kube.kube_state import KubeState, Leaving, PieceKey, state_of, task_key, task_pod
+from dagsim.families.kubernetes.kube.kube_state import (
+    KubeState,
+    Leaving,
+    run_pod_key,
+    state_of,
+    task_key,
+    task_pod,
+)
+from dagsim.families.kubernetes.kube.node_columns import PodKey
 from dagsim.families.kubernetes.kube.objects import GPUS
 from dagsim.families.kubernetes.kube.pod_queue import PodQueue, Turns
 from dagsim.families.kubernetes.kube.profile import Profile, fit_arguments, read_profile
@@ -82,7 +90,7 @@ class KubeDefault:
         self._restart_s, self._grace_s = restart_s, grace_s
         self._leaving: dict[int, Leaving] = {}
         """Pods of preempted runs that still hold their nodes, by run."""
-        self._nominated: dict[PieceKey, int] = {}
+        self._nominated: dict[PodKey, int] = {}
         """The nodes for which tasks are nominated."""
         self.nominations: dict[str, int] = {}
         """For each job with a nominated pod, the number of the node that is promised to it."""
@@ -174,7 +182,7 @@ class KubeDefault:
                 self._nominated.pop(other.key, None)
         snapshot.withdraw(key)
         state.nominate(task, victims.node)
-        for run in dict.fromkeys([bound.key.run for bound in victims.pods if not bound.leaving]):
+        for run in dict.fromkeys([run_pod_key(bound).run for bound in victims.pods if not bound.leaving]):
             if self._grace_s:
                 self._nominated[key] = victims.node
                 pods = state.pods_of(view.running[run])

@@ -21,9 +21,16 @@ from weakref import finalize
 import yaml
 
 from dagsim.errors import ConfigError, PolicyFailed, require
+from dagsim.families.kubernetes.api.pod_context import PodContext
 from dagsim.families.kubernetes.kube.idleness import Idleness
-from dagsim.families.kubernetes.kube.scheduler_objects import SchedulerObjects, node_manifest, valid_name
-from dagsim.families.kubernetes.server.api_server import NODES, PODS, admitted, resource
+from dagsim.families.kubernetes.kube.scheduler_objects import (
+    SchedulerObjects,
+    node_manifest,
+    stated_manifest,
+    valid_name,
+)
+from dagsim.families.kubernetes.server.api_resources import NODES, PODS, resource
+from dagsim.families.kubernetes.server.api_server import admitted
 from dagsim.families.kubernetes.server.object_store import ObjectChange, ObjectKey, stamp
 from dagsim.families.kubernetes.server.patches import Manifest
 from dagsim.families.kubernetes.server.patches import field as value_at
@@ -534,15 +541,15 @@ class _Session:
         pod = self._objects.pod(task, key)
         namespace, labels = pod["metadata"]["namespace"], pod["metadata"]["labels"]
         self._namespace(namespace)
-        self._surround(pod.pop("resolved"), labels, namespace)
+        self._surround(PodContext.of(stated_manifest(task)), labels, namespace)
         return pod
 
-    def _surround(self, resolved: Mapping[str, Any], labels: dict[str, str], namespace: str) -> None:
+    def _surround(self, context: PodContext, labels: dict[str, str], namespace: str) -> None:
         """Create the Service that selects the pod and the budgets that protect it."""
-        if selector := resolved.get("services"):
+        if selector := context.services:
             name = "service-" + "-".join(sorted(f"{key}.{value}" for key, value in selector.items()))
             self._keep(_SERVICES, namespace, valid_name(name), {"spec": {"selector": selector}})
-        for budget, allowed in (resolved.get("budgets") or {}).items():
+        for budget, allowed in context.budgets.items():
             label = f"dagsim/budget-{valid_name(budget)}"[:63]
             labels[label] = "true"
             protected = {"selector": {"matchLabels": {label: "true"}}}

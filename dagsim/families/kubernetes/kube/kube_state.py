@@ -24,14 +24,13 @@ PieceKey: TypeAlias = tuple[int, int, int]
 
 
 class RunPodKey(NamedTuple):
-    """Identifies a pod of a run in the snapshot."""
+    """Identifies a pod of a run on its node."""
 
     run: int
     node: int
     number: int
-    """Number of the pod among the pods of the run on the node."""
     leaving: bool = False
-    """True for a pod that still holds its node although its run was preempted."""
+    """True if the run has been stopped, and the pod is terminating."""
 
 
 class Leaving(NamedTuple):
@@ -39,6 +38,12 @@ class Leaving(NamedTuple):
 
     until_s: float
     pods: tuple[tuple[int, BoundPod], ...]
+
+
+def run_pod_key(bound: BoundPod) -> RunPodKey:
+    """Return the key of a pod, which belongs to a run unless it is only nominated or on trial."""
+    assert isinstance(bound.key, RunPodKey)
+    return bound.key
 
 
 def task_key(task: TaskState) -> PieceKey:
@@ -105,13 +110,13 @@ class KubeState:
         """Keep the resources of a preempted run occupied until its pods have terminated, unless
         this has already been done."""
         for node, bound in leaving.pods:
-            if (key := bound.key._replace(leaving=True)) not in self.snapshot.pods[node]:
+            if (key := run_pod_key(bound)._replace(leaving=True)) not in self.snapshot.pods[node]:
                 self.snapshot.add(node, bound._replace(key=key, leaving=True))
 
     def leave(self, leaving: Leaving) -> None:
         """Free the resources of pods that have terminated."""
         for node, bound in leaving.pods:
-            if (key := bound.key._replace(leaving=True)) in self.snapshot.pods[node]:
+            if (key := run_pod_key(bound)._replace(leaving=True)) in self.snapshot.pods[node]:
                 self.snapshot.remove(node, key)
             self.freed.append(node)
 
@@ -165,14 +170,14 @@ class KubeState:
                 continue
             taken: dict[int, int] = {}
             with self.snapshot.trial() as add:
-                for number in range(wanted):
+                for _ in range(wanted):
                     nodes = self._allowed(self.cycle.feasible(self._waiting(task)), demand, candidate)
                     room = [node for node in nodes.tolist() if machines.list[node].room(demand) > taken.get(node, 0)]
                     if not room:
                         break
                     node = self.cycle.best(pod, np.array(room))
                     taken[node] = taken.get(node, 0) + 1
-                    add(node, BoundPod(("gang", number), pod, task.job.job.priority, inf))
+                    add(node, BoundPod(None, pod, task.job.job.priority, inf))
             if whole_sum(taken.values()) == wanted:
                 return tuple([Share(*pair) for pair in sorted(taken.items())])
         return None
@@ -187,7 +192,7 @@ class KubeState:
             if not len(self._allowed(np.array([victims.node]), task.demand, None)):
                 continue
             machine: NodeState = view.machines.list[victims.node].copy()
-            for run in dict.fromkeys([bound.key.run for bound in victims.pods if not bound.key.leaving]):
+            for run in dict.fromkeys([key.run for key in map(run_pod_key, victims.pods) if not key.leaving]):
                 for held, count, mask, on in view.running[run].held:
                     if held.index == victims.node:
                         machine = machine.after(view.running[run].task.demand, count, mask, on)

@@ -4,9 +4,9 @@ these columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dagsim.families.kubernetes.api.terms import Selector
 from dagsim.families.kubernetes.kube.objects import HostPort, NodeObject, Pod, Term
 from dagsim.model.arithmetic import whole_sum
 
-PodKey: TypeAlias = Any
+PodKey: TypeAlias = Hashable
 """Identifies a pod."""
 
 _NO_LIMIT = 1 << 40
@@ -122,17 +122,20 @@ class NodeColumns:
 
     @contextmanager
     def trial(self) -> Iterator[Callable[[int, BoundPod], None]]:
-        """Yield a function that adds pods until the end of the block, where they are removed again."""
-        added: list[tuple[int, PodKey]] = []
+        """Return a function that puts pods on nodes until the end of the block. Their keys do not
+        matter.
+        """
+        there: list[tuple[int, PodKey]] = []
 
         def add(index: int, bound: BoundPod) -> None:
-            self.add(index, bound)
-            added.append((index, bound.key))
+            key = object()
+            self.add(index, bound._replace(key=key))
+            there.append((index, key))
 
         try:
             yield add
         finally:
-            for index, key in added:
+            for index, key in there:
                 self.remove(index, key)
 
     def _change(self, index: int, bound: BoundPod, sign: int) -> None:

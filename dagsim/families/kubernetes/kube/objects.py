@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
 from dagsim.errors import ModelError
+from dagsim.families.kubernetes.api.pod_context import PodContext
 from dagsim.families.kubernetes.api.terms import (
     DEFAULT_CPU,
     DEFAULT_MEMORY,
@@ -108,7 +109,7 @@ class Pod:
 
     def __init__(self, manifest: Mapping[str, Any]) -> None:
         spec, metadata = object_in(manifest, "spec"), object_in(manifest, "metadata")
-        resolved = object_in(manifest, "resolved")
+        context = PodContext.of(manifest)
         self.namespace = text_in(metadata, "namespace") or "default"
         self.labels: ObjectLabels = {key: str(value) for key, value in object_in(metadata, "labels").items()}
         self._read_amounts(spec)
@@ -117,18 +118,18 @@ class Pod:
         self._read_node_affinity(spec, affinity)
         self._read_pod_affinity(affinity)
         self._read_spread(spec)
-        self.service_labels = equal_to(object_in(resolved, "services"))
+        self.service_labels = equal_to(context.services)
         """The labels by which the pod's Services and its owner select it, for the default
         spreading."""
         self.budgets: tuple[tuple[str, int], ...] = tuple(
-            [(str(name), int(allowed)) for name, allowed in object_in(resolved, "budgets").items()]
+            [(str(name), int(allowed)) for name, allowed in context.budgets.items()]
         )
         """The budgets (PodDisruptionBudget) that select the pod, and the disruptions that each
         allows."""
         self.preempts = text_in(spec, "preemptionPolicy") != "Never"
-        self.nominated = text_in(resolved, "nominated")
+        self.nominated = context.nominated
         """The node for which the pod was nominated before the simulation began."""
-        self.terminating = resolved.get("terminating") is True
+        self.terminating = context.terminating
         self.needs = bool(self.affinity or self.anti_affinity or self.spread)
         """True if the pod's filters depend on other pods' labels."""
 

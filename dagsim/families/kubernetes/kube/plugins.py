@@ -79,7 +79,7 @@ class Filters:
         if others:
             with snapshot.trial() as add:
                 for bound in others:
-                    add(node, bound._replace(key=("nominated", bound.key)))
+                    add(node, bound)
                 if not self.passes(pod, node):
                     return False
         return self.passes(pod, node)

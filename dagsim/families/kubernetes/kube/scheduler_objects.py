@@ -28,9 +28,8 @@ class SchedulerObjects:
         self._nodes, self._types, self._scheduler, self._fail = nodes, types, scheduler, fail
 
     def pod(self, task: TaskState, key: tuple[int, int, int]) -> Manifest:
-        """Return the pod for an instance of a task. The numbers in ``key`` identify the instance.
-        The field ``resolved`` of the pod states what follows from other objects."""
-        carried = json.loads(task.task.manifest) if task.task.manifest else {}
+        """Return the pod for an instance of a task. The numbers in ``key`` identify the instance."""
+        carried = stated_manifest(task)
         if not carried and task.task.gpus != int(task.task.gpus):
             self._fail(f"cannot schedule {task.name}: it requests {task.task.gpus:g} GPUs, but pods need whole GPUs")
         if task.training is not None:
@@ -51,8 +50,7 @@ class SchedulerObjects:
         namespace = value_at(carried, "metadata.namespace") or "default"
         labels = {str(name): str(value) for name, value in (value_at(carried, "metadata.labels") or {}).items()}
         self._restrict(task, spec, labels, key)
-        metadata = {"namespace": namespace, "labels": labels}
-        return {"metadata": metadata, "spec": spec, "resolved": carried.get("resolved") or {}}
+        return {"metadata": {"namespace": namespace, "labels": labels}, "spec": spec}
 
     def _plain(self, task: TaskState) -> Manifest:
         asked = task.task
@@ -89,6 +87,12 @@ class SchedulerObjects:
             of_pods.setdefault("requiredDuringSchedulingIgnoredDuringExecution", []).append(term)
         if affinity:
             spec["affinity"] = affinity
+
+
+def stated_manifest(task: TaskState) -> Manifest:
+    """Return the manifest that the log states for a task. It is empty if the log states none."""
+    manifest: Manifest = json.loads(task.task.manifest) if task.task.manifest else {}
+    return manifest
 
 
 def valid_name(text: str) -> str:

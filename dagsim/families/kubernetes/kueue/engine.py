@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from dagsim.families.kubernetes.kueue.admission_sharing import LocalQueueUsage
 from dagsim.families.kubernetes.kueue.amounts import natural, unit, whole
 from dagsim.families.kubernetes.kueue.flavors import FlavorSearch
 from dagsim.families.kubernetes.kueue.kueue_objects import KueueObjects, PodSetAssignment, Workload
@@ -95,8 +96,7 @@ class _Entry:
     assignment: Assignment
     targets: list[Victim]
     message: str
-    state: str = ""
-    """Empty, ``skipped``, ``preempting`` or ``admitted``."""
+    state: Literal["", "skipped", "preempting", "admitted"] = ""
 
 
 class Admission:
@@ -115,12 +115,7 @@ class Admission:
         self._arrivals = 0
         self._locals = {local.name: local for local in objects.local_queues}
         sharing = objects.admission_fair_sharing
-        self._consumed: dict[str, dict[str, int]] = {
-            local.name: {name: _milli(amount) for name, amount in local.consumed_resources.items()}
-            for local in objects.local_queues
-        }
-        self._penalties: dict[str, dict[str, int]] = {}
-        self._sampled_s: float | None = None
+        self._usage = None if sharing is None else LocalQueueUsage(sharing, self._locals)
         self._by_usage = {queue.name for queue in objects.cluster_queues if sharing is not None and queue.usage_based}
         self.pending = {
             name: PendingQueue(
@@ -278,7 +273,7 @@ class Admission:
     def _state(self) -> object:
         """Return the state: the workloads that hold quota, the workloads that wait in each queue,
         and past usage."""
-        past = tuple([self.past_usage(name) for name in self._penalties])
+        past = () if self._usage is None else self._usage.penalised()
         return past, frozenset(
             (one.name, one.where, one.tried, None if one.assignment is None else tuple(one.assignment.usage.items()))
             for one in self.workloads.values()
@@ -464,7 +459,8 @@ class Admission:
             assert workload.assignment is not None
             self._hold(workload, workload.assignment)
             self.snapshot.queues[workload.cluster_queue].generation += 1
-            self._penalise(workload)
+            if self._usage is not None:
+                self._usage.penalise(workload)
             self._bump(workload)
         for entry, target in sorted(issued, key=lambda one: one[1].workload.name):
             cycle.preempted.append(Preempted(target.workload, entry.workload.name, target.reason))
@@ -528,55 +524,19 @@ class Admission:
         return self._past_usage(workload) if workload.cluster_queue in self._by_usage else None
 
     def _past_usage(self, workload: WorkloadState) -> float:
-        """Return the past usage of the workload's LocalQueue, divided by the weight of this
-        queue."""
-        return self.past_usage(workload.local_queue)
-
-    def past_usage(self, local_queue: str) -> float:
-        """Return the past usage of a LocalQueue, including penalties for recent admissions, divided
-        by the weight of the queue."""
-        sharing = self.objects.admission_fair_sharing
-        assert sharing is not None
-        consumed, penalties = self._consumed.get(local_queue, {}), self._penalties.get(local_queue, {})
-        usage = 0.0
-        for resource in sorted(consumed.keys() | penalties.keys()):
-            total = consumed.get(resource, 0) + penalties.get(resource, 0)
-            # Kubernetes stores whole amounts without decimals, and computes all others as a
-            # multiple of 0.001. Do the same, so that rounding errors are equal.
-            amount = total * 0.001 if resource in penalties or total % 1000 else float(total // 1000)
-            usage += sharing.resource_weights.get(resource, 1.0) * amount
-        weight = self._locals[local_queue].weight
-        return usage / weight if weight else (inf if usage else 0.0)
-
-    def _penalise(self, workload: WorkloadState) -> None:
-        sharing = self.objects.admission_fair_sharing
-        if sharing is None:
-            return
-        share = (
-            1.0 - 0.5 ** (sharing.usage_sampling_interval_s / sharing.usage_half_life_s)
-            if sharing.usage_half_life_s
-            else 0.0
-        )
-        penalty = self._penalties.setdefault(workload.local_queue, {})
-        totals: dict[str, int] = {}
-        for pod_set, requests in zip(workload.spec.pod_sets, workload.requests, strict=True):
-            for resource, amount in requests:
-                totals[resource] = totals.get(resource, 0) + amount * pod_set.count
-        for resource, amount in totals.items():
-            penalty[resource] = penalty.get(resource, 0) + int(float(amount * 1000 // unit(resource)) * share)
+        assert self._usage is not None
+        return self._usage.past(workload.local_queue)
 
     def _sample(self, now: float) -> None:
-        """Decay past usage. Once per interval, add the current usage and the penalties."""
-        sharing = self.objects.admission_fair_sharing
-        if sharing is None or not self._by_usage:
+        """Add the current usage to the past usage once per interval."""
+        if self._usage is None or not self._by_usage or not self._usage.is_due(now):
             return
-        if self._sampled_s is None:
-            self._sampled_s = now
-        elapsed = now - self._sampled_s
-        if elapsed < sharing.usage_sampling_interval_s:
-            return
-        self._sampled_s = now
-        kept = 0.5 ** (elapsed / sharing.usage_half_life_s) if sharing.usage_half_life_s else 1.0
+        self._usage.sample(now, self._used())
+        self.snapshot.changes[""] = self.snapshot.changes.get("", 0) + 1
+        self._memo.clear()
+
+    def _used(self) -> dict[str, dict[str, int]]:
+        """Return the usage of each LocalQueue by resource, in thousandths."""
         present: dict[str, dict[str, int]] = {}
         for workload in self.workloads.values():
             if workload.where == "admitted" and workload.cluster_queue in self._by_usage:
@@ -584,15 +544,7 @@ class Admission:
                 for slot, amount in workload.usage.items():
                     resource = self.snapshot.names[slot][1]
                     used[resource] = used.get(resource, 0) + amount * 1000 // unit(resource)
-        for name in {*self._consumed, *self._penalties}:
-            consumed, penalty = self._consumed.setdefault(name, {}), self._penalties.get(name, {})
-            for resource in {*consumed, *penalty, *present.get(name, {})}:
-                old = consumed.get(resource, 0) + penalty.get(resource, 0)
-                new = present.get(name, {}).get(resource, 0)
-                consumed[resource] = int(old * kept) + int(new * (1.0 - kept))
-        self._penalties.clear()
-        self.snapshot.changes[""] = self.snapshot.changes.get("", 0) + 1
-        self._memo.clear()
+        return present
 
     def _address(self, one: SetAssignment, leaf: object) -> tuple[str, ...]:
         flavor = next(choice.flavor for choice in one.choices.values() if choice.flavor in self.snapshot.trees)
@@ -658,10 +610,6 @@ def _reserved(assignment: Assignment, node: QuotaNode) -> SlotAmounts:
             limit = node.borrowing[slot]
             reserved[slot] = amount if limit is None else min(amount, unused + limit)
     return reserved
-
-
-def _milli(amount: float) -> int:
-    return round(amount * 1000)
 
 
 def _hashable(value: object) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Literal
 
 from dagsim.families.kubernetes.kueue.amounts import whole
 from dagsim.families.kubernetes.kueue.domains import PodPlacement, Requests
@@ -100,8 +101,8 @@ class WorkloadState:
         self.requests = [requests_in_parts(pod_set) for pod_set in spec.pod_sets]
         self.reserved = spec.reserved_s
         self.evicted = spec.evicted
-        self.where = ""
-        """``heap``, ``aside`` (inadmissible for now), ``admitted``, or empty."""
+        self.where: Literal["", "heap", "aside", "admitted"] = ""
+        """Its place: ``aside`` means inadmissible for now."""
         self.message: str | None = None
         self.tried: tuple[tuple[tuple[str, int], ...], ...] = ()
         self.tried_generation = -1

@@ -24,8 +24,8 @@ from weakref import finalize
 
 from dagsim.errors import ConfigError, PolicyFailed, UnknownName, require
 from dagsim.families.kubernetes.server.api_server import ApiServer
+from dagsim.families.kubernetes.server.metrics_page import Metrics
 from dagsim.families.kubernetes.server.object_store import ObjectStore, Resource
-from dagsim.families.kubernetes.server.prometheus import Metrics
 
 _T = TypeVar("_T")
 _GOODBYE_S = 2.0

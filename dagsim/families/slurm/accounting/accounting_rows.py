@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from dagsim.errors import TraceError
 from dagsim.families.slurm.accounting.accounting_values import json_number, listed_tasks, unescaped_text
+from dagsim.families.slurm.accounting.submission import ListedOptions
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
@@ -22,12 +23,49 @@ from dagsim.traces.report import Disagreement, ReadReport
 from dagsim.traces.source import NumberedRow, Source
 from dagsim.workload.records import clipped
 
-COLUMNS = (
-    "JobIDRaw", "JobID", "User", "Account", "Partition", "State", "Submit", "Eligible", "Start", "End", "ElapsedRaw",
-    "Elapsed", "Suspended", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "AllocTRES", "Restarts",
-    "NodeList", "QOS", "Constraints", "Reservation", "SubmitLine", "ReqCPUS", "ReqMem", "ReqNodes", "ReqGRES",
-    "AllocGRES", "Cluster",
-)  # fmt: skip
+
+class AccountingRow(NamedTuple):
+    """What Slurm states about one attempt of a job. ``Sacct`` builds jobs from such rows, which are
+    made from the text and the JSON of ``sacct``, and from listings of the queue.
+
+    The fields have the names of sacct's columns, and contain texts in sacct's syntax. A text is
+    empty if the value is not stated.
+    """
+
+    JobIDRaw: str = ""
+    JobID: str = ""
+    User: str = ""
+    Account: str = ""
+    Partition: str = ""
+    State: str = ""
+    Submit: str = ""
+    Eligible: str = ""
+    Start: str = ""
+    End: str = ""
+    ElapsedRaw: str = ""
+    Elapsed: str = ""
+    Suspended: str = ""
+    TimelimitRaw: str = ""
+    Timelimit: str = ""
+    NNodes: str = ""
+    NCPUS: str = ""
+    ReqTRES: str = ""
+    AllocTRES: str = ""
+    Restarts: str = ""
+    NodeList: str = ""
+    QOS: str = ""
+    Constraints: str = ""
+    Reservation: str = ""
+    SubmitLine: str | ListedOptions = ""
+    ReqCPUS: str = ""
+    ReqMem: str = ""
+    ReqNodes: str = ""
+    ReqGRES: str = ""
+    AllocGRES: str = ""
+    Cluster: str = ""
+
+
+COLUMNS = AccountingRow._fields
 """The columns that are used."""
 COMMAND = (
     "SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0 sacct --allusers --duplicates --allocations --noconvert -P "
@@ -392,37 +430,38 @@ def _check_header(names: Sequence[str], where: str) -> None:
         )
 
 
-def _json_row(job: Mapping[str, Any]) -> list[str]:
-    """Convert a job in JSON to the fields of the text output. Versions of Slurm arrange the JSON
-    differently, so values are recognised by their structure.
+def _json_row(job: Mapping[str, Any]) -> AccountingRow:
+    """Convert a job in JSON to a row. Versions of Slurm arrange the JSON differently, so values are
+    recognised by their structure.
     """
     time, state, tres = (object_in(job.get(name)) for name in ("time", "state", "tres"))
     allocated = _tres(tres.get("allocated"))
-    row = {
-        "JobIDRaw": unescaped_text(json_number(job.get("job_id"))),
-        "JobID": _job_id(job),
-        "User": text_in(job.get("user")) or text_in(job, "association", "user"),
-        "Account": text_in(job.get("account")),
-        "Partition": text_in(job.get("partition")),
-        "State": _state(state.get("current")),
-        "TimelimitRaw": unescaped_text(json_number(time.get("limit"))),
-        "NNodes": unescaped_text(json_number(job.get("allocation_nodes"))),
+    return AccountingRow(
+        JobIDRaw=unescaped_text(json_number(job.get("job_id"))),
+        JobID=_job_id(job),
+        User=text_in(job.get("user")) or text_in(job, "association", "user"),
+        Account=text_in(job.get("account")),
+        Partition=text_in(job.get("partition")),
+        State=_state(state.get("current")),
+        TimelimitRaw=unescaped_text(json_number(time.get("limit"))),
+        NNodes=unescaped_text(json_number(job.get("allocation_nodes"))),
         # without allocated resources, use the number of CPUs that the job requests
-        "NCPUS": "" if allocated else unescaped_text(json_number(object_in(job.get("required")).get("CPUs"))),
-        "ReqTRES": _tres(tres.get("requested")),
-        "AllocTRES": allocated,
-        "Restarts": unescaped_text(json_number(job.get("restart_cnt"))),
-        "NodeList": text_in(job.get("nodes")),
-        "QOS": text_in(job.get("qos")),
-        "Constraints": text_in(job.get("constraints")),
-        "Reservation": text_in(job, "reservation", "name"),
-        "SubmitLine": text_in(job.get("submit_line")),
-    }
-    for column, name in (("Submit", "submission"), ("Eligible", "eligible"), ("Start", "start"), ("End", "end")):
-        row[column] = unescaped_text(json_number(time.get(name)) or None)
-    row["ElapsedRaw"] = unescaped_text(json_number(time.get("elapsed")))
-    row["Suspended"] = unescaped_text(json_number(time.get("suspended")))
-    return [row.get(name, "") for name in COLUMNS]
+        NCPUS="" if allocated else unescaped_text(json_number(object_in(job.get("required")).get("CPUs"))),
+        ReqTRES=_tres(tres.get("requested")),
+        AllocTRES=allocated,
+        Restarts=unescaped_text(json_number(job.get("restart_cnt"))),
+        NodeList=text_in(job.get("nodes")),
+        QOS=text_in(job.get("qos")),
+        Constraints=text_in(job.get("constraints")),
+        Reservation=text_in(job, "reservation", "name"),
+        SubmitLine=text_in(job.get("submit_line")),
+        Submit=unescaped_text(json_number(time.get("submission")) or None),
+        Eligible=unescaped_text(json_number(time.get("eligible")) or None),
+        Start=unescaped_text(json_number(time.get("start")) or None),
+        End=unescaped_text(json_number(time.get("end")) or None),
+        ElapsedRaw=unescaped_text(json_number(time.get("elapsed"))),
+        Suspended=unescaped_text(json_number(time.get("suspended"))),
+    )
 
 
 def _state(current: Any) -> str:

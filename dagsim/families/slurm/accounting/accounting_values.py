@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from dagsim.model import UNLIMITED_S
 from dagsim.model.arithmetic import whole_sum
+from dagsim.model.mig import mig_share
 from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.fields import MOST_GPUS, Dirty, InvalidValue, finite_number, memory_gb
 from dagsim.traces.report import ImpossibleTimes
@@ -19,8 +20,6 @@ _SHORT = 500  # maximum length of a cached text, in characters
 _INFINITE = "4294967295"  # Slurm's INFINITE, the largest 32-bit number
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
 _MOST_TASKS = 4_000_001  # the largest MaxArraySize that Slurm accepts.
-# Compute slices into which MIG can divide a GPU: four on the A30, seven on all other types.
-_SLICES, _A30_SLICES, _A30_SLICE_GB = 7, 4, 6
 
 
 class Resources(NamedTuple):
@@ -224,36 +223,45 @@ def array_tasks(job: str) -> int | None:
     parts = listed.removesuffix("...").split(",")
     tasks = 0
     for part in parts if ended else parts[:-1]:  # the last number of a list that was cut off may be incomplete
-        first, _, rest = part.partition("-")
-        last, _, step = rest.partition(":")
-        if not all(
-            number.isascii() and number.isdecimal() and len(number) < 9 for number in (first, last or "0", step or "1")
-        ):
+        if not (listed_range := _range(part)):
             raise Dirty(InvalidValue("with an invalid list of array tasks"))
-        tasks += max(0, int(last or first) - int(first)) // max(1, int(step or 1)) + 1
+        tasks += len(listed_range)
     if tasks > _MOST_TASKS:
         raise Dirty(InvalidValue("with an invalid list of array tasks"))
     return tasks
+
+
+def _range(part: str) -> range:
+    """Return the array tasks in ``3-90:2`` or ``95``, or the first one if the last is before it. The
+    result is empty if the text cannot be read.
+    """
+    first, _, rest = part.partition("-")
+    last, _, step = rest.partition(":")
+    numbers = (first, last or first, step or "1")
+    if not all(number.isascii() and number.isdecimal() and len(number) < 9 for number in numbers):
+        return range(0)
+    begin, end, stride = map(int, numbers)
+    return range(begin, max(begin, end) + 1, stride or 1)
+
+
+def is_array(id: str) -> bool:
+    """Return True if the id lists tasks of an array, and the list can be read."""
+    try:
+        return bool(array_tasks(id))
+    except Dirty:
+        return False
 
 
 def array_ids(id: str) -> list[str]:
     """Return the ids of the tasks in ``910002_[3-90,95%8]``, or the id itself if it contains no
     such list.
     """
-    base, bracket, inside = id.partition("_[")
-    listed = inside.rstrip("]").partition("%")[0]
-    try:
-        if not bracket or not array_tasks(f"{base}_[{listed}]"):
-            return [id]
-    except Dirty:
+    if not is_array(id):
         return [id]
-    tasks: list[int] = []
-    for part in listed.removesuffix("...").split(","):
-        first, _, rest = part.rstrip(":").partition("-")
-        last, _, step = rest.partition(":")
-        if first.isdecimal():
-            tasks += range(int(first), int(last or first) + 1, int(step or 1) or 1)
-    return [f"{base}_{task}" for task in tasks]
+    base, _, inside = id.partition("_[")
+    listed = inside.rstrip("]").partition("%")[0]
+    parts = listed.removesuffix("...").split(",")
+    return [f"{base}_{task}" for part in parts for task in _range(part.rstrip(":"))]
 
 
 def _pairs(text: str) -> Mapping[str, str]:
@@ -280,10 +288,9 @@ def _slice_share(kind: str) -> float | None:
     size, memory = int(match[1][:4]), int(match[2][:6])
     if not size or not memory:
         raise Dirty(InvalidValue("with an invalid MIG slice"))
-    of = _A30_SLICES if memory == _A30_SLICE_GB * size else _SLICES
-    if size > of:
+    if (share := mig_share(size, memory)) > 1:
         raise Dirty(InvalidValue("with an invalid MIG slice"))
-    return size / of
+    return share
 
 
 _NO_VALUE = 4294967294  # Slurm's NO_VAL, which is one less than INFINITE

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.families.slurm.accounting.accounting_rows import COLUMNS
+from dagsim.families.slurm.accounting.accounting_rows import AccountingRow
 from dagsim.families.slurm.accounting.accounting_values import (
     Resources,
     array_tasks,
@@ -102,7 +102,7 @@ class SacctJobs:
         seen: list[list[str]] = []
         for place, row in rows.items():
             try:
-                attempt = self._attempt(place, dict(zip(COLUMNS, row, strict=True)))
+                attempt = self._attempt(place, AccountingRow._make(row))
                 if row in seen:
                     raise Dirty("given twice")
                 seen.append(row)
@@ -125,7 +125,7 @@ class SacctJobs:
         """Build a job that never ran from its row. Return ``None`` if the job was never eligible,
         or if the row is unusable (this was reported when the jobs were read)."""
         try:
-            attempt = self._attempt(place, dict(zip(COLUMNS, row, strict=True)))
+            attempt = self._attempt(place, AccountingRow._make(row))
             job = self._made(attempt.submit_s, [replace(attempt, allocated=attempt.asked)])
             if self.times.moment("Eligible", place) is None:
                 return None
@@ -140,7 +140,7 @@ class SacctJobs:
         """
         scratch = replace(self, findings=Findings(), times=EXAMPLE)
         try:
-            ran = scratch._lasting([scratch._attempt(0, dict(zip(COLUMNS, row, strict=True)) | {"JobID": "1"})])
+            ran = scratch._lasting([scratch._attempt(0, AccountingRow._make(row)._replace(JobID="1"))])
             parts = scratch._by_type(ran) if ran else []
             task = scratch._task(parts[0], "job") if len(parts) == 1 else None
         except (Dirty, ModelError):
@@ -165,34 +165,29 @@ class SacctJobs:
     def _note(self, text: str, place: int, times: int = 1) -> None:
         self.findings.one(place, text, False, times)
 
-    def _attempt(self, place: int, row: dict[str, str]) -> _Attempt:
+    def _attempt(self, place: int, row: AccountingRow) -> _Attempt:
         """Build the attempt that a row describes.
 
         Raises:
             Dirty: The row is unusable.
         """
-        word = state(row["State"])
-        allocated = resources(row["AllocTRES"])
+        word = state(row.State)
+        allocated = resources(row.AllocTRES)
         start_s, end_s, submit_s = (self.times.moment(name, place) for name in ("Start", "End", "Submit"))
-        nowhere = row["NodeList"].lower() == "none assigned"
+        nowhere = row.NodeList.lower() == "none assigned"
         ran = word != "PENDING" and start_s is not None and not nowhere
-        if row["ReqTRES"] or row["AllocTRES"]:  # if the file lacks these columns, both are empty
+        if row.ReqTRES or row.AllocTRES:  # if the file lacks these columns, both are empty
             ran = ran and allocated.is_stated
-        if ran and allocated.cpus and row["NCPUS"].isdecimal() and int(row["NCPUS"]) != allocated.cpus:
+        if ran and allocated.cpus and row.NCPUS.isdecimal() and int(row.NCPUS) != allocated.cpus:
             self._note(_OTHER_CPUS, place)
-        if (
-            ran
-            and (of_tres := _nodes_of_tres(row["AllocTRES"]))
-            and row["NNodes"].isdecimal()
-            and int(row["NNodes"]) != of_tres
-        ):
+        if ran and (of_tres := _nodes_of_tres(row.AllocTRES)) and row.NNodes.isdecimal() and int(row.NNodes) != of_tres:
             self._note(_OTHER_COUNT, place)
-        nodes = count(row["NNodes"] or row["ReqNodes"] or "1", "NNodes", 0) or 1
+        nodes = count(row.NNodes or row.ReqNodes or "1", "NNodes", 0) or 1
         terms = self._terms(place, row, nodes)
         asked, allocated = self._held(place, row, allocated, nodes, terms, ran)
         return _Attempt(
             place=place,
-            id=row["JobID"] or row["JobIDRaw"],
+            id=row.JobID or row.JobIDRaw,
             submitted=_submitted(row),
             state=word,
             submit_s=submit_s or 0.0,
@@ -200,28 +195,28 @@ class SacctJobs:
             start_s=start_s,
             end_s=end_s,
             ran_s=self._ran_s(place) if ran else 0.0,
-            limit_s=limit_s(row["TimelimitRaw"], row["Timelimit"]),
+            limit_s=limit_s(row.TimelimitRaw, row.Timelimit),
             nodes=nodes,
             asked=asked,
             allocated=allocated,
             ran=ran,
-            restarts=not is_unset(row["Restarts"]) and finite_number(row["Restarts"], "Restarts") > 0,
-            node_list=row["NodeList"],
+            restarts=not is_unset(row.Restarts) and finite_number(row.Restarts, "Restarts") > 0,
+            node_list=row.NodeList,
             terms=terms,
         )
 
     def _held(
-        self, place: int, row: dict[str, str], allocated: Resources, nodes: int, terms: Submission, ran: bool
+        self, place: int, row: AccountingRow, allocated: Resources, nodes: int, terms: Submission, ran: bool
     ) -> tuple[Resources, Resources]:
         """Return the requested and the allocated resources of a row. Values that the lists of resources
         lack are taken from older columns or from the submit line.
         """
-        states_request = any(row[name] for name in ("ReqTRES", "ReqCPUS", "ReqMem", "ReqGRES"))
-        cpus = row["ReqCPUS"] or (row["NCPUS"] if states_request and not row["ReqTRES"] else "")
-        asked = with_older_columns(resources(row["ReqTRES"]), row["ReqGRES"], row["ReqMem"], cpus, nodes, False)
-        has_total = not is_unset(row["AllocGRES"])
+        states_request = any((row.ReqTRES, row.ReqCPUS, row.ReqMem, row.ReqGRES))
+        cpus = row.ReqCPUS or (row.NCPUS if states_request and not row.ReqTRES else "")
+        asked = with_older_columns(resources(row.ReqTRES), row.ReqGRES, row.ReqMem, cpus, nodes, False)
+        has_total = not is_unset(row.AllocGRES)
         allocated = with_older_columns(
-            allocated, row["AllocGRES"] if has_total else row["ReqGRES"], row["ReqMem"], row["NCPUS"], nodes, has_total
+            allocated, row.AllocGRES if has_total else row.ReqGRES, row.ReqMem, row.NCPUS, nodes, has_total
         )
         if not allocated.has_gpus and asked.has_gpus and ran:
             self._note(
@@ -237,9 +232,9 @@ class SacctJobs:
             asked, allocated = asked.with_gpus_of(lines), allocated.with_gpus_of(lines)
         # The log does not state how many GPUs were requested, so use the number of allocated GPUs,
         # of any type.
-        elif asked.is_stated and not row["ReqTRES"] and is_unset(row["ReqGRES"]):
+        elif asked.is_stated and not row.ReqTRES and is_unset(row.ReqGRES):
             asked = asked.with_gpus_of(allocated)._replace(types=())
-        if asked.gpus and nodes > 1 and not is_unset(row["ReqGRES"]) and not has_total:
+        if asked.gpus and nodes > 1 and not is_unset(row.ReqGRES) and not has_total:
             self._note("whose GPUs are those of ReqGRES, taken as a number per node", place)
         return asked, allocated
 
@@ -255,10 +250,10 @@ class SacctJobs:
             self._note(note, place)
         return float(self.times.ran_s[place])
 
-    def _terms(self, place: int, row: dict[str, str], nodes: int) -> Submission:
-        licences = resources(row["ReqTRES"]).licences
-        columns = (row["SubmitLine"], row["Constraints"], row["Reservation"], row["Partition"])
-        terms = submission(*columns, licences, nodes, component(row["JobID"]))
+    def _terms(self, place: int, row: AccountingRow, nodes: int) -> Submission:
+        licences = resources(row.ReqTRES).licences
+        columns = (row.SubmitLine, row.Constraints, row.Reservation, row.Partition)
+        terms = submission(*columns, licences, nodes, component(row.JobID))
         if terms.fault:
             raise Dirty(terms.fault)
         if terms.note:
@@ -511,11 +506,11 @@ def _refuse_again(attempt: _Attempt, earlier: list[_Attempt]) -> None:
             raise Dirty("of an attempt that another row describes")
 
 
-def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
+def _submitted(row: AccountingRow) -> tuple[str, str, str, str]:
     """Return the user, account, partition and QOS. Jobs with equal values share one tuple, which
     saves memory."""
-    partition = row["Partition"].partition(",")[0]
-    return intern(row["User"]), intern(row["Account"]), intern(partition), intern(row["QOS"])
+    partition = row.Partition.partition(",")[0]
+    return intern(row.User), intern(row.Account), intern(partition), intern(row.QOS)
 
 
 def _array_tasks(id: str) -> int | None:

@@ -16,6 +16,11 @@ from dagsim.traces.sites import hosts
 from dagsim.traces.times import is_unset
 
 
+class ListedOptions(tuple[tuple[str, str], ...]):
+    """The options of a job in a listing of the queue: the long names of sbatch's options, and their
+    values. Unlike a submit line, they do not contain the shape of the job."""
+
+
 class Submission(NamedTuple):
     """The terms with which a job was submitted, besides its resources."""
 
@@ -66,15 +71,13 @@ _BARE = frozenset(
     }
 )  # fmt: skip
 """Options that have no value, or whose value has to follow ``=``."""
-_QUEUE = "squeue"
-_COMMANDS = ("sbatch", "srun", "salloc", _QUEUE)
-"""Commands that submit jobs. Listings of the queue contain a few terms in the same syntax, but not
-the shape of the job."""
+_COMMANDS = ("sbatch", "srun", "salloc")
+"""Commands that submit jobs."""
 _UNMODELLED = {"contiguous": "contiguous nodes", "switches": "switches"}
 
 
 def submission(
-    line: str,
+    line: str | ListedOptions,
     constraint: str,
     reservation: str,
     partition: str,
@@ -89,8 +92,9 @@ def submission(
     """
     named = partition if "," in partition else ""
     counted = tuple([pair for pair in licences if pair[1]])
-    several = " : " in line
-    if several:  # each component of a heterogeneous job has its own options
+    several = False
+    if isinstance(line, str) and " : " in line:  # each component of a heterogeneous job has its own options
+        several = True
         command, parts = line.split(maxsplit=1)[0], line.split(" : ")
         own = parts[component] if component < len(parts) else parts[0]
         line = own if own.startswith(command) else f"{command} {own}"
@@ -100,7 +104,7 @@ def submission(
 
 @lru_cache(maxsize=1 << 14)
 def _read(
-    line: str,
+    line: str | ListedOptions,
     constraint: str,
     reservation: str,
     partition: str,
@@ -110,7 +114,7 @@ def _read(
     options, fault = options_of(line), ""
     partitions = tuple(name for name in options.get("partition", partition).split(",") if name)
     limit = re.search(r"%(\d{1,9})$", options.get("array", ""))
-    spread, tasks, (least, most) = (None, None, (None, None)) if line.startswith(_QUEUE) else _shape(options)
+    spread, tasks, (least, most) = (None, None, (None, None)) if isinstance(line, ListedOptions) else _shape(options)
     notes = [f"that request {what}, not modelled" for name, what in _UNMODELLED.items() if name in options]
     constraint = constraint or options.get("constraint", "")
     after, alone, unread = _after(options.get("dependency", ""))
@@ -291,9 +295,11 @@ def _stated(text: str) -> str:
     return "" if text.strip().lower() in ("", "none", "(null)", "n/a", "unknown") else text.strip()
 
 
-def options_of(line: str) -> dict[str, str]:
+def options_of(line: str | ListedOptions) -> dict[str, str]:
     """Return the options of a Slurm command by their long names. The options end at the name of the
     script."""
+    if isinstance(line, ListedOptions):
+        return dict(line)
     try:
         words = shlex.split(line)
     except ValueError:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.errors import TraceError
-from dagsim.families.slurm.accounting.accounting_rows import COLUMNS, sacct_tables
+from dagsim.families.slurm.accounting.accounting_rows import COLUMNS, AccountingRow, sacct_tables
 from dagsim.families.slurm.accounting.accounting_values import array_ids, resources, state
 from dagsim.families.slurm.accounting.sacct import Sacct
 from dagsim.families.slurm.accounting.sacct_times import unfolded
@@ -46,7 +46,7 @@ class _Row(NamedTuple):
     """Number of its line, in the form that ``Source.where`` expects."""
     known_s: float
     """When the job could start, as last recorded by Slurm; NaN if it never could."""
-    asked: list[str]
+    asked: AccountingRow
     requeued: bool = False
 
 
@@ -117,8 +117,7 @@ def _by_own_id(rows: Iterable[_Row]) -> dict[str, _Row]:
         for row in earlier:
             free += 1
             own = f"{free}{id.removeprefix(base)}"
-            row.asked[COLUMNS.index("JobID")] = own
-            named[own] = row
+            named[own] = row._replace(asked=row.asked._replace(JobID=own))
         named[id] = last
     return named
 
@@ -131,15 +130,12 @@ def _attempts(rows: Sequence[_Row]) -> list[_Row]:
     marked = [rows[0]]
     for row in rows[1:]:
         before = marked[-1]
-        again = row.asked[_USER] == before.asked[_USER] and row.submit_s <= before.end_s + DAY_S
+        again = row.asked.User == before.asked.User and row.submit_s <= before.end_s + DAY_S
         if again:
             marked[-1] = before._replace(requeued=True)
             row = row._replace(eligible_s=max(row.submit_s, row.known_s), begin_s=max(row.submit_s, row.known_s))
         marked.append(row)
     return marked
-
-
-_USER = COLUMNS.index("User")
 
 
 def _rows(source: Source, options: TraceOptions) -> Iterator[_Row]:
@@ -149,9 +145,9 @@ def _rows(source: Source, options: TraceOptions) -> Iterator[_Row]:
         table = unfolded(table, zone, report)
         moments = {name: table.texts(COLUMNS.index(name)) for name in ("Submit", "Eligible", "Start", "End")}
         for place, line in enumerate(table.line.tolist()):
-            fields = dict(zip(COLUMNS, table.fields(place), strict=True))
-            fields |= {name: texts[place] for name, texts in moments.items()}
-            id = fields["JobID"] or fields["JobIDRaw"]
+            fields = AccountingRow._make(table.fields(place))
+            fields = fields._replace(**{name: texts[place] for name, texts in moments.items()})
+            id = fields.JobID or fields.JobIDRaw
             if "." in id.partition("[")[0] or "+" in id:
                 continue
             try:
@@ -160,22 +156,22 @@ def _rows(source: Source, options: TraceOptions) -> Iterator[_Row]:
                 continue
 
 
-def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None, number: int) -> Iterator[_Row]:
+def _read(id: str, fields: AccountingRow, zone: ZoneInfo | None, number: int) -> Iterator[_Row]:
     """Yield the jobs that a row describes: a single job, or the tasks of an array that never ran.
 
     Raises:
         Dirty: A time or a list of resources cannot be read.
     """
-    times = {name: moment_s(fields[name], name, zone) for name in ("Submit", "Eligible", "Start", "End")}
-    submit_s = times["Submit"]
+    submit_s, known_s = moment_s(fields.Submit, "Submit", zone), moment_s(fields.Eligible, "Eligible", zone)
+    start_s, end_s = moment_s(fields.Start, "Start", zone), moment_s(fields.End, "End", zone)
     if submit_s is None:
         return
-    word = state(fields["State"])
-    nowhere = fields["NodeList"].lower() == "none assigned"
-    ran = word != "PENDING" and times["Start"] is not None and not nowhere
-    if fields["ReqTRES"] or fields["AllocTRES"]:
-        ran = ran and resources(fields["AllocTRES"]).is_stated
-    line = options_of(fields["SubmitLine"])
+    word = state(fields.State)
+    nowhere = fields.NodeList.lower() == "none assigned"
+    ran = word != "PENDING" and start_s is not None and not nowhere
+    if fields.ReqTRES or fields.AllocTRES:
+        ran = ran and resources(fields.AllocTRES).is_stated
+    line = options_of(fields.SubmitLine)
     later_s = begin_after_s(line.get("begin", ""), submit_s, lambda text: moment_s(text, "begin", zone))
     begin_s = submit_s + (later_s or 0.0)
     parents = tuple(re.findall(r"(?<=:)\d+", line.get("dependency", "")))
@@ -183,47 +179,45 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None, number: int) -
     # Use the recorded eligible time only if the submit line states a dependency or is unknown. For
     # other jobs, that time may result from a dependency that was added later.
     if parents or line.get("dependency") == "singleton" or not line:
-        known_s = times["Eligible"]
         eligible_s = nan if known_s is None else max(submit_s, known_s)
-    end_s, start_s = times["End"], times["Start"] if ran else None
     for own in array_ids(id):
         yield _Row(
             id=own,
             submit_s=submit_s,
             eligible_s=eligible_s,
             begin_s=begin_s,
-            start_s=nan if start_s is None else max(start_s, submit_s),
+            start_s=max(start_s, submit_s) if ran and start_s is not None else nan,
             end_s=nan if end_s is None else end_s,
             parents=parents,
-            nodes=readable_hosts(fields["NodeList"]) if ran else (),
-            billing=float(charged[1]) if (charged := _BILLING.search(fields["AllocTRES"])) else nan,
+            nodes=readable_hosts(fields.NodeList) if ran else (),
+            billing=float(charged[1]) if (charged := _BILLING.search(fields.AllocTRES)) else nan,
             line=number,
-            known_s=nan if times["Eligible"] is None else times["Eligible"],
+            known_s=nan if known_s is None else known_s,
             asked=_asked(own, fields, line, submit_s),
         )
 
 
-def _asked(id: str, fields: dict[str, str], line: dict[str, str], submit_s: float) -> list[str]:
+def _asked(id: str, fields: AccountingRow, line: dict[str, str], submit_s: float) -> AccountingRow:
     """Return a job's row as if the job were still waiting, and would run until its limit."""
     moment = repr(submit_s)
-    tres = fields["ReqTRES"] or fields["AllocTRES"]
+    tres = fields.ReqTRES or fields.AllocTRES
     counts = dict(re.findall(r"(?:^|,)(node|cpu)=(\d+)", tres))
-    row = fields | {
-        "JobID": id,
-        "State": "COMPLETED",
-        "Submit": moment,
-        "Eligible": moment,
-        "Start": moment,
-        "End": "",
-        "ElapsedRaw": "1",
-        "Elapsed": "",
-        "Suspended": "0",
-        "Restarts": "0",
-        "NodeList": "",
-        "AllocTRES": tres,
-        "AllocGRES": "",
-        "NNodes": counts.get("node", fields["ReqNodes"] or fields["NNodes"]),
-        "NCPUS": counts.get("cpu", fields["ReqCPUS"] or fields["NCPUS"]),
-        "Partition": line.get("partition") or fields["Partition"],
-    }
-    return [" ".join(row[name].split()) for name in COLUMNS]
+    row = fields._replace(
+        JobID=id,
+        State="COMPLETED",
+        Submit=moment,
+        Eligible=moment,
+        Start=moment,
+        End="",
+        ElapsedRaw="1",
+        Elapsed="",
+        Suspended="0",
+        Restarts="0",
+        NodeList="",
+        AllocTRES=tres,
+        AllocGRES="",
+        NNodes=counts.get("node", fields.ReqNodes or fields.NNodes),
+        NCPUS=counts.get("cpu", fields.ReqCPUS or fields.NCPUS),
+        Partition=line.get("partition") or fields.Partition,
+    )
+    return AccountingRow._make([" ".join(text.split()) if isinstance(text, str) else text for text in row])

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
-from dagsim.families.slurm.accounting.accounting_values import array_ids, json_number, listed_tasks, unescaped_text
+from dagsim.families.slurm.accounting.accounting_values import (
+    array_ids,
+    is_array,
+    json_number,
+    listed_tasks,
+    unescaped_text,
+)
 from dagsim.traces.documents import list_in, text_in
 
 ListedNumber: TypeAlias = int | float | str | None
@@ -124,22 +130,27 @@ class QueuedJob:
         return self.state == "RUNNING"
 
     @property
-    def ids(self) -> list[str]:
-        """The id of the job, or the ids of array tasks that are waiting together."""
+    def id(self) -> str:
+        """The id of the job. Tasks of an array that wait together have one id: ``7_[3-90]``."""
         own = unescaped_text(self.job_id)
         if self.array_job_id and self.array_task_id is not None:
-            return [f"{unescaped_text(self.array_job_id)}_{unescaped_text(self.array_task_id)}"]
+            return f"{unescaped_text(self.array_job_id)}_{unescaped_text(self.array_task_id)}"
         if listed := listed_tasks(self.array_task_string).partition("%")[0]:
-            tasks = array_ids(f"{unescaped_text(self.array_job_id) if self.array_job_id else own}_[{listed}]")
-            return [own] if "_[" in tasks[0] else tasks
+            tasks = f"{unescaped_text(self.array_job_id) if self.array_job_id else own}_[{listed}]"
+            return tasks if is_array(tasks) else own
         if self.het_job_id and self.het_job_offset is not None:
-            return [f"{unescaped_text(self.het_job_id)}+{unescaped_text(self.het_job_offset)}"]
-        return [own]
+            return f"{unescaped_text(self.het_job_id)}+{unescaped_text(self.het_job_offset)}"
+        return own
+
+    @property
+    def ids(self) -> list[str]:
+        """The id of the job, or the ids of array tasks that are waiting together."""
+        return array_ids(self.id)
 
     @property
     def submission(self) -> str:
         """The number of the submission to which the job belongs."""
-        return re.split("[_+]", self.ids[0], maxsplit=1)[0]
+        return re.split("[_+]", self.id, maxsplit=1)[0]
 
     @property
     def conditions(self) -> str:
@@ -147,11 +158,10 @@ class QueuedJob:
         return re.sub(r"_\*|\([a-z]*\)", "", self.dependency)
 
     @property
-    def exclusive(self) -> list[str]:
-        """The option by which the job shares no node, or shares nodes only with other jobs of its
-        user."""
-        words = {"none": ["--exclusive"], "true": ["--exclusive"], "user": ["--exclusive=user"]}
-        return words.get(self.shared.lower(), [])
+    def exclusive(self) -> str | None:
+        """The value of sbatch's option ``exclusive``: empty if the job shares no node, ``user`` if
+        it shares nodes only with other jobs of its user, and None if it lacks the option."""
+        return {"none": "", "true": "", "user": "user"}.get(self.shared.lower())
 
     @property
     def sockets(self) -> int:

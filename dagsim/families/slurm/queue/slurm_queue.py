@@ -1,16 +1,16 @@
-"""The running and waiting jobs in Slurm's queue at one moment, as rows of ``sacct``."""
+"""The running and waiting jobs in Slurm's queue at one moment, as rows of accounting."""
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from dagsim.families.slurm.accounting.accounting_rows import COLUMNS
+from dagsim.families.slurm.accounting.accounting_rows import COLUMNS, AccountingRow
 from dagsim.families.slurm.accounting.accounting_values import gres_tres, unescaped_text
+from dagsim.families.slurm.accounting.submission import ListedOptions
 from dagsim.families.slurm.queue.queue_listings import queue_form, queued_jobs
 from dagsim.families.slurm.queue.queued_job import NOT_QUEUED, ListedNumber, QueuedJob
 from dagsim.model import UNLIMITED_S
@@ -18,17 +18,19 @@ from dagsim.traces.batch import ENDED
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty
 from dagsim.traces.reader import WaitingJob
-from dagsim.traces.report import ImpossibleTimes, ReadReport
-from dagsim.traces.source import NumberedRow, Source
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Source
+from dagsim.traces.times import TWICE
 from dagsim.traces.trace_options import TraceOptions
 
 _LAST_UPDATE = re.compile(rb'"last_update"\s*:\s*(\{[^{}]*\}|\d+)')
 _UPDATE_S = re.compile(rb'(?:"number"\s*:\s*|^)([1-9]\d*)')
 _FIRST = 1_000_000_000
 """Priority of suspended jobs, so that they resume before any waiting job starts."""
-_ID = COLUMNS.index("JobID")
 _LEAST_LEFT_S = 60.0
 """Time left for a job beyond its limit (OverTimeLimit)."""
+_NumberedJob = tuple[int, AccountingRow]
+"""The number of a line, and the job in this line."""
 
 
 def squeue_instant_s(source: Source, zone: ZoneInfo | None = None) -> float | None:
@@ -61,7 +63,7 @@ def queue_tables(source: Source, report: ReadReport, options: TraceOptions) -> I
     return tables_of(source, len(COLUMNS), _squeue_rows(source, report, options.zone()))
 
 
-def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> Iterator[NumberedRow]:
+def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> Iterator[_NumberedJob]:
     """Yield one accounting row per job, as if each job had run until its time limit. Waiting jobs
     have no nodes. They are treated as if they had started when they became eligible.
     """
@@ -70,8 +72,8 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
     """Ids of waiting jobs that are left out."""
     listed: set[str] = set()
     """Submissions in the file."""
-    dependent: list[tuple[QueuedJob, list[NumberedRow]]] = []
-    suspended: list[NumberedRow] = []
+    dependent: list[tuple[QueuedJob, list[_NumberedJob]]] = []
+    suspended: list[_NumberedJob] = []
     first_s = inf
     for job in queued_jobs(source, zone):
         ids = job.ids
@@ -79,7 +81,7 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
         report.rows += len(ids)
         if job.has_two_readings:
             report.note(
-                ImpossibleTimes("in an hour that occurs twice in their time zone (taken as the first)"),
+                TWICE,
                 source.where(job.line),
                 len(ids),
             )
@@ -92,7 +94,7 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
             report.skip("of jobs that are ending" if is_ending else "of jobs that neither run nor wait", len(ids))
         else:
             row = _squeue_row(job, now_s)
-            rows: list[NumberedRow] = [(job.line, [*row[:_ID], id, *row[_ID + 1 :]]) for id in ids]
+            rows: list[_NumberedJob] = [(job.line, row._replace(JobID=id)) for id in ids]
             is_counted = job.sockets or _TRACKED.search(job.tres_req_str + job.tres_alloc_str)
             if "gpu" in job.gres["socket"] and not is_counted:
                 report.note("with GPUs per socket, taken as one socket per node", source.where(job.line), len(ids))
@@ -105,10 +107,9 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
                 yield from rows
     # Suspended jobs resume before any waiting job starts, so set their times before those of all
     # other jobs.
-    for number, fields in suspended:
-        started = unescaped_text(min(first_s, now_s) - 1)
-        times = dict.fromkeys(map(COLUMNS.index, ("Submit", "Eligible", "Start")), started)
-        yield number, [times.get(place, field) for place, field in enumerate(fields)]
+    started = unescaped_text(min(first_s, now_s) - 1)
+    for number, row in suspended:
+        yield number, row._replace(Submit=started, Eligible=started, Start=started)
     for job, rows in sorted(dependent, key=lambda waiting: int(re.sub(r"\D.*", "", waiting[0].ids[0]) or 0)):
         if _can_follow(job, listed, unlisted):
             yield from rows
@@ -201,44 +202,49 @@ def _times_of(job: QueuedJob, now_s: float) -> _QueueTimes:
     return _QueueTimes(submit, eligible, start, lasts_s, limit)
 
 
-def _squeue_row(job: QueuedJob, now_s: float) -> list[str]:
-    """Return a row of ``COLUMNS`` for a job or for a task of an array, without ``JobID``."""
+def _squeue_row(job: QueuedJob, now_s: float) -> AccountingRow:
+    """Return the row of a job or of a task of an array, without ``JobID``."""
     (asked, held), times = _gpus_of(job), _times_of(job, now_s)
     holds = job.runs or job.state == "SUSPENDED"
-    row = {
-        "JobIDRaw": unescaped_text(job.job_id),
-        "User": job.user_name,
-        "Account": job.account,
-        "Partition": job.partition,
-        "State": "COMPLETED",
-        "Submit": unescaped_text(times.submit),
-        "Eligible": unescaped_text(times.eligible),
-        "Start": unescaped_text(times.start),
-        "ElapsedRaw": unescaped_text(int(times.lasts_s)),
-        "TimelimitRaw": unescaped_text(times.limit_min),
-        "NNodes": unescaped_text(job.node_count),
-        "NCPUS": unescaped_text(job.cpus),
+    return AccountingRow(
+        JobIDRaw=unescaped_text(job.job_id),
+        User=job.user_name,
+        Account=job.account,
+        Partition=job.partition,
+        State="COMPLETED",
+        Submit=unescaped_text(times.submit),
+        Eligible=unescaped_text(times.eligible),
+        Start=unescaped_text(times.start),
+        ElapsedRaw=unescaped_text(int(times.lasts_s)),
+        TimelimitRaw=unescaped_text(times.limit_min),
+        NNodes=unescaped_text(job.node_count),
+        NCPUS=unescaped_text(job.cpus),
         # an exclusive job requests all that it holds, because it gets whole nodes
-        "ReqTRES": (held if holds and job.exclusive == ["--exclusive"] else "") or asked,
-        "AllocTRES": (held if holds else "") or asked,
-        "ReqMem": job.memory,
-        "NodeList": job.nodes if job.runs else "",
-        "QOS": job.qos,
-        "Constraints": job.features,
-        "Reservation": job.resv_name,
-        "SubmitLine": _queue_line(job),
-    }
-    return [row.get(name, "") for name in COLUMNS]
+        ReqTRES=(held if holds and job.exclusive == "" else "") or asked,
+        AllocTRES=(held if holds else "") or asked,
+        ReqMem=job.memory,
+        NodeList=job.nodes if job.runs else "",
+        QOS=job.qos,
+        Constraints=job.features,
+        Reservation=job.resv_name,
+        SubmitLine=_options(job),
+    )
 
 
-def _queue_line(job: QueuedJob) -> str:
-    """Return the submission options of a job as a command line that ``submission`` can read."""
-    words = ["-d", job.conditions] if job.conditions else []
+def _options(job: QueuedJob) -> ListedOptions:
+    """Return the options with which a job was submitted, as far as the listing states them."""
     limit = job.array_max_tasks or job.array_task_string.partition("%")[2]
-    words += [f"--array=0%{limit}"] if limit else []
-    words += [f"-L{job.licenses}"] if job.licenses else []
-    words += [f"-w{job.required_nodes}"] if job.required_nodes else []
-    words += [f"-x{job.excluded_nodes}"] if job.excluded_nodes else []
-    words += job.exclusive
-    words += [f"--nice=-{_FIRST}"] if job.state == "SUSPENDED" else []
-    return shlex.join(["squeue", "-J", job.name or "wrap", *words]) if words or job.name else ""
+    stated = {
+        "dependency": job.conditions,
+        "array": f"0%{limit}" if limit else "",
+        "licenses": job.licenses,
+        "nodelist": job.required_nodes,
+        "exclude": job.excluded_nodes,
+        "nice": f"-{_FIRST}" if job.state == "SUSPENDED" else "",
+    }
+    options = {name: value for name, value in stated.items() if value}
+    if job.exclusive is not None:
+        options["exclusive"] = job.exclusive
+    if options or job.name:
+        options["job-name"] = job.name or "wrap"
+    return ListedOptions(options.items())

@@ -13,7 +13,7 @@ from dagsim.families.slurm.scheduler.slurm_backfill import NodePlan
 from dagsim.families.slurm.scheduler.slurm_rules import account_of, magnets, together, user_of
 from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
 from dagsim.families.slurm.scheduler.start_limits import licensed
-from dagsim.model import Decision, Placement, Start
+from dagsim.model import Decision, Placement
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, TaskState
 
@@ -205,8 +205,7 @@ class BackfillCycle:
             self._keep(job, placement)
             self._together.setdefault(name, {})[task] = job, placement
             return
-        parts.running.starting = task, job.part
-        yield Start(task, placement)
+        yield parts.running.start(task, job.part, placement)
         self._outlook.started()
         if not task.waiting:
             several = len(parts.rules.parts(task.job)) > 1 or bool(magnets(task))
@@ -374,5 +373,4 @@ class BackfillCycle:
                 # this placement fails if an earlier component has taken one of its nodes
                 if self._parts.placing.on(self._view.machines, job, nodes, inf) is None:
                     break
-                self._parts.running.starting = job.task, job.part
-                yield Start(job.task, placement)
+                yield self._parts.running.start(job.task, job.part, placement)

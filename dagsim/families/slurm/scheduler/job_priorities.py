@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
 
 from dagsim.families.slurm.scheduler.holdings import UsageBefore
@@ -93,44 +94,55 @@ class JobPriorities:
             refused = bool(rules.refusal(task.job.job, part))
             if len(list(rules.barred(task, part))) > refused:
                 continue
-            (holders, amounts), alone = rules.claim(task, part, gpu), rules.alone(task.job, part)
-            # backfill has examined the job if it has been waiting for a whole cycle, or if its
-            # array was queued while the task waited for other tasks
-            waited = (
-                self.now - self.eligible_s(task) > self._settings.backfill_period_s or task.job.queued_s is not None
-            )
-            whole_cpus = amounts.cpus if alone and waited else None
-            tier = part.tier + (_RESERVED if reserved_in(task) >= 0 else 0)
-            slot = self._slot(task, place, part, tier, whole_cpus) if self.are_used else -1
-            job = PendingJob(
-                tier=tier,
-                order=task.order,
-                piece=task.piece,
-                slot=slot,
-                task=task,
-                place=place,
-                part=part,
-                holders=holders,
-                amounts=amounts,
-                alone=alone,
-                layout=rules.layout(task, part),
-                span=rules.nodes[part.name],
-                asked=rules.questions(task, part),
-                counts=rules.counts(task),
-                refused=refused,
-                quality=rules.quality(task.job) if self._settings.preempt == "qos" else None,
-                reservation=reserved_in(task),
-            )
-            jobs.append(job)
-            for further, number in enumerate(magnets(task), 1):
-                # skip reservations with too few nodes (``_job_runnable_test3`` in job_scheduler.c)
-                if (self._magnets.get(number, 0) & job.span).bit_count() < rules.fewest_nodes(task):
-                    continue
-                place = job.place + further * len(rules.parts(task.job))
-                slot = self._slot(task, place, part, tier + _RESERVED, whole_cpus) if self.are_used else -1
-                job_within = job._replace(tier=tier + _RESERVED, slot=slot, place=place, reservation=number)
-                jobs.append(job_within._replace(attracted=True))
+            whole_cpus, job = self._entry(task, place, part, gpu, refused=refused)
+            jobs += [job, *self._attracted(job, whole_cpus)]
         return jobs
+
+    def _entry(
+        self, task: TaskState, place: int, part: NodePartition, gpu: str, *, refused: bool
+    ) -> tuple[float | None, PendingJob]:
+        """Return the entry of a task in a partition. Also return the CPUs on which its priority is
+        based if it takes whole nodes, or None.
+        """
+        rules = self._rules
+        (holders, amounts), alone = rules.claim(task, part, gpu), rules.alone(task.job, part)
+        # backfill has examined the job if it has been waiting for a whole cycle, or if its array was
+        # queued while the task waited for other tasks
+        waited = self.now - self.eligible_s(task) > self._settings.backfill_period_s or task.job.queued_s is not None
+        whole_cpus = amounts.cpus if alone and waited else None
+        tier = part.tier + (_RESERVED if reserved_in(task) >= 0 else 0)
+        slot = self._slot(task, place, part, tier, whole_cpus) if self.are_used else -1
+        return whole_cpus, PendingJob(
+            tier=tier,
+            order=task.order,
+            piece=task.piece,
+            slot=slot,
+            task=task,
+            place=place,
+            part=part,
+            holders=holders,
+            amounts=amounts,
+            alone=alone,
+            layout=rules.layout(task, part),
+            span=rules.nodes[part.name],
+            asked=rules.questions(task, part),
+            counts=rules.counts(task),
+            refused=refused,
+            quality=rules.quality(task.job) if self._settings.preempt == "qos" else None,
+            reservation=reserved_in(task),
+        )
+
+    def _attracted(self, job: PendingJob, whole_cpus: float | None) -> Iterator[PendingJob]:
+        """Yield the entries of a job in the magnetic reservations that attract it, except those with
+        too few nodes (``_job_runnable_test3`` in job_scheduler.c).
+        """
+        task, rules, tier = job.task, self._rules, job.tier + _RESERVED
+        for further, number in enumerate(magnets(task), 1):
+            if (self._magnets.get(number, 0) & job.span).bit_count() < rules.fewest_nodes(task):
+                continue
+            place = job.place + further * len(rules.parts(task.job))
+            slot = self._slot(task, place, job.part, tier, whole_cpus) if self.are_used else -1
+            yield job._replace(tier=tier, slot=slot, place=place, reservation=number, attracted=True)
 
     def drop(self, task: TaskState) -> None:
         """Drop the priorities of a task that no longer waits."""

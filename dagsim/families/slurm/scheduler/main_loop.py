@@ -14,7 +14,7 @@ from dagsim.families.slurm.scheduler.slurm_preemption import SlurmPreemption
 from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, together
 from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
 from dagsim.families.slurm.scheduler.start_limits import StartLimits, licensed
-from dagsim.model import Decision, Kill, Placement, RejectReason, Start
+from dagsim.model import Decision, Kill, Placement, RejectReason
 from dagsim.systems.cluster.api import ClusterView
 
 
@@ -110,8 +110,7 @@ class MainLoop:
             if placement is None or not limits.may_hold(job, view.machines, [share.node for share in placement]):
                 at += 1
                 continue
-            parts.running.starting = task, job.part
-            yield Start(task, placement)
+            yield parts.running.start(task, job.part, placement)
 
     def _placement(
         self, view: ClusterView, job: PendingJob, room: float, blocked: _Blocked

@@ -275,9 +275,8 @@ class SlurmMultifactor:
 
     def _part_of(self, run: Run) -> NodePartition:
         """Return the partition in which a run has started."""
-        starting = self._running.starting
-        if starting is not None and starting[0] is run.task:
-            return starting[1]
+        if (part := self._running.started_in(run)) is not None:
+            return part
         parts = [part for part in self._rules.parts(run.job) if self._rules.has(part, run.nodes)]
         # The run started before the log begins. The log does not state its partition, so take the
         # first that contains its nodes.

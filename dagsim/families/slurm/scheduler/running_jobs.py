@@ -9,7 +9,7 @@ from math import inf
 from typing import NamedTuple
 
 from dagsim.families.slurm.scheduler.run_table import RunTable
-from dagsim.model import Decision, Kill, NodePartition, Qos, RejectReason
+from dagsim.model import Decision, Kill, NodePartition, Placement, Qos, RejectReason, Start
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 
 LATE_S = 1e-6
@@ -108,14 +108,25 @@ class RunningJobs:
         """Time of the latest start of each job."""
         self.table = RunTable(nodes)
         self.users = NodeUsers()
-        self.starting: tuple[TaskState, NodePartition] | None = None
-        """The task that is being started, and its partition."""
+        self._starting: tuple[TaskState, NodePartition] | None = None
+        """The task that was started last, and its partition."""
         self.changed = True
         """True if a backfill cycle could have a different result from the last one."""
         self._deadlines: list[tuple[float, int, float]] = []
         """When runs exceed their limits, and for how long each had been suspended by then."""
         self._booting: dict[int, tuple[float, float]] = {}
         """The limits of runs whose nodes boot: what the scheduler expects, and after which the job is killed."""
+
+    def start(self, task: TaskState, part: NodePartition, placement: Placement) -> Start:
+        """Return the start of a task, and remember its partition, which the run does not state."""
+        self._starting = task, part
+        return Start(task, placement)
+
+    def started_in(self, run: Run) -> NodePartition | None:
+        """Return the partition in which a new run was started. Return None if the scheduler has not
+        started it.
+        """
+        return self._starting[1] if self._starting is not None and self._starting[0] is run.task else None
 
     def started(
         self, run: Run, now: float, rules: tuple[NodePartition, Qos], limits: tuple[float, float], sharing: NodeSharing

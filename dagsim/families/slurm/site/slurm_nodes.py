@@ -9,8 +9,9 @@ from typing import Any
 
 from dagsim.errors import TraceError
 from dagsim.families.site.node_lists import MOST_NODES, FoundNode, NodeFormat
+from dagsim.families.slurm.site.slurm_site_values import gres_gpus
 from dagsim.traces.documents import elements, list_in, text_in
-from dagsim.traces.fields import MOST_GPUS, Dirty, FaultsAt, count, finite_number
+from dagsim.traces.fields import Dirty, FaultsAt, count, finite_number
 from dagsim.traces.source import Source
 
 _PAIR = re.compile(r"(?<!\S)([A-Za-z_]+)=(\S*)")
@@ -124,7 +125,7 @@ def _node(where: str, fields: Mapping[str, str]) -> FoundNode:
         state = fields.get("State", "")
         return FoundNode(
             name=name,
-            gpus=_gres(fields.get("Gres", "")),
+            gpus=gres_gpus(fields.get("Gres", "")),
             cpus=count(effective if effective not in _NONE else fields.get("CPUTot", ""), "CPUTot", 0),
             memory_gb=max(0.0, memory_mb) / 1024,
             state=state,
@@ -133,19 +134,6 @@ def _node(where: str, fields: Mapping[str, str]) -> FoundNode:
             features=_listed(fields.get("ActiveFeatures", "")),
             weight=finite_number(fields.get("Weight") or "1", "Weight"),
         )
-
-
-def _gres(text: str) -> tuple[tuple[str, int], ...]:
-    """Parse the GPUs in ``gpu:a100:8(S:0-1),shard:a100:8``. Brackets are removed first, because
-    they may contain commas."""
-    gpus: dict[str, int] = {}
-    for part in re.sub(r"\([^()]*\)", "", text).split(","):
-        kind, *rest = part.strip().split(":")
-        if kind != "gpu" or not rest:
-            continue
-        model, size = (rest[0], rest[-1]) if len(rest) > 1 else ("", rest[0])
-        gpus[model] = gpus.get(model, 0) + count(size, "number of GPUs", 0, MOST_GPUS)
-    return tuple([sized for sized in gpus.items() if sized[1]])
 
 
 def _usable(state: str) -> bool:

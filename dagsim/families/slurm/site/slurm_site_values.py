@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Caps, JobCaps, NodePartition, NodeReservation, Qos
-from dagsim.traces.fields import Dirty, count, finite_number, memory_gb
+from dagsim.traces.fields import MOST_GPUS, Dirty, count, finite_number, memory_gb
 from dagsim.traces.sites import hosts, site_gpu
 from dagsim.traces.times import duration_s, is_unset, span_s
 
@@ -20,6 +20,40 @@ if TYPE_CHECKING:
 
 MOST = 2**32
 """The largest value of Slurm's limits, which have 32 bits."""
+_TRES = {"cpu": "cpus", "mem": "memory_gb", "gres/gpu": "gpus"}
+"""The fields of ``Caps`` and ``JobCaps`` by the names of resources in Slurm."""
+_PER_JOB = ("maxtresperjob", "maxtrespj", "maxtres")
+_NODES_PER_JOB = ("maxnodesperjob", "maxnodes")
+_MINUTES_PER_JOB = ("maxtresminsperjob", "maxtresminspj", "maxtresmins", "maxcpumins")
+"""Names of the limits of single jobs, in all versions. The first that is set counts."""
+OF_USERS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs", "grptresmins", *_PER_JOB,
+                       *_NODES_PER_JOB, *_MINUTES_PER_JOB})  # fmt: skip
+"""Settings of accounts and users that are used."""
+TOPMOST: frozenset[str] = frozenset()
+"""Settings of the cluster and of the root account that are used: none."""
+_OF_QOS = frozenset({"priority", "preempt", "preemptmode", "usagefactor", "grptres", "grpjobs", "maxwall",
+                     "maxwalldurationperjob", "maxtrespu", "maxtresperuser", "maxjobspu", "maxjobsperuser", "maxtrespa",
+                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount", "grptresmins", *_PER_JOB,
+                     *_NODES_PER_JOB, *_MINUTES_PER_JOB})  # fmt: skip
+"""Settings of a QOS that are used."""
+_IDLE = frozenset({"cluster", "parent", "parentname", "description", "organization", "coordinator", "coordinators",
+                   "adminlevel", "defaultaccount", "defaultwckey", "wckeys", "qos", "qoslevel", "defqos", "defaultqos",
+                   "id", "user", "account", "partition", "name", "classification", "grpsubmit", "grpsubmitjobs",
+                   "maxsubmit", "maxsubmitjobs", "maxsubmitpu", "maxsubmitjobsperuser", "maxsubmitpa",
+                   "maxsubmitjobsperaccount", "gracetime", "usagethres", "usage", "comment", "lineage",
+                   "flags", "preemptexempttime", "norm_shares", "normshares", "rawusage", "normusage", "effectvusage",
+                   "fairshare", "share", "levelfs", "grptresraw", "tresrunmins", "effectvusg", "normusg"})  # fmt: skip
+"""Settings of associations and QOS that have no effect on when the jobs in a log start."""
+_PLAIN_PARTITION = {"minnodes": "1", "maxcpuspernode": "UNLIMITED",
+                    "maxcpuspersocket": "UNLIMITED", "maxmempernode": "UNLIMITED", "maxmempercpu": "UNLIMITED",
+                    "exclusiveuser": "NO", "exclusivetopo": "NO", "reqresv": "NO",
+                    "state": "UP"}  # fmt: skip
+"""Partition keys that have no effect here, with the values for which they have none in Slurm."""
+_Mode: TypeAlias = Literal["off", "requeue", "cancel", "suspend"]
+_MODES: dict[str, _Mode] = {"requeue": "requeue", "cancel": "cancel", "suspend": "suspend"}
+"""How jobs are preempted, by the words of PreemptMode. ``off`` stands for all others."""
+_REPEATED_S = {"HOURLY": 3600.0, "DAILY": 86400.0, "WEEKLY": 7 * 86400.0}
+"""Periods of reservations that repeat, by their flags."""
 
 
 @contextmanager
@@ -33,13 +67,19 @@ def naming(what: str) -> Iterator[None]:
 
 
 def gres_gpus(text: str) -> tuple[tuple[str, int], ...]:
+    """Parse the types and numbers of GPUs in ``gpu:a100:8(S:0-1),shard:a100:8``. Without a number,
+    it is 1. Brackets are removed first, because they may contain commas.
+
+    Raises:
+        Dirty: A number cannot be read or is too large.
+    """
     gpus: dict[str, int] = {}
     for part in re.sub(r"\([^()]*\)", "", text).split(","):
-        kind, *rest = part.strip().split(":")
+        kind, *rest = [word for word in part.strip().split(":") if word != "no_consume"]
         if kind == "gpu":
             model = rest[0] if rest and not rest[0].isdecimal() else ""
-            size = rest[-1] if rest and rest[-1].isdecimal() else "1"
-            gpus[model] = gpus.get(model, 0) + count(size, "number of GPUs", 0)
+            size = rest[-1] if len(rest) > bool(model) else "1"
+            gpus[model] = gpus.get(model, 0) + count(size, "number of GPUs", 0, MOST_GPUS)
     return tuple([pair for pair in gpus.items() if pair[1]])
 
 
@@ -69,7 +109,7 @@ def _minutes_s(text: str | None) -> float | None:
     """Convert a time limit, given in minutes or as ``[DD-]HH:MM:SS``, to seconds. Return None if
     there is no limit.
     """
-    if text is None or is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE"):
+    if text is None or _is_unlimited(text):
         return None
     return 60.0 * float(text) if text.isdecimal() else slurm_seconds(text)
 
@@ -86,9 +126,6 @@ def slurm_seconds(text: str) -> float:
         hours, minutes, seconds = (*parts, 0.0, 0.0)[:3]
         return finite_number(days, "duration") * 86400 + hours * 3600 + minutes * 60 + seconds
     return duration_s(text, "duration") or 0.0
-
-
-_TRES = {"cpu": "cpus", "mem": "memory_gb", "gres/gpu": "gpus"}
 
 
 def caps_of(site: SlurmSite, tres: str, jobs: str = "", minutes: str = "") -> Caps:
@@ -164,38 +201,6 @@ def caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
     return caps_of(site, row.get("grptres", ""), str(min(jobs)) if jobs else "", row.get("grptresmins", ""))
 
 
-_IDLE = frozenset({"cluster", "parent", "parentname", "description", "organization", "coordinator", "coordinators",
-                   "adminlevel", "defaultaccount", "defaultwckey", "wckeys", "qos", "qoslevel", "defqos", "defaultqos",
-                   "id", "user", "account", "partition", "name", "classification", "grpsubmit", "grpsubmitjobs",
-                   "maxsubmit", "maxsubmitjobs", "maxsubmitpu", "maxsubmitjobsperuser", "maxsubmitpa",
-                   "maxsubmitjobsperaccount", "gracetime", "usagethres", "usage", "comment", "lineage",
-                   "flags", "preemptexempttime", "norm_shares", "normshares", "rawusage", "normusage", "effectvusage",
-                   "fairshare", "share", "levelfs", "grptresraw", "tresrunmins", "effectvusg", "normusg"})  # fmt: skip
-"""Settings of associations and QOS that have no effect on when the jobs in a log start."""
-
-
-_PER_JOB = ("maxtresperjob", "maxtrespj", "maxtres")
-
-
-_NODES_PER_JOB = ("maxnodesperjob", "maxnodes")
-
-
-_MINUTES_PER_JOB = ("maxtresminsperjob", "maxtresminspj", "maxtresmins", "maxcpumins")
-
-
-OF_USERS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs", "grptresmins", *_PER_JOB,
-                       *_NODES_PER_JOB, *_MINUTES_PER_JOB})  # fmt: skip
-
-
-TOPMOST: frozenset[str] = frozenset()
-
-
-_OF_QOS = frozenset({"priority", "preempt", "preemptmode", "usagefactor", "grptres", "grpjobs", "maxwall",
-                     "maxwalldurationperjob", "maxtrespu", "maxtresperuser", "maxjobspu", "maxjobsperuser", "maxtrespa",
-                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount", "grptresmins", *_PER_JOB,
-                     *_NODES_PER_JOB, *_MINUTES_PER_JOB})  # fmt: skip
-
-
 def drop_unused(site: SlurmSite, owner: str, row: Mapping[str, str], used: Collection[str]) -> None:
     """Report settings of an association or QOS that are set but have no effect in dagsim."""
     for key, value in row.items():
@@ -256,19 +261,6 @@ def _names(text: str) -> tuple[str, ...]:
     )
 
 
-_PLAIN_PARTITION = {"minnodes": "1", "maxcpuspernode": "UNLIMITED",
-                    "maxcpuspersocket": "UNLIMITED", "maxmempernode": "UNLIMITED", "maxmempercpu": "UNLIMITED",
-                    "exclusiveuser": "NO", "exclusivetopo": "NO", "reqresv": "NO",
-                    "state": "UP"}  # fmt: skip
-"""Partition keys that have no effect here, with the values for which they have none in Slurm."""
-
-
-_Mode: TypeAlias = Literal["off", "requeue", "cancel", "suspend"]
-
-
-_MODES: dict[str, _Mode] = {"requeue": "requeue", "cancel": "cancel", "suspend": "suspend"}
-
-
 def _mode(site: SlurmSite, owner: str, stated: str) -> _Mode:
     """Return how jobs are preempted. For ``GANG,SUSPEND``, this is the second word."""
     mode: _Mode = "off"
@@ -325,9 +317,6 @@ def qos_of(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
             grace_s=slurm_seconds(row.get("gracetime") or "0"),
             keeps_usage="NoDecay" in row.get("flags", "").split(","),
         )
-
-
-_REPEATED_S = {"HOURLY": 3600.0, "DAILY": 86400.0, "WEEKLY": 7 * 86400.0}
 
 
 def reservation_of(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeReservation | None:

@@ -13,11 +13,11 @@ from simpy import Interrupt
 from simpy.events import Event, Process
 
 from dagsim.model import Cluster, Kind, Placement
-from dagsim.model.arithmetic import whole_sum
 from dagsim.model.log import packed_row
 from dagsim.systems.cluster.clock import DISTURBANCES, Timer
 from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, Forked
 from dagsim.systems.cluster.network.base import Carrier, Flow, ForeseeingCarrier, Storage
+from dagsim.systems.cluster.network.run_inputs import output_flows, stored_flows
 from dagsim.systems.cluster.state import Run, TaskState, WorkProgress
 
 if TYPE_CHECKING:
@@ -123,46 +123,12 @@ class Transfers(Forked):
             places[machine.index] = places.get(machine.index, 0) + count
 
     def _flows(
-        self, task: TaskState, places: Sequence[tuple[int, int]], state: Sequence[tuple[int, int]] | None
+        self, task: TaskState, here: Sequence[tuple[int, int]], state: Sequence[tuple[int, int]] | None
     ) -> list[Flow]:
-        """Return the flows that a run on ``places`` must read. The output of each parent comes from
-        the nodes where the parent's instances ran, in proportion to their number there. Data is
-        read from the storage. A run that has kept its work reads its ``state`` instead. It reads
-        the state from the nodes that still have it or, if there are none, from the storage.
-        """
-        active, index = task.job, task.index
-        graph = active.job.graph
-        share_here = {node: count / graph.tasks[index].instances for node, count in places}
-        flows = [] if self._storage is None else self._stored(task, places, state, self._storage)
-        for edge in graph.edges:
-            if edge.child == index and edge.bytes:
-                instances = graph.tasks[edge.parent].instances
-                for source, count in active.places[edge.parent].items():
-                    for node, part in share_here.items():
-                        if node != source:
-                            flows.append(Flow(source, node, edge.bytes * part * count / instances))
-        return flows
-
-    def _stored(
-        self,
-        task: TaskState,
-        places: Sequence[tuple[int, int]],
-        state: Sequence[tuple[int, int]] | None,
-        storage: Storage,
-    ) -> list[Flow]:
-        sources: Sequence[tuple[int, float]] = [(self._store(task), 1.0)]
-        size = storage.load_bytes(task.task.model) / task.task.instances
-        if state is not None:
-            size = task.task.memory_gb * 1e9
-            if state:
-                total = whole_sum(count for _, count in state)
-                sources = [(node, count / total) for node, count in state]
-        return [
-            Flow(source, node, size * count * part)
-            for node, count in places
-            for source, part in sources
-            if size and source != node
-        ]
+        """Return the flows that a run on the nodes ``here`` must read. A run that has kept its work
+        reads its ``state`` instead of its data."""
+        flows = [] if self._storage is None else stored_flows(self._storage, self._store(task), task.task, here, state)
+        return flows + output_flows(task.job.job.graph, task.index, here, task.job.places)
 
     def _store(self, task: TaskState) -> int:
         """Return the storage node to which a task's job is assigned."""

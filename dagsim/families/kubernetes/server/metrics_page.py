@@ -1,4 +1,4 @@
-"""The metrics of a program, which it serves in the text format of Prometheus."""
+"""The page ``/metrics`` of a program, in the text format of Prometheus."""
 
 from __future__ import annotations
 
